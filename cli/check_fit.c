@@ -39,14 +39,24 @@ static bool is_on(const vp_value *v)
     return true;
 }
 
+/* The first of the files' values that is one of these keys; NULL: none is written. */
+static const vp_value *written(const vp_checked *c, const char *const *keys, size_t n)
+{
+    for (int f = 0; f < c->n_files; f++)
+        for (size_t i = 0; c->files[f].doc && i < n; i++) {
+            const vp_value *v = vp_value_at(c->files[f].doc->root, keys[i]);
+            if (v)
+                return v;
+        }
+    return NULL;
+}
+
 /* What makes of adapters others than those whose steps were recorded: what else is trained, or which layers; NULL:
  * nothing. */
 static const char *other_adapters(vp_arena *arena, const vp_checked *c)
 {
     static const char *const keys[]  = {"use_dora",
                                         "peft_use_dora",
-                                        "modules_to_save",
-                                        "lora_modules_to_save",
                                         "layers_pattern",
                                         "layers_to_transform",
                                         "rank_pattern",
@@ -57,8 +67,11 @@ static const char *other_adapters(vp_arena *arena, const vp_checked *c)
                                         "layer_replication",
                                         "bias",
                                         "peft_layers_to_transform"};
+    static const char *const saved[] = {"modules_to_save", "lora_modules_to_save"};
     static const char *const kinds[] = {"freeze", "oft"}; /* LLaMA-Factory's */
     const char              *tuning  = c->settings.value[VP_SETTING_TUNING];
+    const char              *save    = c->settings.value[VP_SETTING_LORA_SAVE];
+    const vp_value          *unread  = written(c, saved, save && strcmp(save, "none") != 0 ? 0 : 2);
 
     for (int f = 0; f < c->n_files; f++)
         for (size_t i = 0; c->files[f].doc && i < sizeof kinds / sizeof *kinds; i++) {
@@ -71,24 +84,14 @@ static const char *other_adapters(vp_arena *arena, const vp_checked *c)
         }
     if (tuning && strcmp(tuning, "full") == 0)
         return NULL;
+    if (is_on(unread))
+        return "not answered: modules_to_save trains what was not recorded";
     for (int f = 0; f < c->n_files; f++)
         for (size_t i = 0; c->files[f].doc && i < sizeof keys / sizeof *keys; i++) {
             const vp_value *v = vp_value_at(c->files[f].doc->root, keys[i]);
             if (is_on(v))
                 return vp_arena_printf(arena, "not answered: %s in %s trains what was not recorded",
                                        keys[i], c->files[f].name);
-        }
-    return NULL;
-}
-
-/* The first of the files' values that is one of these keys; NULL: none is written. */
-static const vp_value *written(const vp_checked *c, const char *const *keys, size_t n)
-{
-    for (int f = 0; f < c->n_files; f++)
-        for (size_t i = 0; c->files[f].doc && i < n; i++) {
-            const vp_value *v = vp_value_at(c->files[f].doc->root, keys[i]);
-            if (v)
-                return v;
         }
     return NULL;
 }
@@ -321,6 +324,8 @@ static void print_next(const vp_check_fit *x, const vp_checked *c)
     const vp_choose_request *r      = &x->request;
     const char *const       *v      = x->mended.settings.value;
     const char              *tuning = v[VP_SETTING_TUNING];
+    const char              *save   = v[VP_SETTING_LORA_SAVE];
+    bool                     saves  = save && strcmp(save, "none") != 0;
     char                     command[1200], lora[300] = "";
 
     /* plain NF4 has no option there */
@@ -328,9 +333,10 @@ static void print_next(const vp_check_fit *x, const vp_checked *c)
         (v[VP_SETTING_QUANT] && strcmp(v[VP_SETTING_QUANT], "nf4") == 0))
         return;
     if (tuning && strcmp(tuning, "full") != 0)
-        snprintf(lora, sizeof lora, "%s --lora r=%s,alpha=%s,dropout=%s,targets=%s",
+        snprintf(lora, sizeof lora, "%s --lora r=%s,alpha=%s,dropout=%s,targets=%s%s%s",
                  strcmp(tuning, "qlora") == 0 ? " --qlora" : "", v[VP_SETTING_LORA_R],
-                 v[VP_SETTING_LORA_ALPHA], v[VP_SETTING_LORA_DROPOUT], v[VP_SETTING_LORA_TARGETS]);
+                 v[VP_SETTING_LORA_ALPHA], v[VP_SETTING_LORA_DROPOUT], v[VP_SETTING_LORA_TARGETS],
+                 saves ? ",save=" : "", saves ? save : "");
     snprintf(command, sizeof command,
              "vplan plan %s --trainer %s --device %s --seq %lld --global-batch %lld --precision %s "
              "--optimizer %s%s -o settings.json",

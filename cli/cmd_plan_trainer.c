@@ -147,7 +147,7 @@ static vp_status pin_lora(answer *a, const char *text, vp_err *err)
     vp_status        st = VP_OK;
 
     VP_TRY(vp_estimate_read_lora(text, a->model->family, &lora, err));
-    if (lora.lora.is_bf16 || lora.lora.is_dora || lora.rslora)
+    if (lora.lora.is_bf16 || lora.lora.is_dora || lora.rslora || lora.lora.tokens)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--lora %s: files are written for plain fp32 adapters",
                        text));
     pinned[VP_SETTING_TUNING]       = "lora";
@@ -157,6 +157,7 @@ static vp_status pin_lora(answer *a, const char *text, vp_err *err)
         a->arena, VP_SETTING_LORA_DROPOUT, vp_arena_printf(a->arena, "%g", lora.lora.dropout));
     pinned[VP_SETTING_LORA_TARGETS] =
         vp_arena_strdup(a->arena, lora.has_targets ? lora.targets : lora.canonical);
+    pinned[VP_SETTING_LORA_SAVE] = vp_arena_strdup(a->arena, lora.lora.save ? lora.saved : "none");
     VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
 out:
     return st;

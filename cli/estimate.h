@@ -38,9 +38,9 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err);
 vp_status vp_estimate_check_versions(const char *wanted, const char *recorded, vp_err *err);
 
 typedef struct vp_estimate_lora {
-    vp_hf_lora lora; /* its targets: canonical */
+    vp_hf_lora lora; /* its targets: canonical; its save: saved */
     double     alpha;
-    char       targets[200], canonical[200];
+    char       targets[200], canonical[200], save[200], saved[40];
     bool       rslora, has_targets, has_dtype;
 } vp_estimate_lora;
 

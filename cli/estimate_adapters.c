@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PEFT_RANK = 8, PEFT_ALPHA = 8, MAX_RANK = VP_LORA_MAX_RANK };
+enum { PEFT_RANK = 8, PEFT_ALPHA = 8, MAX_RANK = VP_LORA_MAX_RANK, MAX_TOKENS = 1000000 };
 
 static bool is_word(const char *at, size_t n, const char *word)
 {
@@ -19,7 +19,7 @@ static vp_status bad(const char *what, const char *at, size_t n, vp_err *err)
 {
     return VP_FAIL(err, VP_ERR_USAGE,
                    "--lora: \"%.*s\" %s; it is r=16,alpha=32,targets=all-linear|q_proj+v_proj,"
-                   "dropout=0.05,dtype=fp32|bf16,dora,rslora",
+                   "dropout=0.05,dtype=fp32|bf16,dora,rslora,save=embed_tokens+lm_head,tokens=N",
                    (int)n, at, what);
 }
 
@@ -35,17 +35,31 @@ static vp_status read_number(const char *at, size_t n, const char *value, double
     return VP_OK;
 }
 
-static vp_status read_targets(vp_estimate_lora *o, const char *at, size_t n, const char *value,
-                              vp_err *err)
+/* Names of modules joined by '+'. */
+static vp_status read_names(char *out, size_t size, const char *at, size_t n, const char *value,
+                            vp_err *err)
 {
     size_t length = n - (size_t)(value - at);
 
-    if (length == 0 || length >= sizeof o->targets)
+    if (length == 0 || length >= size)
         return bad("names no modules", at, n, err);
-    memcpy(o->targets, value, length);
-    o->targets[length] = '\0';
-    o->has_targets     = true;
+    memcpy(out, value, length);
+    out[length] = '\0';
     return VP_OK;
+}
+
+static vp_status read_count(const char *at, size_t n, const char *value, int64_t most, int64_t *out,
+                            vp_err *err)
+{
+    double    number;
+    vp_status st = VP_OK;
+
+    VP_TRY(read_number(at, n, value, 1, (double)most, &number, err));
+    if (number != (double)(int64_t)number)
+        VP_TRY(bad("is no whole number", at, n, err));
+    *out = (int64_t)number;
+out:
+    return st;
 }
 
 /* One word of the list: n characters at `at`. */
@@ -53,20 +67,17 @@ static vp_status read_word(vp_estimate_lora *o, const char *at, size_t n, vp_err
 {
     const char *equals = memchr(at, '=', n), *value = equals ? equals + 1 : at + n;
     size_t      key = equals ? (size_t)(equals - at) : n, rest = n - (size_t)(value - at);
-    double      number;
     vp_status   st = VP_OK;
 
     if (equals && is_word(at, key, "r")) {
-        VP_TRY(read_number(at, n, value, 1, MAX_RANK, &number, err));
-        if (number != (double)(int64_t)number)
-            VP_TRY(bad("is no whole number", at, n, err));
-        o->lora.rank = (int64_t)number;
+        VP_TRY(read_count(at, n, value, MAX_RANK, &o->lora.rank, err));
     } else if (equals && is_word(at, key, "alpha")) {
         VP_TRY(read_number(at, n, value, 1e-9, 1e9, &o->alpha, err));
     } else if (equals && is_word(at, key, "dropout")) {
         VP_TRY(read_number(at, n, value, 0, 1, &o->lora.dropout, err));
     } else if (equals && is_word(at, key, "targets")) {
-        VP_TRY(read_targets(o, at, n, value, err));
+        VP_TRY(read_names(o->targets, sizeof o->targets, at, n, value, err));
+        o->has_targets = true;
     } else if (equals && is_word(at, key, "dtype") &&
                (is_word(value, rest, "fp32") || is_word(value, rest, "bf16"))) {
         o->lora.is_bf16 = is_word(value, rest, "bf16");
@@ -74,10 +85,9 @@ static vp_status read_word(vp_estimate_lora *o, const char *at, size_t n, vp_err
     } else if (is_word(at, n, "dora")) {
         o->lora.is_dora = true;
     } else if (equals && is_word(at, key, "save")) {
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
-                       "--lora %.*s: a step that trains whole modules beside adapters was not "
-                       "recorded",
-                       (int)n, at));
+        VP_TRY(read_names(o->save, sizeof o->save, at, n, value, err));
+    } else if (equals && is_word(at, key, "tokens")) {
+        VP_TRY(read_count(at, n, value, MAX_TOKENS, &o->lora.tokens, err));
     } else if (is_word(at, n, "rslora")) {
         o->rslora = true;
     } else {
@@ -98,6 +108,10 @@ vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimat
     VP_TRY(vp_hf_lora_targets(family, out->has_targets ? out->targets : NULL, out->canonical,
                               sizeof out->canonical, err));
     out->lora.targets = out->canonical;
+    if (out->save[0]) {
+        VP_TRY(vp_hf_lora_saved(family, out->save, out->saved, sizeof out->saved, err));
+        out->lora.save = out->saved;
+    }
 out:
     return st;
 }
@@ -110,6 +124,9 @@ vp_status vp_read_own_lora(const char *text, const char *model_name, vp_lora *ou
 
     VP_TRY(vp_model_open(model_name, &(vp_model_opts){.config_only = true}, &model, err));
     VP_TRY(vp_estimate_read_lora(text, model->family, &read, err));
+    if (read.lora.save || read.lora.tokens)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--lora %s: not in vplan's own step; --trainer hf has it",
+                       read.lora.save ? "save=" : "tokens="));
     if (read.lora.is_dora || read.has_dtype)
         VP_TRY(VP_FAIL(
             err, VP_ERR_USAGE, "--lora %s: not in vplan's own step%s; --trainer hf has it",

@@ -70,13 +70,16 @@ static const vp_option rows[] = {
                   "per_device_eval_batch_size is 8); the loss is wanted, no logits",
      .otherwise = "no evaluation",
      .example   = "8"},
-    {.name      = "--lora",
-     .kind      = VP_OPTION_TEXT,
-     .at        = offsetof(vp_estimate_options, lora),
-     .value     = "r=R,...",
-     .help      = "Train peft's adapters on a frozen model: r, alpha, targets=all-linear or "
-                  "modules joined by +, dropout, dtype=fp32|bf16, dora, rslora; without r 8, without "
-                  "targets peft's own for the family",
+    {.name  = "--lora",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(vp_estimate_options, lora),
+     .value = "r=R,...",
+     .help =
+         "Train peft's adapters on a frozen model: r, alpha, targets=all-linear or "
+         "modules joined by +, dropout, dtype=fp32|bf16, dora, rslora; save=embed_tokens+lm_head "
+         "trains whole copies of these (modules_to_save), tokens=N so many rows of the "
+         "table (trainable_token_indices); without r 8, without targets peft's own for "
+         "the family",
      .alone     = VP_LORA_USUAL,
      .otherwise = "the whole model is trained",
      .example   = "r=16,targets=all-linear"},

@@ -69,6 +69,17 @@ static void print_fitting(const vp_estimate_answer *a)
                            : "");
 }
 
+/* What is trained beside adapters. */
+static const char *beside_text(const vp_hf_request *q, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (q->lora.save)
+        snprintf(buf, size, ", %s whole", q->lora.save);
+    else if (q->lora.tokens)
+        snprintf(buf, size, ", %lld tokens", (long long)q->lora.tokens);
+    return buf;
+}
+
 static void print_setting(const vp_estimate_answer *a)
 {
     const vp_hf_request *q = &a->request;
@@ -85,9 +96,9 @@ static void print_setting(const vp_estimate_answer *a)
                    : strcmp(q->liger, "loss") == 0 ? ", Liger's loss"
                                                    : "");
     if (strcmp(q->lora.targets, "none") != 0)
-        vp_screen_line("adapters", "LoRA of rank %lld on %s, %s%s%s%s", (long long)q->lora.rank,
+        vp_screen_line("adapters", "LoRA of rank %lld on %s, %s%s%s%s%s", (long long)q->lora.rank,
                        q->lora.targets, q->lora.is_bf16 ? "bf16" : "fp32",
-                       q->lora.is_dora ? ", DoRA" : "",
+                       q->lora.is_dora ? ", DoRA" : "", beside_text(q, x, sizeof x),
                        strcmp(q->load, "none") != 0 ? "; frozen weights in " : "",
                        strcmp(q->load, "none") != 0 ? q->load : "");
     if (q->world > 1)

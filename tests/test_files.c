@@ -60,6 +60,7 @@ static vp_settings random_settings(vp_arena *arena)
         s.value[VP_SETTING_LORA_ALPHA]   = one_of("16|32", arena);
         s.value[VP_SETTING_LORA_DROPOUT] = one_of("0.0|0.05", arena);
         s.value[VP_SETTING_LORA_TARGETS] = one_of("q_proj+v_proj|all-linear|q_proj", arena);
+        s.value[VP_SETTING_LORA_SAVE]    = one_of("none|none|lm_head|embed_tokens+lm_head", arena);
     }
     return s;
 }

@@ -12,13 +12,12 @@ static vp_ledger_phase after_step(const char *optimizer, int64_t n, int64_t widt
     vp_caching_allocator_opts options = {0};
     vp_optimizer_step        *step    = NULL;
     vp_err                    err     = {0};
-    int64_t                   bytes   = FP32 * n;
+    vp_trained                trained = {FP32 * n, FP32, width};
     vp_ledger_phase           phase;
 
     options.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED;
     CHECK_OK(vp_caching_allocator_new(&options, &ledger.allocator, &err));
-    CHECK_OK(vp_optimizer_step_new(optimizer, &bytes, 1, FP32, &ledger, &step, &err));
-    vp_optimizer_step_width(step, width);
+    CHECK_OK(vp_optimizer_step_new(optimizer, &trained, 1, &ledger, &step, &err));
     vp_ledger_begin(&ledger, "step");
     CHECK_OK(vp_optimizer_step_begin(step, &err));
     CHECK_OK(vp_optimizer_step_play(step, &err));

@@ -45,6 +45,11 @@ def of_fake_peaks(r, folder):
                 reserved=int(r["reserved_peak_with_cublas"] or 0))
 
 
+def beside(r):
+    """What is trained beside adapters, as --lora has it."""
+    return "".join(",%s=%s" % (k, r[k]) for k in ("save", "tokens") if r.get(k, "0") not in ("", "0", "none"))
+
+
 def of_ours(r, scratch):
     path = os.path.join(scratch, r["model"] + ".json")
     if not os.path.exists(path):
@@ -57,7 +62,7 @@ def of_ours(r, scratch):
         if r.get(column, "0") not in ("", "0") and not (column == "padding" and r.get("packing", "0") != "0"):
             options += [option, r[column]]
     if r.get("lora", "none") != "none":
-        options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]) + ",dora" * (r.get("dora") == "1") + ",dropout=0.1" * (r.get("lora_dropout") == "1"), "--load", r["load"]]
+        options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]) + ",dora" * (r.get("dora") == "1") + ",dropout=0.1" * (r.get("lora_dropout") == "1") + beside(r), "--load", r["load"]]
     if r.get("second"):
         other = os.path.join(scratch, "second of %s.json" % r["model"])
         with open(other, "w") as f:

@@ -58,6 +58,7 @@ static const vp_key axolotl_keys[] = {
     {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
     {"lora_dropout", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
     {"lora_target_modules", VP_KEY_LIST},
+    {"lora_modules_to_save", VP_KEY_LIST},
     {"lora_target_linear", VP_KEY_BOOL, "false"},
     {"chunked_cross_entropy", VP_KEY_BOOL, "false"},
     {"chunked_cross_entropy_num_chunks", VP_KEY_INT, "8", .min = 1, .max = 1e6},
@@ -165,7 +166,7 @@ static const vp_section axolotl_sections[] = {
      "model_quantization_config model_quantization_config_kwargs use_onebitllms output_dir "
      "hub_model_id hub_strategy hub_revision save_safetensors image_size image_resize_algorithm "
      "role_boundaries lora_model_dir lora_fan_in_fan_out lora_target_parameters "
-     "lora_modules_to_save lora_rank_pattern lora_alpha_pattern peft_layers_to_transform "
+     "lora_rank_pattern lora_alpha_pattern peft_layers_to_transform "
      "peft_layers_pattern peft peft_use_dora peft_use_rslora peft_layer_replication "
      "peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying "
      "peft_autocast_adapter_dtype qlora_sharded_model_loading lora_on_cpu gptq "
@@ -315,6 +316,8 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_LORA_R, "N", "lora_r", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_SAVE, "none", "lora_modules_to_save", NULL, "tuning=lora|qlora"},
+    {VP_SETTING_LORA_SAVE, "L", "lora_modules_to_save", "$", "tuning=lora|qlora,lora_save!=none"},
     {VP_SETTING_LORA_TARGETS, "all-linear", "lora_target_linear", "true", "tuning=lora|qlora"},
     {VP_SETTING_LORA_TARGETS, "L", "lora_target_modules", "$",
      "tuning=lora|qlora,lora_targets!=all-linear"},

@@ -405,6 +405,8 @@ static const vp_saying trl_says[] = {
     {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_TARGETS, "L", "lora_target_modules", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_SAVE, "none", "lora_modules_to_save", NULL, "tuning=lora|qlora"},
+    {VP_SETTING_LORA_SAVE, "L", "lora_modules_to_save", "$", "tuning=lora|qlora,lora_save!=none"},
     {VP_ALWAYS, NULL, "bnb_4bit_quant_type", "nf4", "tuning=qlora"},
     {VP_SETTING_QUANT, "nf4", "use_bnb_nested_quant", "false", "tuning=qlora"},
     {VP_SETTING_QUANT, "nf4-dq", "use_bnb_nested_quant", "true", "tuning=qlora"},
@@ -559,13 +561,16 @@ static const vp_saying lora_says[] = {
     {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_TARGETS, "L", "target_modules", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_SAVE, "none", "modules_to_save", NULL, "tuning=lora|qlora"},
+    {VP_SETTING_LORA_SAVE, "L", "modules_to_save", "$", "tuning=lora|qlora,lora_save!=none"},
     {VP_ALWAYS, NULL, "bias", "none"},
     {VP_ALWAYS, NULL, "use_dora", "false"},
 };
 
 static const vp_rule lora_rules[] = {
     {"target_modules", "=all-linear", "modules_to_save", "set", VP_NOTE,
-     "modules_to_save train whole, in fp32 where the adapters are", "leave it out"},
+     "modules_to_save train whole, as copies in the format the model was loaded in",
+     "leave it out"},
 };
 
 const vp_dialect vp_dialect_lora = {

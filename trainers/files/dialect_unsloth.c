@@ -85,6 +85,8 @@ static const vp_saying unsloth_says[] = {
     {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_TARGETS, "L", "target_modules", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_SAVE, "none", "modules_to_save", NULL, "tuning=lora|qlora"},
+    {VP_SETTING_LORA_SAVE, "L", "modules_to_save", "$", "tuning=lora|qlora,lora_save!=none"},
     {VP_ALWAYS, NULL, "packing", "false"},
 };
 

@@ -26,7 +26,7 @@ bool vp_setting_counts(vp_setting setting, const char *tuning)
 {
     if (setting == VP_SETTING_QUANT)
         return tuning && strcmp(tuning, "qlora") == 0;
-    if (setting >= VP_SETTING_LORA_R && setting <= VP_SETTING_LORA_TARGETS)
+    if (setting >= VP_SETTING_LORA_R && setting <= VP_SETTING_LORA_SAVE)
         return tuning && strcmp(tuning, "full") != 0;
     return true;
 }

@@ -38,6 +38,7 @@
     X(LORA_ALPHA, "lora_alpha", NULL, "N") \
     X(LORA_DROPOUT, "lora_dropout", NULL, "R") \
     X(LORA_TARGETS, "lora_targets", NULL, "L") \
+    X(LORA_SAVE, "lora_save", "none", "L") \
     X(ALLOCATOR, "allocator", "default", "default|expandable")
 
 typedef enum vp_setting {

@@ -167,7 +167,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                           vp_err *err)
 {
     vp_hf_estimate e;
-    char           targets[200];
+    char           targets[200], saved[40] = "none";
     double         low = job->language->low, high = job->language->high;
     bool           is_own = job->method != NULL;
     vp_hf_request  q      = {.trainer         = job->language->step_of,
@@ -205,7 +205,11 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     if (!is(s, VP_SETTING_TUNING, "full")) {
         VP_TRY(vp_hf_lora_targets(job->model->family, s->value[VP_SETTING_LORA_TARGETS], targets,
                                   sizeof targets, err));
+        if (!is(s, VP_SETTING_LORA_SAVE, "none"))
+            VP_TRY(vp_hf_lora_saved(job->model->family, s->value[VP_SETTING_LORA_SAVE], saved,
+                                    sizeof saved, err));
         q.lora = (vp_hf_lora){.targets = targets,
+                              .save    = saved,
                               .rank    = number(s, VP_SETTING_LORA_R),
                               .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
     }

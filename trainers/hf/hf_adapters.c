@@ -95,3 +95,33 @@ vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, s
 out:
     return st;
 }
+
+vp_status vp_hf_lora_saved(const char *family, const char *asked, char *buf, size_t size,
+                           vp_err *err)
+{
+    static const char *const known[]   = {"embed_tokens", "lm_head"};
+    size_t                   length    = 0;
+    bool                     has_names = false;
+
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        has_names |=
+            strcmp(families[i].family, family) == 0 && names("q_proj", *families[i].linears);
+    if (!has_names)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "%s with whole modules trained beside adapters was not recorded", family);
+    buf[0] = '\0';
+    for (const char *name = asked; *name; name += strcspn(name, "+"), name += *name == '+') {
+        size_t n = strcspn(name, "+");
+        if (!(strlen(known[0]) == n && memcmp(name, known[0], n) == 0) &&
+            !(strlen(known[1]) == n && memcmp(name, known[1], n) == 0))
+            return VP_FAIL(err, VP_ERR_INPUT,
+                           "a step that trains the whole of \"%.*s\" beside adapters was not "
+                           "recorded; embed_tokens and lm_head were",
+                           (int)n, name);
+    }
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (names(asked, known[i]))
+            length += (size_t)snprintf(buf + length, length < size ? size - length : 0, "%s%s",
+                                       length ? "+" : "", known[i]);
+    return VP_OK;
+}

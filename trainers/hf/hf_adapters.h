@@ -12,4 +12,9 @@
 vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, size_t size,
                              vp_err *err);
 
+/* peft's modules_to_save: what of embed_tokens and lm_head is asked for, joined by '+' in that order. VP_ERR_INPUT: other
+ * modules, or a family that names them otherwise. */
+vp_status vp_hf_lora_saved(const char *family, const char *asked, char *buf, size_t size,
+                           vp_err *err);
+
 #endif

@@ -5,6 +5,7 @@
 #include "trainers/hf/hf_find.h"
 #include "trainers/hf/hf_resident.h"
 #include "trainers/hf/hf_step.h"
+#include "trainers/hf/hf_trained.h"
 #include "trainers/torch/optimizer_step.h"
 #include "trainers/torch/world.h"
 
@@ -25,6 +26,7 @@ typedef struct run {
     vp_optimizer_step    *optimizer;
     vp_recorded_watch     adds;  /* to gradients of what stays */
     vp_world             *world; /* or NULL: one rank */
+    vp_hf_trained         trained;
     vp_hf_estimate       *out;
     char                  names[VP_LEDGER_PHASES][24];
 } run;
@@ -51,7 +53,17 @@ static bool has_phase(const run *r, const char *phase)
 /* What several cards do with adapters is known of some ways. */
 static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
 {
-    bool is_quantised = vp_hf_is_quantised(q);
+    bool is_quantised = vp_hf_is_quantised(q), saves = vp_hf_saves_modules(q);
+
+    if ((saves || q->lora.tokens) && vp_hf_is_shared(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--lora %s under --parallel %s is not known; on one card it is",
+                       saves ? "save=" : "tokens=", q->parallel);
+    if (saves && strcmp(q->precision, "fp16-amp") == 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--lora save= with --precision fp16-amp trains copies in fp16, whose "
+                       "gradients PyTorch's GradScaler refuses to unscale; fp16-mixed trains them "
+                       "in fp32");
 
     if (!vp_hf_is_shared(q) || !vp_hf_has_adapters(q) || vp_world_adapts(q->parallel, is_quantised))
         return VP_OK;
@@ -92,20 +104,6 @@ out:
     return st;
 }
 
-/* Of an element of the model's weights. */
-static int64_t weight_bytes(const char *precision)
-{
-    return strcmp(precision, "fp32") == 0 || strstr(precision, "-mixed") ? 4 : 2;
-}
-
-/* Of an element of what is trained, and of its gradient. */
-static int64_t element_bytes(const vp_hf_request *q)
-{
-    bool halves = vp_hf_halves_adapters(q) || (vp_hf_is_trl(q) && vp_hf_is_quantised(q));
-
-    return !vp_hf_has_adapters(q) ? weight_bytes(q->precision) : halves ? 2 : 4;
-}
-
 /* Several ranks: what the first one does besides. */
 static vp_status share(run *r, vp_err *err)
 {
@@ -113,16 +111,17 @@ static vp_status share(run *r, vp_err *err)
 
     if (!vp_hf_is_shared(q))
         return VP_OK;
-    return vp_world_new(&(vp_world_opts){.parallel      = q->parallel,
-                                         .offload       = q->offload ? q->offload : "none",
-                                         .ranks         = q->world,
-                                         .weight_bytes  = weight_bytes(vp_hf_computed_precision(q)),
-                                         .master_bytes  = weight_bytes(q->precision),
-                                         .is_tied       = r->found.sizes.tied,
-                                         .is_recomputed = strcmp(q->recompute, "none") != 0,
-                                         .loads_in_parts = !vp_hf_is_plain(q),
-                                         .device_bytes   = q->device_bytes},
-                        r->step, &r->ledger, &r->world, err);
+    return vp_world_new(
+        &(vp_world_opts){.parallel       = q->parallel,
+                         .offload        = q->offload ? q->offload : "none",
+                         .ranks          = q->world,
+                         .weight_bytes   = vp_hf_weight_bytes(vp_hf_computed_precision(q)),
+                         .master_bytes   = vp_hf_weight_bytes(q->precision),
+                         .is_tied        = r->found.sizes.tied,
+                         .is_recomputed  = strcmp(q->recompute, "none") != 0,
+                         .loads_in_parts = !vp_hf_is_plain(q),
+                         .device_bytes   = q->device_bytes},
+        r->step, &r->ledger, &r->world, err);
 }
 
 static const char *phase_name(run *r, const char *word, int step, int64_t micro)
@@ -223,24 +222,17 @@ out:
     return st;
 }
 
-/* What the optimizer works on, in bytes. */
-static const int64_t *trained(const run *r, int64_t *n)
-{
-    return r->world ? vp_world_trained(r->world, n) : vp_recorded_parameters(r->step, n);
-}
-
 static vp_status play_step(run *r, int step, vp_err *err)
 {
-    int64_t        n = micro_steps(r), n_trained;
-    const int64_t *bytes;
-    vp_status      st = VP_OK;
+    int64_t              n  = micro_steps(r);
+    const vp_hf_trained *t  = &r->trained;
+    vp_status            st = VP_OK;
 
     for (int64_t micro = 0; micro < n; micro++)
         VP_TRY(play_micro_step(r, step, micro, err));
     vp_ledger_begin(&r->ledger, phase_name(r, "step", step, 0));
-    bytes = trained(r, &n_trained);
-    if (r->request->clips && n_trained)
-        VP_TRY(vp_clip_play(bytes, n_trained, element_bytes(r->request), &r->ledger, err));
+    if (r->request->clips && t->n)
+        VP_TRY(vp_clip_play(t->list, t->n, &r->ledger, err));
     if (r->world)
         VP_TRY(vp_world_step(r->world, err));
     VP_TRY(vp_optimizer_step_play(r->optimizer, err));
@@ -262,7 +254,7 @@ out:
 static int64_t quantised_parameters(const run *r)
 {
     int64_t each =
-        vp_hf_is_trl(r->request) ? weight_bytes(vp_hf_computed_precision(r->request)) : 4;
+        vp_hf_is_trl(r->request) ? vp_hf_weight_bytes(vp_hf_computed_precision(r->request)) : 4;
     int64_t in_a_byte = strcmp(r->request->load, "int8") == 0 ? 1 : 2;
     int64_t n =
         in_a_byte * vp_recorded_quantised_bytes(r->step) + vp_recorded_frozen_bytes(r->step) / each;
@@ -309,16 +301,18 @@ out:
 static vp_status count_parameters(run *r, vp_err *err)
 {
     const vp_hf_request *q = r->request;
-    int64_t              n, bytes = 0, base, each = weight_bytes(vp_hf_computed_precision(q));
-    const int64_t       *list = vp_recorded_parameters(r->step, &n);
+    int64_t n, bytes = 0, trained = 0, base, each = vp_hf_weight_bytes(vp_hf_computed_precision(q));
+    const int64_t *list = vp_recorded_parameters(r->step, &n);
 
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         bytes += list[i];
+        trained += list[i] / vp_hf_trained_bytes(q, r->step, i);
+    }
     if (vp_hf_has_adapters(q)) {
         base = vp_recorded_frozen_bytes(r->step) / each;
         if (vp_hf_is_quantised(q))
             base = quantised_parameters(r);
-        r->out->n_trained = bytes / element_bytes(q);
+        r->out->n_trained = trained;
         r->out->n_params  = base + r->out->n_trained;
     } else {
         r->out->n_params = r->out->n_trained = base = bytes / each;
@@ -390,16 +384,15 @@ static const char *keep_name(const char *name)
 /* The optimizer is made, then the batch is there. */
 static vp_status play_inputs(run *r, vp_err *err)
 {
-    const vp_hf_request *q = r->request;
-    int64_t              n;
-    const int64_t       *bytes = trained(r, &n);
-    vp_status            st    = VP_OK;
+    const vp_hf_request *q  = r->request;
+    const vp_hf_trained *t  = &r->trained;
+    vp_status            st = VP_OK;
 
-    VP_TRY(vp_optimizer_step_new(q->optimizer, bytes, n, element_bytes(q), &r->ledger,
-                                 &r->optimizer, err));
+    VP_TRY(vp_hf_trained_list(q, r->step, r->world, r->found.sizes.symbols.at[VP_SYM_h],
+                              &r->trained, err));
+    VP_TRY(vp_optimizer_step_new(q->optimizer, t->list, t->n, &r->ledger, &r->optimizer, err));
     if (!vp_hf_is_plain(q))
-        vp_optimizer_step_widen(r->optimizer, vp_recorded_tables(r->step));
-    vp_optimizer_step_width(r->optimizer, r->found.sizes.symbols.at[VP_SYM_h]);
+        vp_optimizer_step_widen(r->optimizer, t->n_tables);
     vp_ledger_begin(&r->ledger, phase_name(r, "inputs", 0, 0));
     VP_TRY(vp_optimizer_step_begin(r->optimizer, err));
     VP_TRY(vp_recorded_play(r->step, "inputs", err));
@@ -442,7 +435,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
         vp_hf_assume(out,
                      "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
                      "math; cuDNN's attention is off");
-    if (strcmp(request->optimizer, "adafactor") == 0)
+    if (strcmp(request->optimizer, "adafactor") == 0 && !vp_hf_has_adapters(request))
         vp_hf_assume(
             out, "adafactor: rows and columns by the model's width; 0.1 %% of the bytes at most");
     if (r.found.sizes.symbols.at[VP_SYM_t])
@@ -458,6 +451,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
 out:
     vp_hf_resident_free(r.resident);
     vp_optimizer_step_free(r.optimizer);
+    free(r.trained.list);
     vp_world_free(r.world);
     vp_recorded_free(r.step);
     vp_caching_allocator_destroy(r.allocator);

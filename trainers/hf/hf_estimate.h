@@ -22,6 +22,8 @@ typedef struct vp_hf_lora {
     double      dropout;
     bool        is_bf16; /* else fp32, peft's default */
     bool        is_dora;
+    const char *save; /* whole modules trained beside them: none (or NULL), or vp_hf_lora_saved() */
+    int64_t     tokens; /* rows of the input's table trained beside them: new tokens */
 } vp_hf_lora;
 
 typedef struct vp_hf_request {

@@ -38,6 +38,11 @@ bool vp_hf_has_adapters(const vp_hf_request *q)
     return strcmp(q->lora.targets, "none") != 0;
 }
 
+bool vp_hf_saves_modules(const vp_hf_request *q)
+{
+    return q->lora.save && strcmp(q->lora.save, "none") != 0;
+}
+
 /* A plain loop, or Trainer's. */
 bool vp_hf_is_plain(const vp_hf_request *q)
 {
@@ -165,12 +170,13 @@ static void key_of(const search *r, char *buf, size_t size)
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(q), r->attention, q->padded, (int)s->heads,
              s->tied && !r->found->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
-             q->lora.is_dora ? " dora=1" : "", vp_hf_is_quantised(q) ? " quantised=" : "",
-             vp_hf_is_quantised(q) ? q->load : "",
+             q->lora.is_dora ? " dora=1" : "", vp_hf_saves_modules(q) ? " save=" : "",
+             vp_hf_saves_modules(q) ? q->lora.save : "", q->lora.tokens ? " tokens=1" : "",
+             vp_hf_is_quantised(q) ? " quantised=" : "", vp_hf_is_quantised(q) ? q->load : "",
              s->without_dropout && !evaluates(r) ? " dropout=0" : "", window ? " window=1" : "",
              sdpa && ragged ? " ragged=1" : "", head > 128 ? " wide=1" : "",
              vp_hf_is_quantised(q) && !vp_hf_is_trl(q) ? " upcast=1" : "",
@@ -387,7 +393,9 @@ static vp_status find_tied(search *r, char key[KEY_SIZE], char other[KEY_SIZE],
 {
     vp_status st = VP_OK;
 
-    r->found->ties = r->found->sizes.tied && vp_hf_has_adapters(r->request);
+    /* of tied tables peft trains the same tokens in both */
+    r->found->ties =
+        r->found->sizes.tied && vp_hf_has_adapters(r->request) && !r->request->lora.tokens;
     key_of(r, key, KEY_SIZE);
     memcpy(other, key, KEY_SIZE);
     VP_TRY(find_program(r, key, program, err));

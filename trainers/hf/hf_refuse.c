@@ -24,6 +24,7 @@ static const struct {
     {"lora_dropout=1", "dropout in adapters"},
     {"adapter=bf16", "adapters in bf16"},
     {"dora=1", "DoRA"},
+    {"tokens=1", "tokens that are trained beside adapters"},
     {"dropout=0", "dropouts that are all zero"},
     {"window=1", "a sequence as long as the model's attention window"},
     {"ragged=1", "a masked sequence (or one beyond the window) whose length is no multiple of 8"},
@@ -40,6 +41,8 @@ static const struct {
 } rare[] = {
     {"adapter=bf16", "adapters in fp32"},
     {"dora=1", "LoRA without DoRA"},
+    {"save=", "adapters alone"},
+    {"tokens=1", "no trained tokens"},
     {"quantised=", "no --load"},
     {"liger=", "no kernels of Liger"},
     {"packed=1", "no --packing"},
@@ -97,13 +100,19 @@ static void say(const char *word, size_t n, const char *precision, char *buf, si
         }
     if (strncmp(text, "upcast", 6) == 0 || strncmp(text, "one", 3) == 0)
         return;
-    bool        is_lora = strncmp(text, "lora=", 5) == 0;
-    char       *value   = strchr(text, '=');
-    const char *option  = is_lora ? "lora" : strncmp(text, "quantised=", 10) == 0 ? "load" : text;
+    bool        is_lora = strncmp(text, "lora=", 5) == 0, saves = strncmp(text, "save=", 5) == 0;
+    char       *value  = strchr(text, '=');
+    const char *option = is_lora || saves                       ? "lora"
+                         : strncmp(text, "quantised=", 10) == 0 ? "load"
+                                                                : text;
     char        said[280];
     if (value)
         *value++ = '\0';
-    snprintf(said, sizeof said, "--%s %s%s", option, is_lora ? "targets=" : "", value ? value : "");
+    snprintf(said, sizeof said, "--%s %s%s", option,
+             is_lora ? "targets="
+             : saves ? "save="
+                     : "",
+             value ? value : "");
     join(buf, size, said);
 }
 

@@ -20,6 +20,7 @@ vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq
     symbols->at[VP_SYM_S] = q->packed ? vp_mul(q->batch, seq) : seq;
     symbols->at[VP_SYM_o] = vp_mul(q->batch, q->packed);
     symbols->at[VP_SYM_r] = q->lora.rank;
+    symbols->at[VP_SYM_x] = q->lora.tokens;
     VP_TRY(vp_symbols_complete(
         symbols,
         &(vp_symbol_card){.processors = q->processors, .threads = threads_of(q->capability)}, err));

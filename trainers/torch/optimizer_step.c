@@ -67,8 +67,9 @@ enum {
 };
 
 struct vp_optimizer_step {
-    vp_ledger *ledger;
-    int64_t   *bytes, n, element_bytes, n_wide, width;
+    vp_ledger  *ledger;
+    vp_trained *trained;
+    int64_t     n, n_wide;
     /* MAX_STATES of each parameter, two that are made in a step */
     vp_ledger_block *states, *made, maps[MAX_MAPS];
     int              row;
@@ -100,9 +101,8 @@ static vp_status refuse(const char *name, vp_err *err)
                    vp_text_escape(name, shown, sizeof shown), known);
 }
 
-vp_status vp_optimizer_step_new(const char *name, const int64_t *bytes, int64_t n,
-                                int64_t element_bytes, vp_ledger *ledger, vp_optimizer_step **out,
-                                vp_err *err)
+vp_status vp_optimizer_step_new(const char *name, const vp_trained *trained, int64_t n,
+                                vp_ledger *ledger, vp_optimizer_step **out, vp_err *err)
 {
     vp_optimizer_step *o   = calloc(1, sizeof *o);
     int                row = 0;
@@ -114,12 +114,12 @@ vp_status vp_optimizer_step_new(const char *name, const int64_t *bytes, int64_t 
         row++;
     if (row == N_ROWS)
         VP_TRY(refuse(name, err));
-    *o = (vp_optimizer_step){.ledger = ledger, .n = n, .element_bytes = element_bytes, .row = row};
-    o->bytes  = malloc((size_t)(n + 1) * sizeof *o->bytes);
-    o->states = calloc((size_t)n * MAX_STATES + 1, sizeof *o->states);
-    o->made   = calloc(2 * (size_t)n + 1, sizeof *o->made);
-    VP_TRY_ALLOC(err, o->bytes && o->states && o->made);
-    memcpy(o->bytes, bytes, (size_t)n * sizeof *bytes);
+    *o         = (vp_optimizer_step){.ledger = ledger, .n = n, .row = row};
+    o->trained = malloc((size_t)(n + 1) * sizeof *o->trained);
+    o->states  = calloc((size_t)n * MAX_STATES + 1, sizeof *o->states);
+    o->made    = calloc(2 * (size_t)n + 1, sizeof *o->made);
+    VP_TRY_ALLOC(err, o->trained && o->states && o->made);
+    memcpy(o->trained, trained, (size_t)n * sizeof *trained);
     *out = o;
     o    = NULL;
 out:
@@ -132,11 +132,6 @@ void vp_optimizer_step_widen(vp_optimizer_step *o, int64_t n)
     o->n_wide = n;
 }
 
-void vp_optimizer_step_width(vp_optimizer_step *o, int64_t width)
-{
-    o->width = width;
-}
-
 void vp_optimizer_step_free(vp_optimizer_step *o)
 {
     if (!o)
@@ -147,16 +142,21 @@ void vp_optimizer_step_free(vp_optimizer_step *o)
         vp_ledger_free(o->ledger, &o->made[i]);
     for (int i = 0; i < MAX_MAPS; i++)
         vp_ledger_free(o->ledger, &o->maps[i]);
-    free(o->bytes);
+    free(o->trained);
     free(o->states);
     free(o->made);
     free(o);
 }
 
+static int64_t elements(const vp_trained *t)
+{
+    return t->bytes / t->element_bytes;
+}
+
 /* The states of parameter i of bitsandbytes' 8-bit forms: codes, then scales. */
 static vp_status make_small_states(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
-    int64_t          n    = o->bytes[i] / o->element_bytes;
+    int64_t          n    = elements(&o->trained[i]);
     bool             is_8 = table[o->row].states == STATE_8BIT && n >= LEAST_8BIT && i >= o->n_wide;
     int64_t          bytes = is_8 ? n : 4 * n;
     vp_ledger_block *state = &o->states[i * MAX_STATES];
@@ -180,16 +180,16 @@ static vp_status make_states_like(vp_optimizer_step *o, int64_t i, vp_err *err)
     if (table[o->row].device_step)
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, 4, state++, err));
     for (int j = 0; j < table[o->row].n_states; j++)
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, o->bytes[i], state++, err));
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, o->trained[i].bytes, state++, err));
 out:
     return st;
 }
 
-/* A matrix is one that the model's width divides: rows and columns, then the norm of the parameter. */
+/* A matrix is one that its columns divide: rows and columns, then the norm of the parameter. */
 static vp_status make_factors(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
     vp_ledger_block *state = &o->states[i * MAX_STATES];
-    int64_t          n = o->bytes[i] / o->element_bytes, width = o->width;
+    int64_t          n = elements(&o->trained[i]), width = o->trained[i].columns;
     bool             is_matrix = width && n > width && n % width == 0;
     vp_status        st        = VP_OK;
 
@@ -233,22 +233,51 @@ vp_status vp_optimizer_step_begin(vp_optimizer_step *o, vp_err *err)
     return table[o->row].states == STATE_EARLY ? make_states(o, err) : VP_OK;
 }
 
-vp_status vp_clip_play(const int64_t *bytes, int64_t n, int64_t element_bytes, vp_ledger *ledger,
-                       vp_err *err)
+/* Norms of all gradients of one format, at once. */
+static vp_status play_norms(const vp_trained *gradients, int64_t n, int64_t element_bytes,
+                            vp_ledger *ledger, vp_ledger_block *norms, vp_err *err)
+{
+    vp_ledger_block scratch = {0};
+    int64_t         most = 0, here = 0;
+    vp_status       st = VP_OK;
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t chunks = vp_ceil_div(elements(&gradients[i]), FOREACH_CHUNK);
+        if (gradients[i].element_bytes != element_bytes)
+            continue;
+        most = chunks > most ? chunks : most;
+        here++;
+    }
+    VP_TRY(vp_ledger_alloc(ledger, VP_OWNER_TEMPORARY, 4 * here * most, &scratch, err));
+    for (int64_t i = 0; i < n; i++)
+        if (gradients[i].element_bytes == element_bytes)
+            VP_TRY(vp_ledger_alloc(ledger, VP_OWNER_TEMPORARY, element_bytes, &norms[i], err));
+out:
+    vp_ledger_free(ledger, &scratch);
+    return st;
+}
+
+/* That of the first one, then those that are like none before; 0: there are no more. */
+static int64_t next_format(const vp_trained *list, int64_t n, int64_t before)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (list[i].element_bytes != before && (before == 0 || list[0].element_bytes == before))
+            return list[i].element_bytes;
+    return 0;
+}
+
+vp_status vp_clip_play(const vp_trained *gradients, int64_t n, vp_ledger *ledger, vp_err *err)
 {
     vp_ledger_block *norms = calloc((size_t)n + 1, sizeof *norms), scratch = {0};
-    int64_t          most = 0;
-    vp_status        st   = VP_OK;
+    int64_t          widest = 0;
+    vp_status        st     = VP_OK;
 
     VP_TRY_ALLOC(err, norms);
-    for (int64_t i = 0; i < n; i++)
-        if (vp_ceil_div(bytes[i] / element_bytes, FOREACH_CHUNK) > most)
-            most = vp_ceil_div(bytes[i] / element_bytes, FOREACH_CHUNK);
-    VP_TRY(vp_ledger_alloc(ledger, VP_OWNER_TEMPORARY, 4 * n * most, &scratch, err));
-    for (int64_t i = 0; i < n; i++)
-        VP_TRY(vp_ledger_alloc(ledger, VP_OWNER_TEMPORARY, element_bytes, &norms[i], err));
-    vp_ledger_free(ledger, &scratch);
-    VP_TRY(vp_ledger_alloc(ledger, VP_OWNER_TEMPORARY, element_bytes * n, &scratch, err));
+    for (int64_t of = 0; (of = next_format(gradients, n, of)) != 0;) {
+        VP_TRY(play_norms(gradients, n, of, ledger, norms, err));
+        widest = of > widest ? of : widest;
+    }
+    VP_TRY(vp_ledger_alloc(ledger, VP_OWNER_TEMPORARY, widest * n, &scratch, err));
 out:
     vp_ledger_free(ledger, &scratch);
     for (int64_t i = 0; norms && i < n; i++)
@@ -262,11 +291,11 @@ out:
 static vp_status step_factored(vp_optimizer_step *o, vp_err *err)
 {
     vp_ledger_block square = {0}, sum = {0}, scaled = {0}, copies[2] = {{0}}, update = {0};
-    bool            is_narrow = o->element_bytes < 4;
-    vp_status       st        = VP_OK;
+    vp_status       st = VP_OK;
 
     for (int64_t i = 0; i < o->n; i++) {
-        int64_t bytes = o->bytes[i] / o->element_bytes * 4;
+        int64_t bytes     = 4 * elements(&o->trained[i]);
+        bool    is_narrow = o->trained[i].element_bytes < 4;
         for (int j = 0; j < 2 && is_narrow; j++) {
             vp_ledger_free(o->ledger, &copies[j]);
             VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &copies[j], err));
@@ -290,14 +319,16 @@ out:
     return st;
 }
 
-/* A list of tensors like the parameters, so many times over; all of it freed at the end. */
+/* A list of tensors like the parameters of a format, so many times over; a list goes when all are there. */
 static vp_status step_foreach(vp_optimizer_step *o, int64_t n_lists, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    for (int64_t i = 0; i < n_lists * o->n; i++)
-        VP_TRY(
-            vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i % o->n], &o->made[i], err));
+    for (int64_t of = 0; (of = next_format(o->trained, o->n, of)) != 0;)
+        for (int64_t i = 0; i < n_lists * o->n; i++)
+            if (o->trained[i % o->n].element_bytes == of)
+                VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->trained[i % o->n].bytes,
+                                       &o->made[i], err));
 out:
     return st;
 }
@@ -308,8 +339,8 @@ static vp_status step_loop(vp_optimizer_step *o, vp_err *err)
     vp_status       st = VP_OK;
 
     for (int64_t i = 0; i < o->n; i++) {
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i], &root, err));
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i], &made[i], err));
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->trained[i].bytes, &root, err));
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->trained[i].bytes, &made[i], err));
         vp_ledger_free(o->ledger, &root);
         if (i > 0)
             vp_ledger_free(o->ledger, &made[i - 1]);

@@ -11,27 +11,29 @@
 
 typedef struct vp_optimizer_step vp_optimizer_step;
 
+/* A trained parameter, or its gradient: all its bytes, those of one element. Adafactor keeps rows and columns of
+ * what columns divides; 0: of nothing. */
+typedef struct vp_trained {
+    int64_t bytes, element_bytes, columns;
+} vp_trained;
+
 /* Name i of those that are known, by transformers' words; NULL past the end. */
 const char *vp_optimizer_step_name(int i);
 /* How many states an element has; 0: none, or no such optimizer. */
 int vp_optimizer_step_states(const char *name);
 
-/* bytes[n]: of each trained parameter; copied. VP_ERR_INPUT: no such optimizer. */
-vp_status vp_optimizer_step_new(const char *name, const int64_t *bytes, int64_t n,
-                                int64_t element_bytes, vp_ledger *ledger, vp_optimizer_step **out,
-                                vp_err *err);
+/* trained[n]: copied. VP_ERR_INPUT: no such optimizer. */
+vp_status vp_optimizer_step_new(const char *name, const vp_trained *trained, int64_t n,
+                                vp_ledger *ledger, vp_optimizer_step **out, vp_err *err);
 /* The first n parameters have fp32 states where others have 8 bits, as transformers' Trainer asks
  * bitsandbytes for embeddings. */
 void vp_optimizer_step_widen(vp_optimizer_step *optimizer, int64_t n);
-/* Columns of most matrices: Adafactor keeps rows and columns of what they divide. */
-void vp_optimizer_step_width(vp_optimizer_step *optimizer, int64_t width);
 /* What the optimizer allocates when it is made, within an open phase. */
 vp_status vp_optimizer_step_begin(vp_optimizer_step *optimizer, vp_err *err);
 void      vp_optimizer_step_free(vp_optimizer_step *optimizer);
 vp_status vp_optimizer_step_play(vp_optimizer_step *optimizer, vp_err *err);
 
-/* torch.nn.utils.clip_grad_norm_() of gradients of these bytes, within an open phase. */
-vp_status vp_clip_play(const int64_t *bytes, int64_t n, int64_t element_bytes, vp_ledger *ledger,
-                       vp_err *err);
+/* torch.nn.utils.clip_grad_norm_() of these gradients, within an open phase. */
+vp_status vp_clip_play(const vp_trained *gradients, int64_t n, vp_ledger *ledger, vp_err *err);
 
 #endif

@@ -12,11 +12,11 @@ struct vp_recorded {
     int64_t         *sizes_of_last; /* with the rows of the last tile of Liger's loss */
     vp_ledger_block *blocks, workspaces[MAX_WORKSPACES];
     vp_ledger_block  rows, part; /* of a tile before */
-    const vp_symbols        *symbols;
-    int64_t                  n_allocs; /* of the phase so far */
-    int64_t                  workspace_bytes;
-    bool                     taken[MAX_WORKSPACES], is_tied, stays;
-    int64_t                 *parameters, n_parameters, frozen_bytes, quantised_bytes;
+    const vp_symbols *symbols;
+    int64_t           n_allocs; /* of the phase so far */
+    int64_t           workspace_bytes;
+    bool              taken[MAX_WORKSPACES], is_tied, stays;
+    int64_t          *parameters, *rows_of_parameter, n_parameters, frozen_bytes, quantised_bytes;
     const vp_recorded_watch *watch; /* or NULL */
     int64_t                  n_gradients;
 };
@@ -92,7 +92,8 @@ vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *
     s->base[program->n_slots] = n_slots;
     s->blocks                 = calloc((size_t)n_slots + 1, sizeof *s->blocks);
     s->parameters             = calloc((size_t)n_parameters + 1, sizeof *s->parameters);
-    VP_TRY_ALLOC(err, s->blocks && s->parameters);
+    s->rows_of_parameter      = calloc((size_t)n_parameters + 1, sizeof *s->rows_of_parameter);
+    VP_TRY_ALLOC(err, s->blocks && s->parameters && s->rows_of_parameter);
     *out = s;
     s    = NULL;
 out:
@@ -115,6 +116,7 @@ void vp_recorded_free(vp_recorded *s)
     free(s->base);
     free(s->blocks);
     free(s->parameters);
+    free(s->rows_of_parameter);
     free(s);
 }
 
@@ -251,6 +253,23 @@ static bool is_of_trl(const slot *x)
     return x->tile && x->tile != 't';
 }
 
+/* The rows of a look-up table of this size: as many as a vocabulary (V), positions (P) or types (T); '\0':
+ * no table. */
+static char table_symbol(const char *size)
+{
+    for (const char *at = size; *at; at += strcspn(at, "*/+"), at += *at != '\0')
+        if (strchr("VPT", *at) && strcspn(at, "*/+") == 1)
+            return *at;
+    return '\0';
+}
+
+static int64_t rows_of(const vp_recorded *s, const char *size)
+{
+    char of = table_symbol(size);
+
+    return !of ? 0 : s->symbols->at[of == 'V' ? VP_SYM_V : of == 'P' ? VP_SYM_P : VP_SYM_T];
+}
+
 static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
                             vp_err *err)
 {
@@ -269,9 +288,10 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     if (is_of_trl(x))
         vp_ledger_free(s->ledger, x->tile == 'h' ? &s->rows : &s->part);
     s->n_allocs++;
-    if (x->owner == VP_OWNER_PARAMETER)
-        s->parameters[s->n_parameters++] = bytes;
-    else if (x->owner == VP_OWNER_FROZEN)
+    if (x->owner == VP_OWNER_PARAMETER) {
+        s->rows_of_parameter[s->n_parameters] = rows_of(s, s->program->recording->sizes[x->size]);
+        s->parameters[s->n_parameters++]      = bytes;
+    } else if (x->owner == VP_OWNER_FROZEN)
         s->frozen_bytes += bytes;
     else if (x->owner == VP_OWNER_QUANTISED)
         s->quantised_bytes += bytes;
@@ -365,21 +385,9 @@ const int64_t *vp_recorded_parameters(const vp_recorded *s, int64_t *n)
     return s->parameters;
 }
 
-/* The rows of a look-up table of this size: as many as a vocabulary (V), positions (P) or types (T); '\0':
- * no table. */
-static char table_symbol(const char *size)
+int64_t vp_recorded_rows(const vp_recorded *s, int64_t i)
 {
-    for (const char *at = size; *at; at += strcspn(at, "*/+"), at += *at != '\0')
-        if (strchr("VPT", *at) && strcspn(at, "*/+") == 1)
-            return *at;
-    return '\0';
-}
-
-static int64_t rows_of(const vp_recorded *s, const char *size)
-{
-    char of = table_symbol(size);
-
-    return !of ? 0 : s->symbols->at[of == 'V' ? VP_SYM_V : of == 'P' ? VP_SYM_P : VP_SYM_T];
+    return s->rows_of_parameter[i];
 }
 
 static vp_status list_weights(const vp_recorded *s, int phase_idx, int section_idx, int64_t layer,

@@ -5,6 +5,7 @@ A row's `fields` say which key of a config.json holds a size: "k=num_key_value_h
 that the class gives no value, means; key+2 is two more than the key's value. (h) is read, but no allocation depends on it.
 """
 import random
+from math import lcm
 
 HEAD_SIZES = [80, 128, 104, 64, 96, 112, 72]
 WIDE_HEADS = [256, 160, 192, 224, 136, 248, 176]
@@ -52,7 +53,8 @@ class Family:
 
     def repeats(self, v):
         """Layers in one block."""
-        return self.period if v["window"] or self.always else 1
+        every = int(v["recompute"].partition("every:")[2] or 1)
+        return lcm(self.period if v["window"] or self.always else 1, every)
 
     def symbols(self):
         return {s for s, _ in self.fields if not s.startswith("(")}
@@ -146,6 +148,7 @@ def draw(rng, family, v, index):
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             shape.update(B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
             shape.update({"o": rng.choice([3, 5, 7, 11, 13, 17])} if v.get("packed") else {})
+            shape.update({"x": rng.choice([3, 5, 7, 9, 13, 19])} if v.get("tokens") else {})
             return dict(shape, M=rng.randrange(100, 180)) if v.get("liger") else shape
 
 

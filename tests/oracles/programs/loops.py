@@ -190,7 +190,7 @@ class Sft(Trainer):
         words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<eos>": 0, "a": 1}, unk_token="<eos>"))
         tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>")
         self.trainer = self.make(m, tokenizer, output_dir=tempfile.gettempdir() + "/none", report_to=[],
-                                 gradient_checkpointing=v["recompute"] == "full", per_device_train_batch_size=batch,
+                                 gradient_checkpointing=v["recompute"] == "full", activation_offloading=bool(v.get("offload")), per_device_train_batch_size=batch,
                                  **formats(v), **options)
         self.trainer.current_gradient_accumulation_steps = 1
         self.trainer.model_wrapped = self.m = self.trainer.accelerator.prepare(m)

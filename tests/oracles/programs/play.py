@@ -137,8 +137,9 @@ def make_model(v, config, mark=lambda phase: None):
                 child.bias.data = child.bias.data.to(dtype)
     if v["lora"] != "none":
         m = add_adapters(m, v, mark)
-    if v["recompute"] == "full":
-        m.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if v["recompute"] != "none":
+        variant = {"every_n_layers": int(v["recompute"].partition("every:")[2] or 1), "offload": bool(v.get("offload")) and v.get("trainer") not in TRL}
+        m.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False}, **variant)
         if v["lora"] != "none":
             m.enable_input_require_grads()
     m.train()
@@ -149,7 +150,9 @@ def add_adapters(m, v, mark):
     import peft
     targets = {"all-linear": "all-linear"}.get(v["lora"], v["lora"].split("+"))
     c = peft.LoraConfig(r=v["r"], lora_alpha=16, lora_dropout=0.1 if v["lora_dropout"] else 0.0, target_modules=targets,
-                        task_type="CAUSAL_LM", use_dora=bool(v.get("dora")))
+                        task_type="CAUSAL_LM", use_dora=bool(v.get("dora")),
+                        modules_to_save=v["save"].split("+") if v.get("save", "none") != "none" else None,
+                        trainable_token_indices=list(range(v["x"])) if v.get("tokens") else None)
     real = peft.tuners.tuners_utils.BaseTuner._cast_adapter_dtype
 
     def cast(self, *args, **kwargs):

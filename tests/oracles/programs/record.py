@@ -24,7 +24,7 @@ N_SHAPES, N_SMALL = 6, 3
 STEP, EVALUATION = ["forward", "reference", "output", "backward"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, one=0, packed=0)
+DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, one=0, packed=0)
 
 
 def phases_of(v):
@@ -50,7 +50,7 @@ def is_worth_it(v, family, asked):
     sdpa = v["attention"] != "eager"
     if (v["gqa"], v["tied"]) not in family.combos:
         return False
-    if v["lora"] != "none" and v["tied"] and (v["gqa"], 0) in family.combos:     # a line of the untied program says what the tied one is
+    if v["lora"] != "none" and v["tied"] and (v["gqa"], 0) in family.combos and not v["tokens"]:     # a line of the untied program says what the tied one is
         return False
     if v["ragged"] and not (sdpa and (v["mask"] or v["window"])):
         return False
@@ -101,7 +101,7 @@ def number_or_word(x):
 def play_once(v, family, shape, blocks):
     f = families.FAMILIES[family]
     config = f.config(shape, [n * f.repeats(v) for n in blocks], v["tied"], v)
-    return play.Recording(dict(v, r=shape["r"], tiles=blocks[-1]), config, shape)
+    return play.Recording(dict(v, r=shape["r"], x=shape.get("x"), tiles=blocks[-1]), config, shape)
 
 
 def plain(events, order):
@@ -163,8 +163,9 @@ def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
     groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"])         # tiles of a loss are one
-    base = (4,) * groups
-    lengths = [base] + [tuple(n if h == g else 4 for h in range(groups)) for g in range(groups) for n in (5, 6)]
+    least = 8 if v["offload"] and v["trainer"] in play.TRL else 4         # TRL keeps the last five tensors that it offloads for a while
+    base = (least,) * groups
+    lengths = [base] + [tuple(n if h == g else least for h in range(groups)) for g in range(groups) for n in (least + 1, least + 2)]
     repeats = [play_once(v, family, shapes[0], n) for n in lengths]
     runs = [repeats[0]] + [play_once(v, family, s, base) for s in shapes[1:N_SHAPES]]
     step = EVALUATION if v["eval"] else STEP
@@ -183,15 +184,15 @@ def record(v, family):
     slots = fitted(model, names, runs, shapes, v["trainer"] in play.TRL)
     owners(program, model, runs[0], slots)
     # other layers and another shape at once: a check that nothing was fitted to
-    check = play_once(v, family, shapes[N_SHAPES], (7, 6)[:groups])
-    compare(shape_of.unroll(program, (7, 6)[:groups]), slots, check, shapes[N_SHAPES], {})
+    check = play_once(v, family, shapes[N_SHAPES], (least + 3, least + 2)[:groups])
+    compare(shape_of.unroll(program, (least + 3, least + 2)[:groups]), slots, check, shapes[N_SHAPES], {})
     marks, only_large = {}, {}
     for mark, s in families.small_shapes(family, v, N_SMALL):
         compare(model, slots, play_once(v, family, s, base), s, only_large.setdefault(mark, {}))
         marks.update((slot, mark) for slot, both in only_large[mark].items() if both == {False})
     if v["trainer"] == "torch" and v["task"] != "seq2seq" and not v["eval"]:
         check_kept(v, family, shapes[0], repeats[0], base)
-    tied = [] if v["lora"] == "none" else tied_slots(v, family, shapes[0], repeats[0], model, base)
+    tied = [] if v["lora"] == "none" or v["tokens"] else tied_slots(v, family, shapes[0], repeats[0], model, base)
     if v["liger"]:
         marks.update(of_tiles(v, family, shapes[0], base, program, slots))
     if v["trainer"] in play.TRL:

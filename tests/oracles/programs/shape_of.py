@@ -107,7 +107,7 @@ def rules_inside(pairs, same_phase):
         return all(s == {j for j in (at(letter, d, i, n) for d in deltas) if 0 <= j < n} for i, s, n in pairs)
 
     for letter in "ir" if same_phase else "ri":
-        for deltas in ((-1,), (0,), (1,), (-2,), (2,), (0, 1), (-1, 0)):
+        for deltas in ((-1,), (0,), (1,), (-2,), (2,), (0, 1), (-1, 0), (-3,), (-4,), (-5,), (-6,)):
             if fits(letter, deltas):
                 return ["%s%+d" % (letter, d) for d in deltas]
     raise Mismatch("freed in a body %s" % (pairs[:4],))

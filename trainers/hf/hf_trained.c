@@ -1,0 +1,67 @@
+#include "trainers/hf/hf_trained.h"
+
+#include "trainers/hf/hf_find.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t vp_hf_weight_bytes(const char *precision)
+{
+    return strcmp(precision, "fp32") == 0 || strstr(precision, "-mixed") ? 4 : 2;
+}
+
+/* Of an element of adapters, or of all where there are none. */
+static int64_t element_bytes(const vp_hf_request *q)
+{
+    bool halves = vp_hf_halves_adapters(q) || (vp_hf_is_trl(q) && vp_hf_is_quantised(q));
+
+    return !vp_hf_has_adapters(q) ? vp_hf_weight_bytes(q->precision) : halves ? 2 : 4;
+}
+
+/* A module that is trained whole beside adapters is a copy of the frozen one, in its format: fp32 over quantised
+ * weights, which prepare_model_for_kbit_training() makes of it; SFTTrainer leaves that out. */
+int64_t vp_hf_trained_bytes(const vp_hf_request *q, const vp_recorded *step, int64_t i)
+{
+    bool is_copy = vp_hf_saves_modules(q) && vp_recorded_rows(step, i);
+
+    return !is_copy                                    ? element_bytes(q)
+           : vp_hf_is_quantised(q) && !vp_hf_is_trl(q) ? 4
+                                                       : vp_hf_weight_bytes(q->precision);
+}
+
+/* Of copies of whole modules the input's table comes first, the head last; peft makes them behind its adapters. */
+static void list_with_copies(const vp_hf_request *q, const vp_recorded *step, const int64_t *bytes,
+                             int64_t hidden, vp_hf_trained *out)
+{
+    enum { FIRST, BETWEEN, LAST, PLACES };
+    int64_t n_first = strstr(q->lora.save, "embed_tokens") ? 1 : 0, n = 0;
+
+    for (int place = FIRST; place < PLACES; place++)
+        for (int64_t i = 0, n_copies = 0; i < out->n; i++) {
+            bool is_copy = vp_recorded_rows(step, i) != 0;
+            int  of      = !is_copy ? BETWEEN : n_copies++ < n_first ? FIRST : LAST;
+            if (of == place)
+                out->list[n++] = (vp_trained){bytes[i], vp_hf_trained_bytes(q, step, i),
+                                              is_copy ? hidden : q->lora.rank};
+        }
+    out->n_tables = n_first;
+}
+
+vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, const vp_world *world,
+                             int64_t hidden, vp_hf_trained *out, vp_err *err)
+{
+    int64_t        columns = vp_hf_has_adapters(q) ? q->lora.rank : hidden;
+    const int64_t *bytes =
+        world ? vp_world_trained(world, &out->n) : vp_recorded_parameters(step, &out->n);
+    vp_status st = VP_OK;
+
+    out->list     = calloc((size_t)out->n + 1, sizeof *out->list);
+    out->n_tables = vp_recorded_tables(step);
+    VP_TRY_ALLOC(err, out->list);
+    for (int64_t i = 0; i < out->n; i++)
+        out->list[i] = (vp_trained){bytes[i], element_bytes(q), columns};
+    if (!world && vp_hf_saves_modules(q))
+        list_with_copies(q, step, bytes, hidden, out);
+out:
+    return st;
+}

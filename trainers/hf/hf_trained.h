@@ -1,0 +1,28 @@
+/* trainers/hf/hf_trained.h: what the optimizer of a request works on.
+ *     VP_TRY(vp_hf_trained_list(request, step, world, &trained, err));
+ *     VP_TRY(vp_optimizer_step_new("adamw_torch", trained.list, trained.n, ...));
+ *     free(trained.list); */
+#ifndef VP_TRAINERS_HF_HF_TRAINED_H
+#define VP_TRAINERS_HF_HF_TRAINED_H
+
+#include "trainers/hf/hf_estimate.h"
+#include "trainers/torch/optimizer_step.h"
+#include "trainers/torch/recording.h"
+#include "trainers/torch/world.h"
+
+typedef struct vp_hf_trained {
+    vp_trained *list;        /* in the order of the model; the caller's */
+    int64_t     n, n_tables; /* the first n_tables are look-up tables */
+} vp_hf_trained;
+
+/* step: loaded. world: or NULL, then it is one rank. hidden: the model's width, which most of its matrices have;
+ * adapters have their rank. */
+vp_status vp_hf_trained_list(const vp_hf_request *request, const vp_recorded *step,
+                             const vp_world *world, int64_t hidden, vp_hf_trained *out,
+                             vp_err *err);
+
+/* Bytes of an element of the model's weights, and of the i-th that is trained. */
+int64_t vp_hf_weight_bytes(const char *precision);
+int64_t vp_hf_trained_bytes(const vp_hf_request *request, const vp_recorded *step, int64_t i);
+
+#endif
