@@ -91,7 +91,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 4, 3), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 10, 4), ("beside_steps.csv", 18, 5)):
+for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 4, 3), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 10, 4), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 6, 4)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -262,7 +262,8 @@ refused("another activation", dict(llama, hidden_act="gelu"), small, 4, ["silu",
 refused("biases", dict(llama, attention_bias=True), small, 4, ["true", "not known"])
 refused("no dropout in one place where there was some in three", dict(gpt2, resid_pdrop=0.0), small, 4, ["dropout"])
 refused("scaling that changes as it runs", dict(llama, rope_scaling={"rope_type": "dynamic", "factor": 2.0}), small, 4, ["dynamic"])
-refused("an attention nobody recorded", llama, small + ["--attention", "flash2"], 4, ["flash2", "nearest"])
+refused("an attention nobody recorded", llama, small + ["--attention", "flash3"], 4, ["flash3", "nearest"])
+refused("fp32, which flash-attn 2 has no kernels for", llama, small + ["--attention", "flash2", "--precision", "fp32"], 4, ["fp32", "nearest"])
 refused("a masked sequence that is no multiple of 8", gpt2, ["--seq", "250", "--padding", "mask"], 4, ["multiple of 8", "vplan dryrun"])
 refused("more cards than there are", llama, small + ["--world", "99999999"], 2, ["65,536"])
 refused("an optimizer nobody knows", llama, small + ["--optimizer", "adamw_torch_8bit"], 4, ["adamw_torch_8bit"])

@@ -53,8 +53,8 @@ static vp_status check_names(const char *family, const char *const *linears, con
         length += (size_t)snprintf(have + length, sizeof have - length, "%s%s", i ? ", " : "",
                                    linears[i]);
     for (const char *name = asked; *name; name += strcspn(name, "+"), name += *name == '+') {
-        bool   known = false;
         size_t n     = strcspn(name, "+");
+        bool   known = n == strlen("all-linear") && memcmp(name, "all-linear", n) == 0;
         for (int i = 0; i < MAX_LINEARS && linears[i]; i++)
             known |= strlen(linears[i]) == n && memcmp(linears[i], name, n) == 0;
         if (!known)
@@ -87,7 +87,7 @@ vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, s
     if (strcmp(asked, "all-linear") != 0)
         VP_TRY(check_names(family, linears, asked, err));
     for (; n_linears < MAX_LINEARS && linears[n_linears]; n_linears++)
-        if (strcmp(asked, "all-linear") == 0 || names(asked, linears[n_linears]))
+        if (names(asked, "all-linear") || names(asked, linears[n_linears]))
             length += (size_t)snprintf(buf + length, length < size ? size - length : 0, "%s%s",
                                        n_found++ ? "+" : "", linears[n_linears]);
     if (n_found == n_linears)
