@@ -59,6 +59,16 @@ ok(code == 0 and not [f for f in c["findings"] if f["severity"] == "error"], "ch
 ok({k: c["common"].get(k) for k in COMMON} == COMMON, "check reads the same settings", c["common"])
 ok(set(c) >= {"schema_version", "target", "files", "settings", "common", "findings", "fits", "device_bytes", "peak_phase", "changes"}, "check --json", sorted(c))
 
+# ---- the order in which the files are given decides nothing ----
+for target, change in (("trl", {"precision": "bf16-amp"}), ("trl", {"precision": "bf16-mixed"}), ("hf", {"precision": "bf16-amp"}), ("llamafactory", {}), ("axolotl", {"precision": "bf16-amp"})):
+    name = write("order.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", loss="chunked" if target == "trl" else "full", **change)))
+    code, out, err = call("emit", name, "--for", target, "-o", "order-" + target, "--json", "--force")
+    files = [f["path"] for f in json.loads(out)["files"] if f["path"].endswith((".yaml", ".json"))]
+    read = [json.loads(call("check", "--json", *given)[1]) for given in (files, files[::-1])]
+    ok(read[0]["common"] == read[1]["common"] and json.dumps(read[0]["findings"]) == json.dumps(read[1]["findings"]), "files in either order: %s %s" % (target, change), [r["common"] for r in read])
+    if target == "trl":
+        ok(read[0]["common"]["precision"] == change["precision"], "TRL's dtype decides between autocast's two", read[0]["common"])
+
 # ---- what cannot be said is an error that names the version or the words there are ----
 for change, target, more, want in (
         ({"recompute": "every:2"}, "hf", ["--versions", "transformers=5.16"], "transformers 5.17 has it"),

@@ -157,43 +157,78 @@ static const char *group_word(vp_checked *c, const vp_checked_file *file, const 
     return vp_setting_canonical(c->arena, setting, word);
 }
 
+/* What is written beats what is by default. */
+static void add_word(statement *s, const char *word, const vp_value *at, const char *key)
+{
+    if ((s->n && s->at && !at) || s->n == MAX_WORDS)
+        return;
+    if (s->n && !s->at && at)
+        s->n = 0;
+    for (int i = 0; i < s->n && word; i++)
+        if (strcmp(s->words[i], word) == 0)
+            word = NULL;
+    if (word)
+        s->words[s->n++] = word;
+    if (at && !s->at)
+        s->at = at, s->key = key;
+}
+
+/* What a file says by the keys of one dialect alone, d or what that is based on. */
+static void read_layer(vp_checked *c, const vp_checked_file *file, const vp_dialect *d,
+                       vp_setting setting, statement *out)
+{
+    const char *target = c->target ? c->target->name : NULL, *version = vp_file_version(c, file, d);
+
+    for (int i = 0; i < d->n_says;) {
+        const vp_saying *row = &d->says[i];
+        int              n   = 1;
+        if (row->setting != (int)setting) {
+            i++;
+            continue;
+        }
+        while (i + n < d->n_says && d->says[i + n].setting == row->setting &&
+               same_group(row, &d->says[i + n]))
+            n++;
+        i += n;
+        const vp_value *at  = NULL;
+        const char     *key = row->key, *word;
+        if (!vp_version_within(version, row->since, row->until) ||
+            !vp_when_holds(row->when, &c->settings, target))
+            continue;
+        word = group_word(c, file, row, n, setting, &at, &key);
+        if (word)
+            add_word(out, word, at, key);
+    }
+}
+
+/* The words of a that b says too. */
+static statement words_of_both(const statement *a, const statement *b)
+{
+    statement both = {.at = a->at, .key = a->key};
+
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < b->n; k++)
+            if (strcmp(a->words[i], b->words[k]) == 0)
+                both.words[both.n++] = a->words[i];
+    return both;
+}
+
+/* Keys of TRL's say what weights are loaded as, those of the Trainer's what is computed in: both hold. */
 static void read_setting(vp_checked *c, const vp_checked_file *file, vp_setting setting,
                          statement *out)
 {
-    const char *target = c->target ? c->target->name : NULL;
-
     for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
-        const char *version = vp_file_version(c, file, d);
-        for (int i = 0; i < d->n_says;) {
-            const vp_saying *row = &d->says[i];
-            int              n   = 1;
-            if (row->setting != (int)setting) {
-                i++;
-                continue;
-            }
-            while (i + n < d->n_says && d->says[i + n].setting == row->setting &&
-                   same_group(row, &d->says[i + n]))
-                n++;
-            i += n;
-            const vp_value *at  = NULL;
-            const char     *key = row->key, *word;
-            if (!vp_version_within(version, row->since, row->until) ||
-                !vp_when_holds(row->when, &c->settings, target))
-                continue;
-            word = group_word(c, file, row, n, setting, &at, &key);
-            /* what is written beats what is by default */
-            if (!word || (out->n && out->at && !at) || out->n == MAX_WORDS)
-                continue;
-            if (out->n && !out->at && at)
-                out->n = 0;
-            for (int k = 0; k < out->n && word; k++)
-                if (strcmp(out->words[k], word) == 0)
-                    word = NULL;
-            if (word)
-                out->words[out->n++] = word;
-            if (at && !out->at)
-                out->at = at, out->key = key;
+        statement one = {0};
+        read_layer(c, file, d, setting, &one);
+        statement both = words_of_both(out, &one);
+        if (both.n) {
+            both.at  = out->at ? out->at : one.at;
+            both.key = out->at ? out->key : one.key;
+            *out     = both;
+            continue;
         }
+        for (int i = 0; i < one.n; i++)
+            add_word(out, one.words[i], one.at, one.key);
     }
 }
 
@@ -243,11 +278,7 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
         m->yields_to  = file->yields_to;
         return;
     }
-    statement both = {.at = all->at, .key = all->key};
-    for (int i = 0; i < all->n; i++)
-        for (int k = 0; k < one.n; k++)
-            if (strcmp(all->words[i], one.words[k]) == 0)
-                both.words[both.n++] = all->words[i];
+    statement both = words_of_both(all, &one);
     if (both.n)
         *all = both;
     else if (one.at && !same_text(file->yields_to, m->first_name)) /* else two defaults */
