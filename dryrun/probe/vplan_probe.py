@@ -46,7 +46,7 @@ def start():
             "torch": _probe.on_torch, "torch.distributed.utils": _probe.on_distributed_utils,
             "torch.distributed.distributed_c10d": _probe.on_c10d,
             "torch.distributed.rendezvous": _probe.on_rendezvous, "deepspeed.runtime.zero.utils": _probe.on_zero_utils,
-            "accelerate.commands.launch": _probe.on_accelerate_launch,
+            "accelerate.commands": _probe.on_accelerate,
             "torch.utils.data.dataloader": _probe.hook_loaders, "transformers.trainer": _probe.on_trainer,
             "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
             "transformers.masking_utils": _probe.on_masking,

@@ -5,6 +5,7 @@
 #                 through it, and write down their collectives, which `vplan dryrun` compares afterwards
 import os
 import pickle
+import sys
 import time
 
 WAIT_S = 15       # a rank waits this long for another that is elsewhere, before it says so
@@ -84,22 +85,18 @@ class Ranks:
                 return False
         return Alone()
 
-    def on_accelerate_launch(self, module):
+    def on_accelerate(self, module):
         """`accelerate launch --num_processes 8` starts 8 ranks where there are that many cards, and one where there is one, without
-        a word. A dry run has one card a rank."""
-        plain = getattr(module, "_validate_launch_command", None)
-        if plain is None:
-            return
+        a word. A dry run has one card a rank. Run by `python -m` the launcher is __main__, which no import hook sees: its function is
+        told apart where it asks for the cards."""
+        import torch
+        count = torch.cuda.device_count
 
-        def validate(args):
-            import torch
-            count = torch.cuda.device_count
-            torch.cuda.device_count = lambda: max(count(), args.num_processes or 1)
-            try:
-                return plain(args)
-            finally:
-                torch.cuda.device_count = count
-        module._validate_launch_command = validate
+        def cards():
+            caller = sys._getframe(1)
+            asked = caller.f_code.co_name == "_validate_launch_command" and getattr(caller.f_locals.get("args"), "num_processes", 0)
+            return max(count(), asked or 1)
+        torch.cuda.device_count = cards
 
     # ---- objects -------------------------------------------------------------------------------------------
 
