@@ -256,22 +256,33 @@ static int by_seconds(const void *a, const void *b)
 
 /* ---- bytes ---- */
 
-/* The one word that differs from the first way that was tried, the allocator's left out; of that one
- * the whole message; "" where several differ, which such a word will say. */
-static const char *refusal_text(search *x, const vp_choice *c, const char *message)
+/* How many words differ from the first way that was tried, the allocator's left out; *last is one of them. */
+static int other_words(const search *x, const vp_choice *c, vp_setting *last)
 {
-    const char *text = NULL;
-    int         n    = 0;
+    int n = 0;
 
     for (int i = 0; i < VP_N_SETTINGS; i++) {
         const char *first = x->variants[0].settings.value[i], *own = c->settings.value[i];
         if (i == VP_SETTING_MICRO_BATCH || i == VP_SETTING_ACCUMULATION || !own ||
             (first && strcmp(first, own) == 0) || i == VP_SETTING_ALLOCATOR)
             continue;
-        text = vp_arena_printf(x->arena, "%s %s", vp_setting_key(i), own);
+        *last = (vp_setting)i;
         n++;
     }
-    return n == 0 ? vp_arena_strdup(x->arena, message) : n == 1 ? text : "";
+    return n;
+}
+
+/* The one word that differs from the first way; of that one the whole message; "" where several differ, which such a
+ * word will say. */
+static const char *refusal_text(search *x, const vp_choice *c, const char *message)
+{
+    vp_setting one = 0;
+    int        n   = other_words(x, c, &one);
+
+    return n == 0 ? vp_arena_strdup(x->arena, message)
+           : n == 1
+               ? vp_arena_printf(x->arena, "%s %s", vp_setting_key(one), c->settings.value[one])
+               : "";
 }
 
 static vp_status note_refusal(search *x, const vp_choice *c, const char *message)
@@ -326,13 +337,15 @@ static vp_status size_within(search *x, vp_choice *c, int64_t at_most_bytes)
 {
     vp_fit_job job = x->r->job;
     vp_err     why = {0};
-    vp_status  st  = VP_OK;
+    vp_setting other;
+    vp_status  st = VP_OK;
 
     c->out = c->out || x->variants[c->variant].refused;
     if (c->sized || c->out || (at_most_bytes && c->beyond_bytes >= at_most_bytes))
         goto out;
     x->out->n_sized += c->beyond_bytes == 0;
     job.at_most_bytes = at_most_bytes;
+    job.terse         = job.terse || (x->out->refused_first && other_words(x, c, &other) > 0);
     st                = vp_fit_bytes_of(&job, &c->settings, &c->bytes, &why);
     if (st == VP_OK) {
         take_bytes(x, c);
