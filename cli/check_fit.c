@@ -165,7 +165,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     if (x->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device cpu: other trainers' bytes are a CUDA card's"));
     VP_TRY(vp_model_open(model, &(vp_model_opts){.dropout_from_config = true}, &x->model, err));
-    x->why = c->missing ? vp_arena_printf(arena, "not answered: %s is named and not there",
+    x->why = c->missing ? vp_arena_printf(arena, "not answered: %s is named and was not read",
                                           vp_text_escape(c->missing, shown, sizeof shown))
                         : other_adapters(arena, c);
     if (x->why)

@@ -150,6 +150,9 @@ write("own.json", '{"zero_optimization": {"stage": 1}, "deepspeed": "own.json", 
 code, j, err = check("own.yaml")
 ok([f["path"] for f in j["files"]] == ["own.yaml", "own.json"], "files that name each other", j)
 os.mkdir("dir.json")
+code, j, err = check(write("sharded.yaml", "per_device_train_batch_size: 2\nbf16: true\nfsdp: full_shard\nfsdp_config: fsdp.json\n"))
+ok([(f["line"], f["severity"]) for f in j["findings"] if f["key"] == "fsdp_config" and "fsdp.json is not read here" in f["message"]] == [(4, "warning")],
+   "fsdp_config as a path is said not to be read", j["findings"])
 code, j, err = check(write("dir.yaml", "per_device_train_batch_size: 2\ndeepspeed: dir.json\n"))
 ok(code == 4 and [f["file"] for f in j["findings"] if f["severity"] == "error"] == ["dir.json"], "a folder of that name", j)
 for words in ("deepspeed: zero3\n", 'deepspeed: {"zero_optimization": {"stage": 2}}\n', "deepspeed: ${DS}.json\n", "deepspeed: https://a/b.json\n"):

@@ -91,7 +91,7 @@ static const vp_key trainer_keys[] = {
     {"use_cache", VP_KEY_BOOL, "false", .since = "5.0"},
     {"report_to", VP_KEY_ANY, "none"},
     {"fsdp", VP_KEY_ANY},
-    {"fsdp_config", VP_KEY_ANY},
+    {"fsdp_config", VP_KEY_ANY, .opens = ""},
     /* Trainer's _process_fsdp_args() takes the prefix off */
     {"fsdp_config.version", VP_KEY_INT, "2", .min = 1, .max = 2},
     {"fsdp_config.fsdp_version", VP_KEY_INT, "2", .min = 1, .max = 2},

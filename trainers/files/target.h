@@ -49,7 +49,8 @@ typedef struct vp_key {
     const char *alone;    /* of a list: the word that stands without brackets */
     bool        warned;   /* from until on its parser still takes it, with a warning */
     bool        if_true;  /* from until on its parser refuses what is not null, false or 0 */
-    const char *opens;    /* its value may be the path of a file of this dialect; NULL */
+    const char *
+        opens; /* its value may be the path of a file of this dialect; "": of one that is not read; NULL: of none */
 } vp_key;
 
 typedef struct vp_saying {
