@@ -17,6 +17,18 @@ static json_t *escaped(const char *text)
     return json_string(vp_text_escape(text, shown, sizeof shown));
 }
 
+/* An object's members that are text. */
+static json_t *texts_of(const vp_json_node *object)
+{
+    json_t     *out = json_object(), *value;
+    const char *key;
+
+    json_object_foreach (object->value, key, value)
+        if (json_is_string(value))
+            json_object_set_new(out, key, escaped(json_string_value(value)));
+    return out;
+}
+
 static json_t *phases_of(const vp_json_node *root)
 {
     json_t      *out = json_array();
@@ -238,7 +250,7 @@ json_t *vp_dryrun_document(const vp_dryrun_opts *opts, const vp_dryrun_findings 
                            const char *verdict, int child_exit_code, const char *reason)
 {
     json_t           *doc = json_object();
-    vp_json_node      root, oom, counters, error, program, cut;
+    vp_json_node      root, oom, counters, error, program, cut, arguments;
     bool              have    = found->report != NULL;
     vp_dryrun_context context = vp_dryrun_context_of(opts->device);
     int64_t           reserved, outside = context.bytes;
@@ -299,6 +311,8 @@ json_t *vp_dryrun_document(const vp_dryrun_opts *opts, const vp_dryrun_findings 
                             json_pack("{s:o,s:o}", "torch",
                                       escaped(vp_dryrun_report_text(&root, "torch")), "python",
                                       escaped(vp_dryrun_report_text(&root, "python"))));
+    if (have && vp_dryrun_report_object(&root, "arguments", &arguments))
+        json_object_set_new(doc, "arguments", texts_of(&arguments));
     if (have && vp_dryrun_report_object(&root, "program", &program))
         json_object_set_new(doc, "time", vp_dryrun_price(opts->device, &program));
     links_added(doc);

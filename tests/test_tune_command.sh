@@ -218,6 +218,16 @@ ok "whoever has set the allocator" exits 0 env PYTORCH_ALLOC_CONF=expandable_seg
 ok "keeps it" json '"PYTORCH_ALLOC_CONF" not in d["best"]["settings"]'
 ok "another optimizer stays" exits 0 tune --budget 3300MiB -- python3 trainer.py --per_device_train_batch_size 4 --optim adafactor
 ok "as it is" json '"--optim" not in d["best"]["settings"]'
+# What the command leaves out is as its trainer has it: one trial, not one of the command and one of its defaults.
+export ARGUMENTS='{"per_device_train_batch_size": "4", "gradient_accumulation_steps": "1", "gradient_checkpointing": "False", "optim": "adamw_torch_fused"}'
+COUNT_RUNS=$work/left ok "a command that leaves options out" exits 0 tune --budget 3300MiB --jobs 1 --study "$work/left.db" -- python3 trainer.py --per_device_train_batch_size 4
+ok "is a setting of the space" json 'd["had"]["settings"]["--optim"] == "adamw_torch_fused" and d["had"]["settings"]["--gradient_checkpointing"] == "False"' \
+    'all(t["settings"] for t in d["trials"])' '[t["settings"] for t in d["trials"]].count(d["had"]["settings"]) == 1'
+ok "and played once" sh -c 'test "$(grep -cx "4 1 0 b" "$1")" = 1' sh "$work/left"
+before=$(wc -l < "$work/left")
+COUNT_RUNS=$work/left ok "a second time" exits 0 tune --budget 3300MiB --jobs 1 --study "$work/left.db" -- python3 trainer.py --per_device_train_batch_size 4
+ok "nothing is played again" test "$before" = "$(wc -l < "$work/left")"
+unset ARGUMENTS
 ok "-o writes the command" exits 0 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4
 ok "as a script" sh -c 'test -x best/run.sh && grep -q "^exec python3 trainer.py --per_device_train_batch_size 8 --gradient_accumulation_steps 1 \|^exec python3 trainer.py --per_device_train_batch_size 4" best/run.sh'
 ok "and does not replace one" exits 2 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4

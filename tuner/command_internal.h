@@ -52,6 +52,9 @@ vp_status vp_space_add_axis(vp_command_space *space, vp_axis axis, const char *v
 /* The value of an axis as a number; 0 where it is none. */
 double vp_axis_number(const vp_axis *axis, int value);
 
+/* Options that the command leaves out have the values of arguments (vp_command_trial's). */
+void vp_space_learn(vp_command_space *space, const char *arguments);
+
 /* Leave only the settings of which the product of terms is number. */
 vp_status vp_space_keep(vp_command_space *space, const char *expression, vp_err *err);
 

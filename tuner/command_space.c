@@ -312,6 +312,23 @@ out:
     return st;
 }
 
+void vp_space_learn(vp_command_space *space, const char *arguments)
+{
+    json_t     *all = json_loads(arguments, 0, NULL), *value;
+    const char *name;
+
+    for (int a = 0; a < space->n_axes; a++) {
+        vp_axis *axis = &space->axes[a];
+        if (axis->place != VP_AXIS_OPTION || axis->had >= 0)
+            continue;
+        json_object_foreach (all, name, value)
+            for (int i = 0; i < axis->n && same_name(axis->name, name, strlen(name)); i++)
+                if (same_value(json_string_value(value), axis->values[i]))
+                    axis->had = i;
+    }
+    json_decref(all);
+}
+
 vp_status vp_space_tries(const vp_command_opts *opts, vp_command_space *space, vp_err *err)
 {
     vp_status st = VP_OK;

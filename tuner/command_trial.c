@@ -298,6 +298,16 @@ static void judge(const json_t *doc, const vp_child_result *child, vp_arena *are
     }
 }
 
+/* An object as text; "": none. */
+static const char *text_of(const json_t *object, vp_arena *arena)
+{
+    char       *text = json_object_size(object) ? json_dumps(object, JSON_COMPACT) : NULL;
+    const char *kept = text ? vp_arena_strdup(arena, text) : NULL;
+
+    free(text);
+    return kept ? kept : "";
+}
+
 /* Places in a script: dryrun names them, a tuner has too many. */
 static bool of_one_trial(const char *note)
 {
@@ -316,6 +326,7 @@ void vp_trial_read(const vp_child_result *child, vp_arena *arena, vp_command_tri
 
     t->verdict    = VP_COMMAND_CRASH;
     t->evidence   = "";
+    t->arguments  = "";
     t->wall_s     = child->seconds;
     t->host_bytes = child->max_rss_bytes;
     if (child->end == VP_CHILD_TIMED_OUT) {
@@ -329,6 +340,7 @@ void vp_trial_read(const vp_child_result *child, vp_arena *arena, vp_command_tri
     } else {
         const json_t *root = vp_json_root(doc).value;
 
+        t->arguments = text_of(json_object_get(root, "arguments"), arena);
         if (json_object_get(root, "verdict"))
             judge(root, child, arena, t);
         else

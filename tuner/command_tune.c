@@ -152,9 +152,35 @@ static void shown(const search *q, int64_t setting, char *buf, size_t buf_size)
     }
 }
 
+/* The setting that the command has; -1: it is outside the space. */
+static int64_t first_of(const search *q)
+{
+    for (int64_t s = 0; s < q->space.n; s++) {
+        bool is = true;
+        for (int a = 0; a < q->space.n_axes; a++)
+            is = is && q->space.axes[a].had == q->space.values[s * q->space.n_axes + a];
+        if (is)
+            return s;
+    }
+    return -1;
+}
+
+/* The command as it is was played: what it leaves out is known now, and which setting it is. HAD: none of the space. */
+static int64_t placed(search *q)
+{
+    vp_space_learn(&q->space, q->as_it_is->trial.arguments);
+    int64_t first = first_of(q);
+    if (first < 0)
+        return HAD;
+    q->r->settings[first].trial = q->as_it_is->trial;
+    return first;
+}
+
 /* A trial has ended, here or in the study: what is known now, told. */
 static vp_status take(search *q, int64_t setting, vp_err *err)
 {
+    if (setting == HAD)
+        setting = placed(q);
     vp_command_setting *s = setting_of(q, setting);
     vp_command_trial   *t = &s->trial;
     char                name[300], size[64], seconds[64], best[100] = "";
@@ -301,19 +327,6 @@ static int side_by_side(const search *q)
     return n < 1 ? 1 : n > MAX_JOBS ? MAX_JOBS : (int)n;
 }
 
-/* The setting that the command has; -1: it is outside the space. */
-static int64_t first_of(const search *q)
-{
-    for (int64_t s = 0; s < q->space.n; s++) {
-        bool is = true;
-        for (int a = 0; a < q->space.n_axes; a++)
-            is = is && q->space.axes[a].had == q->space.values[s * q->space.n_axes + a];
-        if (is)
-            return s;
-    }
-    return -1;
-}
-
 /* The setting with all values that the command has, and the first of each axis of which it has none; -1 where a
  * size is among these. */
 static int64_t nearest(const search *q)
@@ -403,6 +416,7 @@ static vp_status try_had(search *q, vp_err *err)
     q->n_started++;
     if (started)
         VP_TRY(wait_one(q, err));
+    first     = first_of(q); /* its trial may have said what it leaves out */
     q->r->had = setting_of(q, first < 0 ? HAD : first);
     if (first < 0) { /* what is not said is taken to be the first value */
         q->choice.near       = nearest(q);
@@ -472,9 +486,9 @@ static vp_status prepare(search *q, vp_err *err)
     q->as_it_is    = vp_arena_array(r->arena, 1, sizeof *q->as_it_is);
     VP_TRY_ALLOC(err, r->settings && r->tried && r->assumptions && state && q->as_it_is);
     for (int64_t i = 0; i < q->space.n; i++)
-        r->settings[i] =
-            (vp_command_setting){.value = q->space.values + i * q->space.n_axes,
-                                 .trial = {.verdict = VP_COMMAND_UNTRIED, .evidence = ""}};
+        r->settings[i] = (vp_command_setting){
+            .value = q->space.values + i * q->space.n_axes,
+            .trial = {.verdict = VP_COMMAND_UNTRIED, .evidence = "", .arguments = ""}};
     q->choice = (vp_choice){.space        = &q->space,
                             .settings     = r->settings,
                             .state        = state,

@@ -94,6 +94,9 @@ typedef struct vp_command_trial {
     double             wall_s;
     int64_t            host_bytes;
     const char        *evidence; /* why it failed, else ""            */
+    /* those of transformers' TrainingArguments that tuning knows, as the command had them, as a JSON object of
+       strings; "": it has none */
+    const char *arguments;
 } vp_command_trial;
 
 typedef struct vp_command_setting {

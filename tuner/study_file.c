@@ -63,7 +63,7 @@ static const struct {
     {"command_trial",
      "CREATE TABLE command_trial(id INTEGER PRIMARY KEY CHECK(id > 0), request_id INTEGER NOT NULL REFERENCES command_request(id), "
      "words TEXT NOT NULL, state TEXT NOT NULL CHECK(state IN ('running', 'done', 'interrupted', 'cancelled')), "
-     "verdict TEXT CHECK(state <> 'done' OR verdict IS NOT NULL), evidence TEXT NOT NULL, "
+     "verdict TEXT CHECK(state <> 'done' OR verdict IS NOT NULL), evidence TEXT NOT NULL, arguments TEXT NOT NULL, "
      "allocated_bytes INTEGER NOT NULL CHECK(allocated_bytes >= 0), reserved_bytes INTEGER NOT NULL CHECK(reserved_bytes >= 0), "
      "device_bytes INTEGER NOT NULL CHECK(device_bytes >= 0), needed_bytes INTEGER NOT NULL CHECK(needed_bytes >= 0), "
      "step_s REAL NOT NULL CHECK(step_s >= 0 AND step_s < 1e9), samples_per_s REAL NOT NULL CHECK(samples_per_s >= 0), "

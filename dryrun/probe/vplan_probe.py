@@ -835,7 +835,8 @@ class Probe(Values, Ranks, Steps, Program, Growth):
             "owners_rest_bytes": sum(v[0] for _, v in rows[OWNERS_MAX:]),
             "kinds": dict(sorted(kinds.items(), key=lambda x: -x[1])),
             "owners_requested_bytes": self.owners_requested,
-            "oom": self.oom, "error": self.error, "cut": self.cut, "program": self.program, "growth": self.growth(),
+            "oom": self.oom, "error": self.error, "cut": self.cut, "arguments": self.arguments,
+            "program": self.program, "growth": self.growth(),
             "reads": [{"where": w, "n": v[0], "bytes": v[1], "phase": self.shown(v[2])}
                       for w, v in sorted(self.reads.items(), key=lambda x: -x[1][0])],
             "selections": [{"where": w, "n": v[0], "elements": v[1]}

@@ -13,6 +13,9 @@ import sys
 EVAL_BATCHES = 3
 EMPTY_EPOCHS = 3       # iterators over data that is over, before the process is ended: a loop that would never end
 EXTRA_STEPS = 2        # steps that a loader's prefetch may still bring
+# Of transformers' TrainingArguments: what a tuner may change without another result of training. Their values are reported, since
+# what a command does not say is another default in each version and in each trainer that extends them.
+ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "optim")
 
 
 class Steps:
@@ -30,6 +33,7 @@ class Steps:
         self.data_over = False
         self.empty_epochs = 0
         self.cut = None                # {"steps", "how"} once training was ended by us
+        self.arguments = {}            # those of a Trainer, as text
 
     def hook_loaders(self, module):
         """torch.utils.data.dataloader."""
@@ -120,6 +124,7 @@ class Steps:
 
         def train(trainer, *args, **kwargs):
             a = trainer.args
+            probe.arguments = {k: str(getattr(v, "value", v)) for k, v in ((k, getattr(a, k, None)) for k in ARGUMENTS) if v is not None}
             n = probe.last_step
             if a.max_steps <= 0 or a.max_steps > n:
                 a.max_steps = n
