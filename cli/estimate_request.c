@@ -68,11 +68,6 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
                        "--trainer hf");
     if (o->liger && o->loss && strcmp(o->loss, "liger") != 0)
         return VP_FAIL(err, VP_ERR_USAGE, "--liger has Liger's loss: leave --loss %s out", o->loss);
-    if (is_trl && o->world > 1)
-        return VP_FAIL(err, VP_ERR_INPUT,
-                       "--trainer trl --world %lld: SFTTrainer was recorded on one card only; "
-                       "--trainer hf knows several, with whole logits, which take more",
-                       (long long)o->world);
     if (o->packing && (!is_trl || (o->method && strcmp(o->method, "dpo") == 0)))
         return VP_FAIL(err, VP_ERR_USAGE, "--packing is what TRL's SFTTrainer does: --trainer trl");
     if (o->packing && (o->padding || o->lengths))

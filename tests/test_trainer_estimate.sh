@@ -188,8 +188,21 @@ for options, words in ((("--loss", "full"), "--liger has Liger's loss"), (("--tr
     p = subprocess.run([vplan, "estimate", llama_path, *(("--trainer", "hf") if "--trainer" not in options else ()), "--liger", *options, "--json"], stdout=subprocess.PIPE)
     ok(p.returncode in (2, 4) and words in json.loads(p.stdout)["error"]["message"], "Liger refused: %s" % (options,), p.stdout[:300])
 
-p = subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--world", "2", "--json"], stdout=subprocess.PIPE)
-ok(p.returncode == 4 and b"one card" in p.stdout, "trl: several cards", p.stdout[:200])
+p = subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--world", "2", "--parallel", "zero2", "--json"], stdout=subprocess.PIPE)
+ok(p.returncode == 4 and b"is known by ddp and fsdp2" in p.stdout, "trl: several cards by ZeRO", p.stdout[:200])
+# runs of TRL's own script as rank 0 of 4, played by PyTorch's allocator (tests/emit/end_to_end.csv)
+SMOL = dict(json.load(open(llama_path)), hidden_size=576, num_attention_heads=9, num_key_value_heads=3, head_dim=64, intermediate_size=1536, vocab_size=49152,
+            num_hidden_layers=30, max_position_embeddings=8192, tie_word_embeddings=True)
+smol_path = os.path.join(scratch, "smol.json")
+json.dump(SMOL, open(smol_path, "w"))
+p = subprocess.run([vplan, "estimate", smol_path, "--trainer", "trl", "--world", "4", "--parallel", "ddp", "--device", "4090", "--seq", "1024", "--micro-batch", "8",
+                    "--accumulation", "2", "--recompute", "none", "--json"], stdout=subprocess.PIPE)
+j = json.loads(p.stdout)
+ok(p.returncode == 0 and abs(j["allocated_peak_bytes"] / 11042681856 - 1) < 0.001 and abs(j["reserved_peak_bytes"] / 11232346112 - 1) < 0.01, "trl: DDP of 4", j)
+p = subprocess.run([vplan, "estimate", "qwen2.5-0.5b", "--trainer", "trl", "--world", "4", "--parallel", "fsdp2", "--device", "4090", "--seq", "1024", "--micro-batch", "4",
+                    "--accumulation", "4", "--recompute", "none", "--json"], stdout=subprocess.PIPE)
+j = json.loads(p.stdout)
+ok(p.returncode == 0 and abs(j["allocated_peak_bytes"] / 9545319424 - 1) < 0.001 and abs(j["reserved_peak_bytes"] / 10972299264 - 1) < 0.012, "trl: FSDP2 of 4", j)
 
 # ---- adapters: a step of peft 0.21.2 that PyTorch's allocator counted (torch 2.11.0, H100), and one that a T4 measured ----
 llama = json.loads(rows[0]["config"])

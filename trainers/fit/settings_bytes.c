@@ -86,7 +86,7 @@ static const char *const BORROWED_BASIS =
     "Trainer's own runs were within 0.1 % of the plain loop's step that stands in, one was 5.3 % above";
 
 static const char *const OWN_BASIS =
-    "recorded steps are within 2 % of PyTorch's own count, a run of TRL's own script was 2.8 % off";
+    "recorded steps are within 2 % of PyTorch's own count, runs of TRL's own script within 2.8 %";
 
 static void widen(double share, double *low, double *high)
 {
@@ -94,7 +94,7 @@ static void widen(double share, double *low, double *high)
     *high = *high < share ? share : *high;
 }
 
-/* Steps by which a trainer was recorded itself: of SFTTrainer on one card, with its loss in tiles. */
+/* Steps by which a trainer was recorded itself: of SFTTrainer, with its loss in tiles. */
 static vp_status try_own(const vp_fit_job *job, const vp_settings *s, const vp_hf_request *q,
                          vp_hf_estimate *e, bool *is_own, vp_err *err)
 {
@@ -105,7 +105,7 @@ static vp_status try_own(const vp_fit_job *job, const vp_settings *s, const vp_h
     *is_own     = false;
     own.trainer = job->language->own;
     own.terse   = true;
-    if (!own.trainer || q->world != 1 || !is_tiled(job, s))
+    if (!own.trainer || !is_tiled(job, s))
         return VP_OK;
     st = vp_hf_estimate_run(job->model, &own, e, &why);
     if (st != VP_OK && st != VP_ERR_INPUT)

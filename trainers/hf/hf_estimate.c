@@ -72,6 +72,24 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
                    is_quantised ? "--parallel ddp is" : "those of ddp, zero1 and zero2 are");
 }
 
+/* TRL's steps were recorded on one card. Of several, runs of SFTTrainer on whole models were played by two ways. */
+static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
+{
+    if (!vp_hf_is_trl(q) || !vp_hf_is_shared(q))
+        return VP_OK;
+    if (vp_hf_is_dpo(q) || vp_hf_has_adapters(q) || vp_hf_is_quantised(q))
+        return VP_FAIL(
+            err, VP_ERR_INPUT, "--trainer trl --world %lld: %s was recorded on one card only",
+            (long long)q->world, vp_hf_is_dpo(q) ? "DPOTrainer" : "SFTTrainer with adapters");
+    if (strcmp(q->parallel, "ddp") != 0 && strcmp(q->parallel, "fsdp2") != 0)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--trainer trl --parallel %s: on several cards SFTTrainer is known by ddp and "
+            "fsdp2; --trainer hf knows more, with whole logits, which take more",
+            q->parallel);
+    return VP_OK;
+}
+
 static vp_status set_up(run *r, vp_err *err)
 {
     const vp_hf_request      *q    = r->request;
@@ -79,6 +97,7 @@ static vp_status set_up(run *r, vp_err *err)
     vp_status                 st   = VP_OK;
 
     VP_TRY(refuse_adapters(q, err));
+    VP_TRY(refuse_trl_ways(q, err));
     VP_TRY(vp_hf_find(r->model, q, VP_HF_STEP, r->out, &r->found, err));
     if (r->found.sizes.symbols.at[VP_SYM_t] && q->capability < 80)
         VP_TRY(VP_FAIL(
