@@ -98,6 +98,11 @@ vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, cons
                               const uint64_t *sets, int n_given, uint64_t activations,
                               const vp_outputs *outputs, vp_library *out, vp_err *err);
 
+/* Beyond its kernels, the most that a strategy waits for its one slot in a pass; and whether chains of so many
+ * blocks, of whatever strategies, take more by waiting for it, but for one block, than their kernels do. */
+int64_t vp_library_most_waited(const vp_library *library, int pass);
+bool    vp_library_always_waits(const vp_library *library, int pass, int64_t n_blocks);
+
 /* A library of one strategy. */
 vp_status vp_library_of_set(vp_arena *arena, const vp_model *model, int64_t seq,
                             vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,

@@ -178,6 +178,29 @@ static void set_one_slot_ns(const vp_outlines *outlines, const int64_t *idx,
     }
 }
 
+static int64_t waited_ns(const vp_strategy *s, int pass)
+{
+    return s->one_slot_ns[pass] - (pass == VP_PASS_FORWARD ? s->forward_ns : s->ns - s->forward_ns);
+}
+
+int64_t vp_library_most_waited(const vp_library *lib, int pass)
+{
+    int64_t most_ns = 0;
+
+    for (int64_t i = 0; i < lib->n; i++)
+        most_ns = vp_max_i64(most_ns, waited_ns(&lib->strategies[i], pass));
+    return most_ns;
+}
+
+bool vp_library_always_waits(const vp_library *lib, int pass, int64_t n_blocks)
+{
+    int64_t least_ns = INT64_MAX, most_ns = vp_library_most_waited(lib, pass);
+
+    for (int64_t i = 0; i < lib->n; i++)
+        least_ns = vp_min_i64(least_ns, waited_ns(&lib->strategies[i], pass));
+    return most_ns > 0 && vp_mul(n_blocks, least_ns) > most_ns;
+}
+
 /* ---- all strategies ---- */
 
 /* Whether a set of ops to recompute is one of these; or one of base's, or of them without what is moved. */

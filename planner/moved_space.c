@@ -96,7 +96,7 @@ typedef struct bounds {
     const vp_library *lib;
     int64_t           n_micro, copies_ns;
     bool              sent;     /* forward takes what the copies to host memory do */
-    bool              one_slot; /* blocks wait for the copies of the one before, too */
+    bool              waits[2]; /* by pass: blocks take what they wait for their one slot */
     /* of the blocks' norms and updates what copies may hide; and what each block's take beside its backward */
     int64_t hidden_ns, block_ns;
 } bounds;
@@ -111,18 +111,14 @@ static int64_t kernels_ns(const bounds *b, vp_pass pass, int64_t i)
 
 static int64_t pass_ns(const bounds *b, vp_pass pass, int64_t i)
 {
-    return b->one_slot ? b->lib->strategies[i].one_slot_ns[pass] * b->n_micro
-                       : kernels_ns(b, pass, i);
+    return b->waits[pass] ? b->lib->strategies[i].one_slot_ns[pass] * b->n_micro
+                          : kernels_ns(b, pass, i);
 }
 
 /* What a pass takes less where its blocks are said to take pass_ns(): one of them takes its kernels. */
 static int64_t lost_ns(const bounds *b, vp_pass pass)
 {
-    int64_t most_ns = 0;
-
-    for (int64_t i = 0; i < b->lib->n; i++)
-        most_ns = vp_max_i64(most_ns, pass_ns(b, pass, i) - kernels_ns(b, pass, i));
-    return most_ns;
+    return b->waits[pass] ? vp_library_most_waited(b->lib, pass) * b->n_micro : 0;
 }
 
 /* The integer program in which blocks of the strategies from `first` on take what their copies do, and
@@ -175,20 +171,31 @@ bool vp_moved_bound(vp_arena *arena, const vp_library *lib, int n_slots, int64_t
                               .block_ns  = f->least_in_backward_ns};
     const int64_t limited = first_limited(&b), from[] = {lib->n, limited, 0};
     int64_t       first = lib->n, best_ns = -1, ns;
+    bool          one_slot, back          = false;
 
-    b.one_slot = n_slots == 1 && b.hidden_ns == 0; /* these run while blocks wait, too */
-    b.sent     = vp_max_i64(0, p->n_blocks - n_slots) * b.copies_ns >
+    /* norms and updates of backward run while blocks wait, too */
+    one_slot = n_slots == 1 && b.hidden_ns == 0;
+    b.waits[VP_PASS_FORWARD] =
+        one_slot && vp_library_always_waits(lib, VP_PASS_FORWARD, p->n_blocks);
+    b.sent = vp_max_i64(0, p->n_blocks - n_slots) * b.copies_ns >
              p->n_blocks * pass_ns(&b, VP_PASS_FORWARD, 0) - lost_ns(&b, VP_PASS_FORWARD);
     p->n_items = lib->n;
     p->items   = vp_arena_array(arena, lib->n, sizeof *p->items);
     if (!p->items)
         return false;
-    for (int k = 0; k < (limited < lib->n ? 3 : 1); k++) /* kernels alone have no cost below zero */
-        if (weigh(&b, n_slots, const_ns, from[k], p) && vp_dp_bound(p, arena_bytes, &ns) &&
-            ns > best_ns) {
-            best_ns = ns;
-            first   = from[k];
-        }
+    for (int waits = 0; waits < (one_slot ? 2 : 1); waits++) {
+        b.waits[VP_PASS_BACKWARD] = waits;
+        if (waits && lost_ns(&b, VP_PASS_BACKWARD) == 0)
+            continue;
+        for (int k = 0; k < (limited < lib->n ? 3 : 1); k++) /* kernels alone: none below zero */
+            if (weigh(&b, n_slots, const_ns, from[k], p) && vp_dp_bound(p, arena_bytes, &ns) &&
+                ns > best_ns) {
+                best_ns = ns;
+                first   = from[k];
+                back    = waits;
+            }
+    }
+    b.waits[VP_PASS_BACKWARD] = back;
     weigh(&b, n_slots, const_ns, first, p);
     return true;
 }

@@ -19,19 +19,6 @@ typedef struct chain {
     int64_t lost_waiting_ns;
 } chain;
 
-/* In a pass with one slot: what a strategy waits for it beyond its kernels, the most of all strategies. */
-static int64_t most_waited_ns(const vp_library *lib, vp_pass pass)
-{
-    int64_t most_ns = 0;
-
-    for (int64_t i = 0; i < lib->n; i++) {
-        const vp_strategy *x = &lib->strategies[i];
-        int64_t kernels      = pass == VP_PASS_FORWARD ? x->forward_ns : x->ns - x->forward_ns;
-        most_ns              = vp_max_i64(most_ns, x->one_slot_ns[pass] - kernels);
-    }
-    return most_ns;
-}
-
 static chain chain_of(const vp_library *lib, const vp_figures *figures, int n_slots,
                       int64_t n_micro, int64_t n_blocks)
 {
@@ -47,10 +34,13 @@ static chain chain_of(const vp_library *lib, const vp_figures *figures, int n_sl
                                              .first_ns = vp_max_i64(f->params_ns, f->back_ns)};
     int64_t                    forward_ns = n_blocks * vp_max_i64(f->forward_ns, f->params_ns);
     if (n_slots == 1) {
-        c.lost_waiting_ns  = most_waited_ns(lib, VP_PASS_FORWARD);
-        int64_t waiting_ns = n_blocks * lib->strategies[0].one_slot_ns[VP_PASS_FORWARD];
-        c.waits            = waiting_ns - c.lost_waiting_ns > forward_ns;
-        forward_ns         = vp_max_i64(forward_ns, waiting_ns - c.lost_waiting_ns);
+        int64_t least_ns = INT64_MAX;
+        for (int64_t i = 0; i < lib->n; i++)
+            least_ns = vp_min_i64(least_ns, lib->strategies[i].one_slot_ns[VP_PASS_FORWARD]);
+        c.lost_waiting_ns = vp_library_most_waited(lib, VP_PASS_FORWARD);
+        least_ns          = n_blocks * least_ns - c.lost_waiting_ns;
+        c.waits           = least_ns > forward_ns;
+        forward_ns        = vp_max_i64(forward_ns, least_ns);
     }
     c.sent = vp_max_i64(0, n_blocks - n_slots) * c.moved_ns > forward_ns;
     return c;
@@ -176,7 +166,7 @@ static bool set_way(vp_arena *arena, const chain *c, int64_t first, bool in_firs
     else
         w->const_ns -= vp_max_i64(0, c->f->params_ns - c->f->forward_ns) * c->n_micro;
     if (waits)
-        w->const_ns -= most_waited_ns(c->lib, VP_PASS_BACKWARD) * c->n_micro;
+        w->const_ns -= vp_library_most_waited(c->lib, VP_PASS_BACKWARD) * c->n_micro;
     if (follows_copies(c, w))
         w->const_ns -= c->moved_ns * (c->n_micro - 1 + in_first_step);
     return true;
