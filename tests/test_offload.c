@@ -3,6 +3,7 @@
  * that has everything on the device, however copies are delayed. */
 #include "offload_test.h"
 
+#include "planner/lowered_store.h"
 #include "planner/lowering/lower.h"
 #include "planner/space.h"
 #include "planner/streamed_space.h"
@@ -602,6 +603,105 @@ static void offload_and_recompute_each_win_where_they_are_faster(void **state)
     vp_model_free(model);
 }
 
+static void assert_same_figures(const vp_figures *a, const vp_figures *b)
+{
+    const int64_t x[] = {a->peak_bytes,
+                         a->device_bytes,
+                         a->host_bytes,
+                         a->host_stack_base_bytes,
+                         a->stack_base_bytes,
+                         a->first_kept_bytes,
+                         a->first_height_bytes,
+                         a->last_height_bytes,
+                         a->passing_bytes,
+                         a->block_passing_bytes,
+                         a->outside_blocks_ns,
+                         a->in_backward_ns,
+                         a->least_in_backward_ns,
+                         a->streamed.params_ns,
+                         a->streamed.gradients_ns,
+                         a->streamed.back_ns,
+                         a->streamed.forward_ns,
+                         a->streamed.embedding_ns};
+    const int64_t y[] = {b->peak_bytes,
+                         b->device_bytes,
+                         b->host_bytes,
+                         b->host_stack_base_bytes,
+                         b->stack_base_bytes,
+                         b->first_kept_bytes,
+                         b->first_height_bytes,
+                         b->last_height_bytes,
+                         b->passing_bytes,
+                         b->block_passing_bytes,
+                         b->outside_blocks_ns,
+                         b->in_backward_ns,
+                         b->least_in_backward_ns,
+                         b->streamed.params_ns,
+                         b->streamed.gradients_ns,
+                         b->streamed.back_ns,
+                         b->streamed.forward_ns,
+                         b->streamed.embedding_ns};
+
+    assert_memory_equal(x, y, sizeof x);
+    assert_int_equal(a->unlike, b->unlike);
+    assert_true(a->step_time_s == b->step_time_s);
+}
+
+/* A frame takes its head in other chunks: the figures are those of the whole assembled anew, with every optimizer,
+ * whatever lies in host memory, where the last micro-step is smaller, and where updates are made in backward. */
+static void a_frame_says_what_the_whole_does(void **state)
+{
+    const tiny       t         = {.n_layer = 4, .n_embd = 32, .n_head = 4, .vocab = 97};
+    vp_model        *model     = tiny_model(&t, 0.0);
+    vp_device        card      = {.name                  = "card",
+                                  .compute_capability    = 90,
+                                  .fp32_flop_per_s       = 1e11,
+                                  .memory_bytes_per_s    = 1e11,
+                                  .host_link_bytes_per_s = 1e9,
+                                  .usable_bytes          = INT64_MAX / 4};
+    const vp_offload levels[]  = {{0},
+                                  {.states = 3},
+                                  {.states = 6},
+                                  {.states = 6, .host_step = true},
+                                  {.states = 6, .blocks = true},
+                                  {.states = 6, .blocks = true, .host_step = true}};
+    const int64_t    chunks[]  = {0, 256, 512};
+    vp_recipe        recipes[] = {vp_recipe_default(), vp_recipe_default()};
+    int              n         = 0;
+
+    (void)state;
+    vp_recipe_set_optimizer(&recipes[1], VP_OPT_LION);
+    for (int clip = 0; clip < 2; clip++)
+        for (size_t level = 0; level < sizeof levels / sizeof *levels; level++)
+            for (int64_t micro = 4; micro <= 12;
+                 micro += 4) { /* of 12 samples: the last of 8 is 4 */
+                vp_cost     cost = {.device = &card, .store = vp_lowered_store_new()};
+                vp_scenario s    = {
+                       .seq = 64, .global_batch = 12, .micro_batch = micro, .offload = levels[level]};
+                vp_frame  *frame;
+                vp_figures framed[2], whole;
+                if (12 % micro && levels[level].blocks)
+                    continue;
+                recipes[0].clip_norm = recipes[1].clip_norm = clip;
+                vp_scenario_set_all(&s, model, 0);
+                OK(vp_frame_make(model, &s, recipes, 2, &cost, &frame, err));
+                for (int k = 0; k < 3; k++) {
+                    OK(vp_frame_figures(frame, chunks[k], framed, err));
+                    for (int i = 0; i < 2; i++, n++) {
+                        vp_scenario one = s;
+                        one.recipe      = recipes[i];
+                        one.loss_chunk  = chunks[k];
+                        OK(vp_assemble_figures(model, &one, &cost, &whole, err));
+                        assert_same_figures(&framed[i], &whole);
+                    }
+                }
+                vp_frame_free(frame);
+                vp_lowered_store_free(cost.store);
+            }
+    assert_int_equal(n, 2 * (4 * 3 + 2 * 2) * 3 * 2);
+    vp_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -614,6 +714,7 @@ int main(void)
         cmocka_unit_test(no_streamed_plan_is_faster_than_its_bound),
         cmocka_unit_test(no_plan_that_moves_activations_undercuts_its_integer_program),
         cmocka_unit_test(no_chain_undercuts_all_parts_that_it_is_in),
+        cmocka_unit_test(a_frame_says_what_the_whole_does),
         cmocka_unit_test(offload_and_recompute_each_win_where_they_are_faster),
     };
 
