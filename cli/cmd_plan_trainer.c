@@ -12,6 +12,7 @@
 #include "dryrun/dryrun_run.h"
 #include "trainers/files/emit.h"
 #include "trainers/fit/choose.h"
+#include "trainers/torch/optimizer_step.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,6 +184,9 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
 
     VP_TRY(pin(a, VP_SETTING_PRECISION, "--precision", o->precision, err));
     VP_TRY(pin(a, VP_SETTING_OPTIMIZER, "--optimizer", o->optimizer, err));
+    if (a->request.pinned[VP_SETTING_OPTIMIZER] &&
+        strcmp(a->request.pinned[VP_SETTING_OPTIMIZER], "any") != 0)
+        VP_TRY(vp_optimizer_step_check(a->request.pinned[VP_SETTING_OPTIMIZER], err));
     VP_TRY(pin(a, VP_SETTING_RECOMPUTE, "--recompute", o->recompute, err));
     VP_TRY(pin(a, VP_SETTING_ATTENTION, "--attention", o->attention, err));
     VP_TRY(pin(a, VP_SETTING_LOSS, "--loss", o->loss, err));

@@ -69,8 +69,23 @@ for target, change in (("trl", {"precision": "bf16-amp"}), ("trl", {"precision":
     if target == "trl":
         ok(read[0]["common"]["precision"] == change["precision"], "TRL's dtype decides between autocast's two", read[0]["common"])
 
+# ---- SGD's momentum is an argument of the Trainer's sgd, not an optimizer of its own ----
+for target, key in (("hf", "optim"), ("trl", "optim"), ("llamafactory", "optim"), ("axolotl", "optimizer")):
+    name = write("sgd.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", loss="chunked" if target == "trl" else "full", optimizer="sgd_momentum")))
+    code, out, err = call("emit", name, "--for", target, "-o", "sgd-" + target, "--json")
+    ok(code == 0, "sgd_momentum for " + target, (code, err))
+    path = [f["path"] for f in json.loads(out)["files"] if f["path"].endswith(".yaml")][0]
+    text = open(path).read()
+    ok(key + ": sgd\n" in text and 'optim_args: "momentum=0.9"' in text, "sgd_momentum in words of " + target, text)
+    for args, want in (("momentum=0.9", "sgd_momentum"), ("dampening=0,momentum=0.5", "sgd_momentum"), ("momentum=0", "sgd"), ("dampening=0.1", "sgd")):
+        write(path, text.replace("momentum=0.9", args))
+        ok(json.loads(call("check", "--json", path)[1])["common"]["optimizer"] == want, "%s of %s is %s" % (args, target, want), "not so")
+
 # ---- what cannot be said is an error that names the version or the words there are ----
 for change, target, more, want in (
+        ({"optimizer": "adamw_torch_forloop"}, "hf", [], "no word of optim in transformers"),
+        ({"optimizer": "adamw_torch_forloop", "parallel": "ddp", "offload": "none"}, "axolotl", [], "no word of optimizer in axolotl"),
+        ({"optimizer": "sgd_momentum"}, "hf", ["--versions", "transformers=5.5"], "transformers 5.6 has it"),
         ({"recompute": "every:2"}, "hf", ["--versions", "transformers=5.16"], "transformers 5.17 has it"),
         ({"recompute": "every:2"}, "llamafactory", [], "its words here: none, full"),
         ({"recompute": "every:2"}, "axolotl", ["--versions", "axolotl=0.19"], "axolotl 0.21 has it"),

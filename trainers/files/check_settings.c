@@ -75,6 +75,19 @@ static bool is_there(const vp_value *v)
            !(v->kind == VP_VALUE_STRING && (!v->text[0] || !strcasecmp(v->text, "false")));
 }
 
+/* Whether "a=1,name=0.9" gives the name a number that is not 0. */
+static bool is_named_in(const char *text, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = text; *p; p += strcspn(p, ",")) {
+        p += strspn(p, ", ");
+        if (strncmp(p, name, n) == 0 && p[n] == '=')
+            return strtod(p + n + 1, NULL) != 0;
+    }
+    return false;
+}
+
 /* One row against the file. *argument: what "$" stands for, in buf; explicit: it is written there. */
 static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp_saying *row,
                       char *buf, size_t buf_size, const char **argument, const vp_value **at)
@@ -89,6 +102,10 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
         return is_there(v);
     }
     text = vp_effective(c, file, row->key, buf, buf_size);
+    if (strncmp(row->value, "$with:", 6) == 0) {
+        *at = v;
+        return text && is_named_in(text, row->value + 6);
+    }
     if (v && v->kind == VP_VALUE_NULL && !text) {
         *at = v;
         return strcmp(row->value, "null") == 0;
@@ -194,6 +211,8 @@ static void read_layer(vp_checked *c, const vp_checked_file *file, const vp_dial
         const char     *key = row->key, *word;
         if (!vp_version_within(version, row->since, row->until) ||
             !vp_when_holds(row->when, &c->settings, target))
+            continue;
+        if (strcmp(row->word, "W") == 0 && out->n && out->at)
             continue;
         word = group_word(c, file, row, n, setting, &at, &key);
         if (word)

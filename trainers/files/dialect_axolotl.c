@@ -36,6 +36,7 @@ static const vp_key axolotl_keys[] = {
     {"layer_offloading", VP_KEY_BOOL, "false"},
     {"selective_checkpointing", VP_KEY_ANY},
     {"optimizer", VP_KEY_TEXT, "adamw_torch_fused"},
+    {"optim_args", VP_KEY_ANY},
     {"learning_rate", VP_KEY_REAL, .min = 0, .max = 100},
     {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
     {"weight_decay", VP_KEY_REAL, "0.0", .min = 0, .max = 100},
@@ -172,7 +173,7 @@ static const vp_section axolotl_sections[] = {
      "peft_autocast_adapter_dtype qlora_sharded_model_loading lora_on_cpu gptq "
      "loraplus_lr_ratio loraplus_lr_embedding merge_lora merge_method relora relora_prune_ratio "
      "relora_prune_method relora_cpu_offload relora_steps relora_warmup_steps eval_batch_size "
-     "train_on_inputs group_by_length embedding_lr embedding_lr_scale optim_args "
+     "train_on_inputs group_by_length embedding_lr embedding_lr_scale "
      "optim_target_modules torchdistx_path lr_scheduler lr_scheduler_kwargs lr_quadratic_warmup "
      "cosine_min_lr_ratio cosine_constant_lr_ratio lr_div_factor lr_groups adam_epsilon "
      "adam_epsilon2 adam_beta1 adam_beta2 adam_beta3 dion_lr dion_momentum dion_rank_fraction "
@@ -231,7 +232,11 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_PRECISION, "fp16-mixed", "float32", "true"},
     {VP_SETTING_PRECISION, "fp16-mixed", "fp16", "true"},
     {VP_SETTING_PRECISION, "bf16-amp", "bf16", "auto", .read_only = true},
-    {VP_SETTING_OPTIMIZER, "W", "optimizer", "$"},
+    {VP_SETTING_OPTIMIZER, "sgd_momentum", "optimizer", "sgd"},
+    {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim_args", "momentum=0.9"},
+    {VP_SETTING_OPTIMIZER, "sgd_momentum", "optimizer", "sgd", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim_args", "$with:momentum", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "W", "optimizer", "$", VP_NOT_TRAINERS},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "offload", .read_only = true},
     {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false"},
     {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing", "true", .since = "0.21"},

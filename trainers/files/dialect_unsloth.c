@@ -59,7 +59,7 @@ static const vp_saying unsloth_says[] = {
     {VP_SETTING_PRECISION, "bf16-amp", "dtype", "torch.bfloat16"},
     {VP_SETTING_PRECISION, "bf16-amp", "bf16", "true"},
     {VP_SETTING_PRECISION, "bf16-amp", "fp16", "false"},
-    {VP_SETTING_OPTIMIZER, "W", "optim", "$"},
+    {VP_SETTING_OPTIMIZER, "W", "optim", "$", VP_NOT_TRAINERS},
     {VP_SETTING_CLIP_NORM, "R", "max_grad_norm", "$"},
     {VP_SETTING_RECOMPUTE, "none", "use_gradient_checkpointing", "false"},
     {VP_SETTING_RECOMPUTE, "full", "use_gradient_checkpointing", "true",

@@ -19,6 +19,29 @@ typedef struct job {
     vp_err            *err;
 } job;
 
+/* Whether value is one of "a|b:N". */
+static bool is_among(const char *words, const char *value)
+{
+    while (*words) {
+        char one[80];
+        int  n = (int)strcspn(words, "|");
+        snprintf(one, sizeof one, "%.*s", n, words);
+        if (vp_word_is(value, one, NULL))
+            return true;
+        words += n + (words[n] == '|');
+    }
+    return false;
+}
+
+/* Whether the key can hold the setting's own word, where that is what the row writes. */
+static bool takes(const vp_dialect *d, const char *version, const vp_saying *row, const char *value)
+{
+    const vp_key *key =
+        row->value && strcmp(row->word, "W") == 0 ? vp_dialect_key(d, row->key, version) : NULL;
+
+    return !key || key->type != VP_KEY_WORD || !key->words || is_among(key->words, value);
+}
+
 static vp_status say(job *j, vp_document *doc, const vp_dialect *d, const char *version,
                      const vp_saying *row, const char *argument)
 {
@@ -53,7 +76,8 @@ static vp_status fill(job *j, vp_document *doc, const vp_dialect *d, const vp_di
             continue;
         if (row->setting != VP_ALWAYS) {
             const char *value = j->s->value[row->setting];
-            if (!value || !vp_word_is(value, row->word, &argument))
+            if (!value || !vp_word_is(value, row->word, &argument) ||
+                !takes(of, d == of ? version : NULL, row, value))
                 continue;
             j->said[row->setting] = true;
         }
@@ -83,6 +107,13 @@ static void words_of(const job *j, vp_setting setting, char *words, size_t n_wor
                 char             one[80];
                 if (row->setting != (int)setting || row->read_only)
                     continue;
+                if (strcmp(row->word, "W") == 0) { /* any word but this one: no list */
+                    if (!where[0])
+                        snprintf(where, n_where, "no word of %s in %s %s", row->key, d->library,
+                                 version);
+                    words[0] = '\0';
+                    return;
+                }
                 bool now   = vp_version_within(version, row->since, row->until);
                 bool holds = vp_when_holds(row->when, j->s, j->target->name);
                 if (holds && !now && vp_word_is(j->s->value[setting], row->word, NULL) &&
@@ -102,20 +133,6 @@ static void words_of(const job *j, vp_setting setting, char *words, size_t n_wor
             }
         }
     }
-}
-
-/* Whether value is one of "a|b:N". */
-static bool is_among(const char *words, const char *value)
-{
-    while (*words) {
-        char one[80];
-        int  n = (int)strcspn(words, "|");
-        snprintf(one, sizeof one, "%.*s", n, words);
-        if (vp_word_is(value, one, NULL))
-            return true;
-        words += n + (words[n] == '|');
-    }
-    return false;
 }
 
 static const char *told_by_script(const vp_target *t, vp_setting setting, const char *value)

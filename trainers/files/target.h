@@ -7,7 +7,8 @@
  *         {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true"},
  *
  * Rows of one setting and word that stand together are one group: all of them are written, and the
- * word is read back where all of them hold. A dialect that says two words in the same way (bf16 of
+ * word is read back where all of them hold. A row of any word ("W") is of those that no row above it
+ * said. What is no word of its key is not written. A dialect that says two words in the same way (bf16 of
  * Trainer is bf16-mixed or bf16-amp, by what the weights were loaded as) leaves the choice to the
  * other files. */
 #ifndef VP_TRAINERS_FILES_TARGET_H
@@ -59,7 +60,8 @@ typedef struct vp_saying {
     const char *key;     /* "" : the setting is said by the value of another row's group alone */
     /* "$": what stands for the letter in the word; "$word": the word; "$global": micro-batch x
      * accumulation x world; "$file:NAME": NAME is written, any text is read but another row's word;
-     * "$set": read only, anything is there but false, "" and an empty list; NULL: the key must not be there */
+     * "$set": read only, anything is there but false, "" and an empty list; "$with:NAME": read only,
+     * NAME=X is in the text and X is not 0; NULL: the key must not be there */
     const char *value;
     const char *when; /* "parallel=zero1|zero2,target=hf": all must hold; "!=" too; NULL: always */
     const char *since, *until;
@@ -67,6 +69,9 @@ typedef struct vp_saying {
 } vp_saying;
 
 #define VP_ALWAYS (-1)
+
+/* when: optimizers that vplan knows and transformers' Trainer has no word for. */
+#define VP_NOT_TRAINERS "optimizer!=adamw_torch_forloop|adamw_bnb_32bit|sgd_momentum"
 
 typedef enum vp_severity { VP_NOTE, VP_WARNING, VP_ERROR } vp_severity;
 

@@ -101,6 +101,14 @@ static vp_status refuse(const char *name, vp_err *err)
                    vp_text_escape(name, shown, sizeof shown), known);
 }
 
+vp_status vp_optimizer_step_check(const char *name, vp_err *err)
+{
+    for (int i = 0; i < N_ROWS; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return VP_OK;
+    return refuse(name, err);
+}
+
 vp_status vp_optimizer_step_new(const char *name, const vp_trained *trained, int64_t n,
                                 vp_ledger *ledger, vp_optimizer_step **out, vp_err *err)
 {

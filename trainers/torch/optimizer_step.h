@@ -22,6 +22,9 @@ const char *vp_optimizer_step_name(int i);
 /* How many states an element has; 0: none, or no such optimizer. */
 int vp_optimizer_step_states(const char *name);
 
+/* VP_ERR_INPUT, with the names that are known: name is none of them. */
+vp_status vp_optimizer_step_check(const char *name, vp_err *err);
+
 /* trained[n]: copied. VP_ERR_INPUT: no such optimizer. */
 vp_status vp_optimizer_step_new(const char *name, const vp_trained *trained, int64_t n,
                                 vp_ledger *ledger, vp_optimizer_step **out, vp_err *err);
