@@ -87,8 +87,22 @@ static void what_was_finished_is_read_back_to_the_bit(void **state)
     assert_int_equal(trials[1].outside.measured_by, VP_OVERHEAD_NOT_MEASURED);
     CHECK_OK(vp_study_measured(study, "cpu", "b with another driver", "x", p, &err));
     assert_int_equal(p->outside.measured_by, VP_OVERHEAD_NOT_MEASURED);
+    assert_true(vp_link_rates_least(&p->link) == 0 && p->host_update_bytes_per_s == 0);
     CHECK_OK(vp_study_measured(study, "cpu", "b", "x", p, &err));
     assert_int_equal(p->n_rows, 1);
+    assert_true(strcmp(p->link.device, "cpu") == 0 && p->link.pinned_bytes == 64 &&
+                vp_link_rates_least(&p->link) == 1e9 / 3 && p->host_update_bytes_per_s == 7e9);
+    /* of two the later one, and of one that measured neither nothing is taken */
+    p->n_rows = 0;
+    strcpy(p->device, "cpu");
+    strcpy(p->backend, "b");
+    p->link.from_device_bytes_per_s = 1e8;
+    CHECK_OK(vp_study_add_profile(study, VP_PROFILE_MEASURED, p, "x", &profile_id, &err));
+    p->link                    = (vp_link_rates){.pinned_bytes = 0};
+    p->host_update_bytes_per_s = 0;
+    CHECK_OK(vp_study_add_profile(study, VP_PROFILE_MEASURED, p, "x", &profile_id, &err));
+    CHECK_OK(vp_study_measured(study, "cpu", "b", "x", p, &err));
+    assert_true(vp_link_rates_least(&p->link) == 1e8 && p->host_update_bytes_per_s == 7e9);
     assert_true(p->rows[0].seconds == 0.25 && p->rows[0].linear.out == 6);
     assert_int_equal(p->outside.bytes, 40); /* the trial's, more than the timed calls' 30 */
     CHECK_OK(vp_study_measured(study, "cpu", "b", "another build", p, &err));
@@ -199,8 +213,8 @@ static void a_file_that_is_no_study_is_refused_and_left_alone(void **state)
     good = slurp(in_test_dir("good.db"), &n);
     refused(put_file("short.db", good, 3000), "is ", __LINE__);
     refused(put_file("header.db", good, 100), "is ", __LINE__);
-    sql(put_file("newer.db", good, n), "PRAGMA user_version = 7");
-    refused(in_test_dir("newer.db"), "schema 7, from a newer vplan", __LINE__);
+    sql(put_file("newer.db", good, n), "PRAGMA user_version = 8");
+    refused(in_test_dir("newer.db"), "schema 8, from a newer vplan", __LINE__);
     sql(put_file("view.db", good, n), "CREATE VIEW v AS SELECT * FROM trial");
     refused(in_test_dir("view.db"), "a view v that does not belong", __LINE__);
     sql(put_file("trigger.db", good, n),
@@ -412,7 +426,9 @@ static void a_profile_takes_what_calls_cost_in_a_step(void **state)
                                            .dtype    = VP_DTYPE_F32,
                                            .elements = {.count = 10},
                                            .seconds  = 5});
+    base->link = (vp_link_rates){"cpu", 3e9, 2e9, 1e9, 64, 0.5};
     CHECK_OK(vp_correct_profile(base, &trial, 1, &p, &err));
+    assert_true(vp_link_rates_least(&p->link) == 1e9); /* no trial contradicts it */
     assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, 0,
                                         &measured) -
                      8) < 1e-12 &&

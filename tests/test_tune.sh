@@ -144,6 +144,9 @@ ok "what moves is kept" json '"host memory" in d["best"]["decisions"]' 'd["best"
 ok "and the gradients' format" json_of "$work/moving.json" 'd["recipe"]["gradients"] == "bf16"'
 ok "the plan runs to the byte" bash -c "'$BUILD/vplan' run '$work/moving.json' --steps 1 --json > '$work/out' 2>&- && grep -q host-pinned '$work/out'"
 ok "a listed trial says what it kept where" bash -c "'$BUILD/vplan' study '$work/moving.db' | tr -s ' \\n' ' ' | grep -q 'gradients bf16, states of [0-9]* parts in host memory'"
+ok "the study has the link" python3 -c "import json, sqlite3; [(link, host)] = sqlite3.connect('$work/moving.db').execute(\"SELECT link, host_update_bytes_per_s FROM profile WHERE kind = 'measured'\"); assert json.loads(link)['device'] == 'cpu' and host > 0"
+ok "tuned again, nothing is measured again" exits 0 $moving --save-profile "$work/again.json"
+ok "and its link counts" python3 -c "import json, sqlite3; [(link,)] = sqlite3.connect('$work/moving.db').execute(\"SELECT link FROM profile WHERE kind = 'measured'\"); assert json.load(open('$work/again.json'))['link'] == json.loads(link)"
 ok "a profile of this machine has its link, and prices copies by it" bash -c "'$BUILD/vplan' run '$work/moving.json' --steps 2 --save-profile '$work/moved.json' > '$work/out' && '$BUILD/vplan' explain '$work/moving.json' --profile '$work/moved.json' | head -1 | grep 'a step (measured)'"
 python3 - "$work/moved.json" "$work/unlinked.json" "$work/slower.json" <<'PY'
 import json, sys

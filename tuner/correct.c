@@ -99,6 +99,7 @@ vp_status vp_correct_profile(const vp_profile *base, const vp_study_trial *trial
     memcpy(p->device, base->device, sizeof p->device);
     memcpy(p->backend, base->backend, sizeof p->backend);
     p->outside                 = base->outside;
+    p->link                    = base->link;
     p->host_update_bytes_per_s = base->host_update_bytes_per_s;
     for (int64_t i = 0; i < n_seen; i++) {
         double base_s = vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints,

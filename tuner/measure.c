@@ -110,13 +110,17 @@ vp_status vp_measure_calls(vp_session *s, const vp_plan_answer *space, vp_profil
         memcpy(timed->device, known->device, sizeof timed->device);
         memcpy(timed->backend, known->backend, sizeof timed->backend);
         memcpy(timed->outside.device, known->device, sizeof timed->outside.device);
+        memcpy(timed->link.device, known->device, sizeof timed->link.device);
         if (known->n_rows > 0)
             /* modules of the calls known before were not loaded */
             timed->outside = (vp_overhead){0};
         VP_TRY(vp_study_add_profile(s->study, VP_PROFILE_MEASURED, timed, s->build, &id, err));
         *profile_id = known->n_rows == 0 ? id : 0; /* else it is put together from several */
         vp_overhead_take(&known->outside, &timed->outside);
-        known->host_update_bytes_per_s = timed->host_update_bytes_per_s;
+        if (vp_link_rates_least(&timed->link) > 0)
+            known->link = timed->link;
+        if (timed->host_update_bytes_per_s > 0)
+            known->host_update_bytes_per_s = timed->host_update_bytes_per_s;
         for (int64_t i = 0; i < timed->n_rows; i++)
             VP_TRY_ALLOC(err, vp_profile_add(known, &timed->rows[i]));
     }

@@ -170,34 +170,41 @@ static vp_status read_call(const vp_study *s, const char *kernel, const char *sh
                       vp_text_escape(kernel, x, sizeof x), vp_text_escape(shape, y, sizeof y));
 }
 
-/* ---- bytes outside the arena as text: JSON, "null" where they were not measured ---- */
+/* ---- bytes outside the arena, and the link, as text: JSON, "null" where they were not measured ---- */
 
-/* The caller's; NULL: out of memory. */
-static char *outside_text(const vp_overhead *outside)
+/* The caller's, who gives j up; NULL: out of memory. */
+static char *text_of(json_t *j)
 {
-    json_t *j    = vp_overhead_to_json(outside);
-    char   *text = j ? json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char *text = j ? json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
 
     json_decref(j);
     return text;
 }
 
-static vp_status read_outside(const vp_study *s, const char *text, vp_overhead *out, vp_err *err)
+/* Exactly one of outside and link is not NULL: what the text is. */
+static vp_status read_text(const vp_study *s, const char *text, vp_overhead *outside,
+                           vp_link_rates *link, vp_err *err)
 {
     vp_json_doc *doc   = NULL;
     vp_err       inner = {0};
     vp_status    st    = VP_OK;
 
-    *out = (vp_overhead){0};
+    assert(!outside != !link);
+    if (outside)
+        *outside = (vp_overhead){0};
+    else
+        *link = (vp_link_rates){.pinned_bytes = 0};
     if (strcmp(text, "null") == 0)
         return VP_OK;
     st = vp_json_parse(s->path, text, (int64_t)strlen(text), &doc, &inner);
     if (st == VP_OK) {
         vp_json_node root = vp_json_root(doc);
-        st                = vp_overhead_from_json(&root, out, &inner);
+        st                = outside ? vp_overhead_from_json(&root, outside, &inner)
+                                    : vp_link_rates_from_json(&root, link, &inner);
     }
     if (st != VP_OK)
-        st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "outside", "%s", inner.message);
+        st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, outside ? "outside" : "link", "%s",
+                        inner.message);
     vp_json_doc_free(doc);
     return st;
 }
@@ -208,16 +215,19 @@ vp_status vp_study_add_profile(vp_study *s, vp_profile_kind kind, const vp_profi
                                const char *build, int64_t *id, vp_err *err)
 {
     char      shape[400], algorithm[VP_ALGORITHM_TEXT + 1];
-    char     *outside = outside_text(&p->outside);
+    char     *outside = text_of(vp_overhead_to_json(&p->outside));
+    char     *link    = text_of(vp_link_rates_to_json(&p->link));
     vp_status st      = VP_OK;
 
     assert(kind >= 0 && kind < VP_N_PROFILE_KINDS && build);
-    VP_TRY_ALLOC(err, outside);
+    VP_TRY_ALLOC(err, outside && link);
     VP_TRY(vp_study_begin_change(s, err));
     st = vp_study_change(
         s, err,
-        "INSERT INTO profile(kind, device, backend, build, outside, created_unix_s) VALUES(?, ?, ?, ?, ?, ?)",
-        "ttttti", kind_names[kind], p->device, p->backend, build, outside, now_unix_s());
+        "INSERT INTO profile(kind, device, backend, build, outside, link, host_update_bytes_per_s, created_unix_s) "
+        "VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+        "ttttttri", kind_names[kind], p->device, p->backend, build, outside, link,
+        p->host_update_bytes_per_s, now_unix_s());
     *id = sqlite3_last_insert_rowid(s->db);
     for (int64_t i = 0; st == VP_OK && i < p->n_rows; i++)
         st = vp_study_change(
@@ -231,6 +241,35 @@ vp_status vp_study_add_profile(vp_study *s, vp_profile_kind kind, const vp_profi
     VP_TRY(vp_study_end_change(s, st, err));
 out:
     free(outside);
+    free(link);
+    return st;
+}
+
+/* The last that was measured of each. */
+static vp_status read_rates(vp_study *s, const char *device, const char *backend, const char *build,
+                            vp_profile *p, vp_err *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    vp_link_rates link;
+    bool          any;
+    vp_status     st = VP_OK;
+
+    VP_TRY(vp_study_query(
+        s, &stmt, err,
+        "SELECT link, host_update_bytes_per_s FROM profile WHERE kind = 'measured' AND device = ? AND backend = ? AND build = ? ORDER BY id",
+        "ttt", device, backend, build));
+    for (;;) {
+        VP_TRY(vp_study_next_row(s, stmt, &any, err));
+        if (!any)
+            break;
+        VP_TRY(read_text(s, vp_study_text_at(stmt, 0), NULL, &link, err));
+        if (vp_link_rates_least(&link) > 0)
+            p->link = link;
+        if (sqlite3_column_double(stmt, 1) > 0)
+            p->host_update_bytes_per_s = sqlite3_column_double(stmt, 1);
+    }
+out:
+    sqlite3_finalize(stmt);
     return st;
 }
 
@@ -272,9 +311,10 @@ vp_status vp_study_measured(vp_study *s, const char *device, const char *backend
         VP_TRY(vp_study_next_row(s, stmt, &any, err));
         if (!any)
             break;
-        VP_TRY(read_outside(s, vp_study_text_at(stmt, 0), &outside, err));
+        VP_TRY(read_text(s, vp_study_text_at(stmt, 0), &outside, NULL, err));
         vp_overhead_take(&p->outside, &outside);
     }
+    VP_TRY(read_rates(s, device, backend, build, p, err));
 out:
     sqlite3_finalize(stmt);
     return st;
@@ -306,7 +346,7 @@ out:
 vp_status vp_study_finish(vp_study *s, const vp_study_trial *t, vp_err *err)
 {
     vp_text   steps   = {0};
-    char     *outside = outside_text(&t->outside);
+    char     *outside = text_of(vp_overhead_to_json(&t->outside));
     char      shape[400];
     vp_status st = VP_OK;
 
@@ -456,7 +496,7 @@ vp_status vp_study_trials(vp_study *s, vp_arena *arena, int64_t request_id, vp_s
             t->state++;
         VP_TRY(read_steps(s, arena, vp_study_text_at(stmt, 12), t, err));
         VP_TRY(read_calls(s, arena, t, err));
-        VP_TRY(read_outside(s, vp_study_text_at(stmt, 14), &t->outside, err));
+        VP_TRY(read_text(s, vp_study_text_at(stmt, 14), &t->outside, NULL, err));
     }
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
 out:

@@ -68,7 +68,7 @@ vp_status vp_study_add_profile(vp_study *study, vp_profile_kind kind, const vp_p
                                const char *build, int64_t *id, vp_err *err);
 
 /* Add to profile what was measured on this device, with this backend (driver and libraries are
- * in it) and build: rows, of which later measurements replace earlier ones, and the bytes
+ * in it) and build: rows, the link and the host's rate, of which later measurements replace earlier ones, and the bytes
  * outside the arena, the largest of timed calls and of trials of any request. */
 vp_status vp_study_measured(vp_study *study, const char *device, const char *backend,
                             const char *build, vp_profile *profile, vp_err *err);

@@ -40,7 +40,8 @@ static const struct {
     {"profile",
      "CREATE TABLE profile(id INTEGER PRIMARY KEY CHECK(id > 0), kind TEXT NOT NULL "
      "CHECK(kind IN ('measured', 'given', 'corrected')), device TEXT NOT NULL, backend TEXT NOT NULL, build TEXT NOT NULL, "
-     "outside TEXT NOT NULL, created_unix_s INTEGER NOT NULL) STRICT"},
+     "outside TEXT NOT NULL, link TEXT NOT NULL, host_update_bytes_per_s REAL NOT NULL CHECK(host_update_bytes_per_s >= 0), "
+     "created_unix_s INTEGER NOT NULL) STRICT"},
     {"profile_row",
      "CREATE TABLE profile_row(profile_id INTEGER NOT NULL REFERENCES profile(id), kernel TEXT NOT NULL, shape TEXT NOT NULL, "
      "seconds REAL NOT NULL CHECK(seconds >= 0 AND seconds < 1e9), algorithm TEXT NOT NULL, PRIMARY KEY(profile_id, kernel, shape)) "
