@@ -390,7 +390,7 @@ static vp_status print_timeline(vp_arena *arena, const vp_plan *plan, vp_err *er
 {
     enum { COLUMNS = 68 };
     vp_timeline t;
-    char        a[64], b[64], c[64];
+    char        a[64], b[64];
     vp_status   st = VP_OK;
 
     VP_TRY(vp_timeline_make(arena, plan, COLUMNS, &t, err));
@@ -410,13 +410,7 @@ static vp_status print_timeline(vp_arena *arena, const vp_plan *plan, vp_err *er
     printf("\n");
     vp_screen_line("key", "share of the column: # all, = - . less; memory: 9 is %s alive",
                    vp_size_text(t.most_bytes, a, sizeof a));
-    vp_screen_line("copies", "%s to the host, %s to the device; kernels wait %s for them",
-                   vp_time_text(t.step.busy_s[VP_STREAM_TO_HOST], a, sizeof a),
-                   vp_time_text(t.step.busy_s[VP_STREAM_TO_DEVICE], b, sizeof b),
-                   vp_time_text(t.step.waited_s, c, sizeof c));
-    if (t.step.busy_s[VP_STREAM_HOST] > 0)
-        vp_screen_line("host", "updates %s",
-                       vp_time_text(t.step.busy_s[VP_STREAM_HOST], a, sizeof a));
+    vp_screen_copies(&t.step);
 out:
     return st;
 }

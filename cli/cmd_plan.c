@@ -365,6 +365,7 @@ static vp_status print_plan(answer *x, vp_err *err)
     const vp_plan     *plan = x->plan;
     const vp_scenario *s    = &x->found.lean.scenario;
     char               text[2000], y[64], z[64], outside[400];
+    vp_simulation      step;
     vp_status          st = VP_OK;
 
     x->arena = vp_arena_new();
@@ -395,6 +396,10 @@ static vp_status print_plan(answer *x, vp_err *err)
                vp_size_text(x->job.request.host_bytes, z, sizeof z));
     printf("\ntime       %s a step (%s)%s\n", vp_time_text(plan->step_time_s, y, sizeof y),
            plan->time_class, vp_mfu_text(plan, &x->job.device, z, sizeof z));
+    if (plan->host_peak_bytes) {
+        VP_TRY(vp_simulate(plan, &plan->buckets[0], NULL, NULL, &step, err));
+        vp_screen_copies(&step);
+    }
     if (fastest_of(x)->device_bytes > plan->peak_bytes + plan->outside_bytes)
         print_fastest(x);
     print_reserve(x);

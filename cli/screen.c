@@ -129,6 +129,19 @@ void vp_screen_free(const vp_plan_request *r)
         vp_screen_line(label, "--attention, among flash, math");
 }
 
+void vp_screen_copies(const vp_simulation *step)
+{
+    char a[64], b[64], c[64];
+
+    vp_screen_line("copies", "%s to the host, %s to the device; kernels wait %s for them",
+                   vp_time_text(step->busy_s[VP_STREAM_TO_HOST], a, sizeof a),
+                   vp_time_text(step->busy_s[VP_STREAM_TO_DEVICE], b, sizeof b),
+                   vp_time_text(step->waited_s, c, sizeof c));
+    if (step->busy_s[VP_STREAM_HOST] > 0)
+        vp_screen_line("host", "updates %s",
+                       vp_time_text(step->busy_s[VP_STREAM_HOST], a, sizeof a));
+}
+
 void vp_screen_phases(const vp_itemised *x, int64_t outside_bytes)
 {
     char bytes[32], line[400] = "";

@@ -5,6 +5,7 @@
 #ifndef VP_CLI_SCREEN_H
 #define VP_CLI_SCREEN_H
 
+#include "plan/simulate.h"
 #include "planner/itemise.h"
 #include "planner/request.h"
 
@@ -35,6 +36,9 @@ void vp_screen_command(const char *label, const char *command);
 
 /* A field of CSV (RFC 4180), escaped for a terminal first: names come from files. */
 void vp_screen_field(const char *text);
+
+/* What a step copies each way, how long kernels wait for it, and what updates its host makes beside them. */
+void vp_screen_copies(const vp_simulation *step);
 
 /* How high each phase reaches, with what lies outside the arena. */
 void vp_screen_phases(const vp_itemised *itemised, int64_t outside_bytes);

@@ -348,6 +348,14 @@ out = call("plan qwen2.5-7b --device 4090 --seq 2048 --global-batch 8", 3)
 one(r"LoRA of rank 16 on all-linear, all else frozen\n +vplan plan qwen2.5-7b --device 4090 --seq 2048 --global-batch 8 \\\n +--lora r=16,alpha=32,targets=all-linear\n", out, "adapters are offered")
 call("plan qwen2.5-7b --device 4090 --seq 2048 --global-batch 8 --lora r=16,alpha=32,targets=all-linear")
 
+# ---- what a plan copies, and what of it is not hidden, on the screen that says seconds and host bytes ----
+
+out = call("plan llama-3.1-8b --device 4090 --seq 2048 --global-batch 16 --precision bf16-mixed --host-memory 200GiB -o offload.json")
+one(r"^time .*\ncopies     \S+ m?s to the host, \S+ m?s to the device; kernels wait \S+ m?s", out, "copies beside the time")
+timeline = call("explain offload.json --timeline")
+ok(timeline[timeline.index("\ncopies"):] in out, "as the timeline has them", timeline)
+ok("\ncopies " not in call("plan gpt2 --device 4090 --seq 256 --global-batch 2"), "none where nothing moves")
+
 # ---- files of which nothing fits: the answer still says what to type, and that answers ----
 
 with open("full.yaml", "w") as f:
