@@ -30,12 +30,15 @@ def compare(free, step_s, what):
     ok(step_s is None or step_s >= bound_s - 1e-12, "no faster than %s s: %s" % (bound_s, what), step_s)
 
 
-n_free = n_frontier = 0
+adapters = random.Random(int(sys.argv[2]) + 1) # of its own: the other draws stay what they were
+n_free = n_frontier = n_adapted = 0
 while n_free < count:
     batch = rnd.choice([1, 2, 3, 4, 6, 7, 8, 12, 16, 31, 48, 64])
     words = [rnd.choice(MODELS), "--device", rnd.choice(DEVICES), "--seq", str(rnd.choice([64, 128, 256, 512, 700, 1024])), "--global-batch", str(batch)]
     words += ["--optimizer", "any"] * (rnd.random() < 0.3)
     words += ["--host-memory", rnd.choice(["1GiB", "8GiB", "200GiB"])] * (rnd.random() < 0.5)
+    if adapters.random() < 0.3:
+        words += ["--lora", "r=%d,targets=all-linear%s" % (adapters.choice([1, 8, 64]), adapters.choice(["", ",dropout=0.1"]))]
     low = plan(words + ["--budget", "1MiB"])
     if not low or seconds(low) is not None:   # refused, or so small that it fits
         continue
@@ -45,6 +48,7 @@ while n_free < count:
     if not free:
         continue
     n_free += 1
+    n_adapted += "--lora" in words
     what = " ".join(words + ["--budget", "%dB" % budget])
     ok(seconds(free) is not None and free["proof"]["least_budget_bytes"] == least, "the least budget fits: " + what, free["proof"])
     for point in free.get("frontier", []):
@@ -79,5 +83,6 @@ free, pinned = plan(words), plan(words + ["--recompute", "full"])
 ok(free and pinned and seconds(free) and seconds(pinned) and free["proof"]["least_budget_bytes"] <= pinned["proof"]["least_budget_bytes"], "adapters fit", free and free["proof"])
 compare(free, seconds(pinned), "adapters with --recompute full")
 ok(n_frontier >= count, "frontiers were looked at", n_frontier)
+ok(n_adapted > 0, "and adapters", n_adapted)
 finish()
 P

@@ -4,31 +4,11 @@
  * three steps 2e-5 where the clipped gradient is above 1e-6. */
 #include "base/file.h"
 #include "base/safetensors.h"
+#include "lora_test.h"
 #include "models/lora.h"
 #include "plan_test.h"
 
 #include <math.h>
-
-static vp_lora lora_of(int64_t rank, double alpha, const char *targets)
-{
-    vp_lora l = {.rank = rank, .alpha = alpha};
-
-    snprintf(l.targets, sizeof l.targets, "%s", targets);
-    return l;
-}
-
-static vp_status try_model(const char *text, const vp_lora *lora, vp_model **model, vp_err *err)
-{
-    vp_json_doc *doc;
-    vp_status    st = VP_OK;
-
-    VP_TRY(vp_json_parse("config", text, (int64_t)strlen(text), &doc, err));
-    vp_json_node root = vp_json_root(doc);
-    st = vp_model_from_config("config", &root, &(vp_model_opts){.lora = lora}, model, err);
-    vp_json_doc_free(doc);
-out:
-    return st;
-}
 
 static vp_model *adapted_model(const char *text, const vp_lora *lora)
 {
@@ -502,28 +482,6 @@ static void expect_same(const trained *a, const trained *b, const vp_plan *plan,
     if (memcmp(a->params, b->params, (size_t)a->n_params * sizeof(float)) != 0)
         fail_msg("%s: other bits", what);
     assert_int_equal(b->memory.executed_bytes, plan->peak_bytes);
-}
-
-/* A model of any family with a language model's head, and what its linear layers are called. */
-static vp_model *random_adapted(rng *r, int which, vp_lora *l)
-{
-    char      config[800], *at;
-    vp_model *model = NULL;
-
-    do {
-        random_config(r, which, config, sizeof config);
-        at = strstr(config, "ForSequence");
-    } while (at || strstr(config, "ForToken"));
-    *l         = lora_of(1 + pick(r, 9), (double)(1 + pick(r, 30)), "all-linear");
-    l->rslora  = pick(r, 2);
-    l->dropout = pick(r, 2) ? 0.25 : 0;
-    OK(try_model(config, l, &model, err));
-    return model;
-}
-
-static bool is_decoder(int which)
-{
-    return which != FAMILY_bert && which != FAMILY_roberta;
 }
 
 static void recompute_segments_and_chunks_move_no_bit(void **state)

@@ -1,6 +1,7 @@
 /* Offload: what lies in the host's memory comes to the device through windows. The plan must pass the
  * checker, its two arenas must be as high as predicted, and it must train the same bits as the plan
  * that has everything on the device, however copies are delayed. */
+#include "lora_test.h"
 #include "offload_test.h"
 
 #include "planner/lowered_store.h"
@@ -10,7 +11,7 @@
 
 /* Plans that were trained here, and what of theirs was in host memory: all of the long run must be many. */
 static struct counts {
-    int plans, moved, streamed, states;
+    int plans, moved, streamed, states, adapted;
 } trained_with;
 
 static void count(const vp_scenario *s, bool moved)
@@ -19,6 +20,7 @@ static void count(const vp_scenario *s, bool moved)
     trained_with.moved += moved;
     trained_with.streamed += s->offload.blocks;
     trained_with.states += s->offload.states > 0;
+    trained_with.adapted += s->recipe.lora.rank > 0;
 }
 
 static void states_in_host_memory_train_the_same_bits(void **state)
@@ -111,23 +113,27 @@ static bool moves(const vp_plan *plan)
 static void activations_in_host_memory_train_the_same_bits(void **state)
 {
     rng r     = {41};
-    int n     = long_run() ? 800 : 160;
+    int n     = long_run() ? 800 : 192;
     int moved = 0;
 
     (void)state;
     for (int i = 0; i < n; i++) {
         char        config[800], what[96];
-        vp_scenario s     = scenario_of(&r, i);
-        vp_model   *model = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), 0.0);
-        vp_plan    *plain = plan_of(model, s, VP_RECOMPUTE_NONE), *plan;
-        trained     want  = train(plain, 3, 1, false);
+        vp_scenario s = scenario_of(&r, i);
+        vp_model   *model =
+            is_decoder(i % N_FAMILIES) && pick(&r, 4) == 0
+                  ? random_adapted(&r, i % N_FAMILIES, &s.recipe.lora)
+                  : model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), 0.0);
+        vp_plan *plain = plan_of(model, s, VP_RECOMPUTE_NONE), *plan;
+        trained  want  = train(plain, 3, 1, false);
 
         move_at_random(&r, model, &s);
         s.offload.states = pick(&r, 2) ? pick(&r, model->graph.n_instances + 1) : 0;
         s.offload.blocks = i % 3 == 0 && vp_may_stream(&model->graph);
-        snprintf(what, sizeof what, "model %d, %d slots, ops %llx, %d runs, %lld instances%s", i,
-                 s.offload.n_slots, (unsigned long long)s.offload.activations, s.n_runs,
-                 (long long)s.offload.states, s.offload.blocks ? ", streamed" : "");
+        snprintf(what, sizeof what, "model %d%s, %d slots, ops %llx, %d runs, %lld instances%s", i,
+                 s.recipe.lora.rank ? " with adapters" : "", s.offload.n_slots,
+                 (unsigned long long)s.offload.activations, s.n_runs, (long long)s.offload.states,
+                 s.offload.blocks ? ", streamed" : "");
         plan = plan_with(model, s, 0);
         OK(vp_plan_check(plan, what, err));
         moved += moves(plan);
@@ -148,10 +154,11 @@ static void of_each_kind_of_offload_there_were_many(void **state)
     const struct counts *n = &trained_with;
 
     (void)state;
-    if (n->plans < 200 || n->moved < 100 || n->streamed < 60 || n->states < 60 ||
+    if (n->plans < 200 || n->moved < 100 || n->streamed < 60 || n->states < 60 || n->adapted < 20 ||
         (long_run() && n->plans < 300))
-        fail_msg("%d plans; %d move activations, %d stream blocks, %d hold states", n->plans,
-                 n->moved, n->streamed, n->states);
+        fail_msg(
+            "%d plans; %d move activations, %d stream blocks, %d hold states, %d have adapters",
+            n->plans, n->moved, n->streamed, n->states, n->adapted);
 }
 
 /* A window's worth moves at a time, and both directions move at once: the update takes little longer
@@ -373,7 +380,7 @@ static void no_plan_that_moves_activations_undercuts_its_integer_program(void **
     double nearest = 1;
 
     (void)state;
-    for (int i = 0; i < (long_run() ? 300 : 16); i++) {
+    for (int i = 0; i < (long_run() ? 300 : 32); i++) {
         char       config[800];
         const tiny t = {.n_layer = 3 + pick(&r, 7), .n_embd = 32, .n_head = 4, .vocab = 97};
         vp_model  *model =
