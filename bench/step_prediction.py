@@ -74,7 +74,7 @@ def offloaded(args, dir, most):
     kinds = ("optimizer", "host-step", "params", "params+host-step", "optimizer+activations", "host-step+activations", "params+activations")
     budget, n = (least + floor) // 2, args.groups * args.lanes
     pinned = [(f"offload {k}, micro-batch {m}, recompute {r}", budget, (*host, "--offload", k, "--micro-batch", str(m), "--recompute", r))
-              for k in kinds for m in micros for r in common.RECOMPUTE]
+              for k in kinds for m in micros for r in common.RECOMPUTE if not ("activations" in k and r == "full")] # nothing would be left to move
     return pinned + [(f"best within {b}", b, host) for i in range(n) for b in [least + (budget - least) * i // n]], budget
 
 
