@@ -133,7 +133,13 @@ static vp_status refuse_vplans_own(const vp_plan_options *o, vp_err *err)
 static vp_status refuse_offload_alone(const vp_plan_options *o, const vp_plan_trainer_options *t,
                                       vp_err *err)
 {
-    if (o->offload && strcmp(o->offload, "none") != 0 && t->world < 2)
+    if (o->offload && strcmp(o->offload, "activations") == 0 &&
+        (t->world > 1 || strcmp(t->trainer, "hf") != 0))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--offload activations: known is what transformers' Trainer does, on one "
+                       "card: --trainer hf");
+    if (o->offload && strcmp(o->offload, "none") != 0 && strcmp(o->offload, "activations") != 0 &&
+        t->world < 2)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--offload %s: with how many cards? --world 2 or more; vplan's own runtime "
                        "offloads on one, without --trainer",
@@ -191,7 +197,9 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
     VP_TRY(pin(a, VP_SETTING_ATTENTION, "--attention", o->attention, err));
     VP_TRY(pin(a, VP_SETTING_LOSS, "--loss", o->loss, err));
     VP_TRY(pin(a, VP_SETTING_PARALLEL, "--parallel", t->parallel, err));
-    if (o->offload && strcmp(o->offload, "none") != 0)
+    if (o->offload && strcmp(o->offload, "activations") == 0)
+        a->request.pinned[VP_SETTING_OFFLOAD_ACTIVATIONS] = "cpu";
+    else if (o->offload && strcmp(o->offload, "none") != 0)
         a->request.pinned[VP_SETTING_OFFLOAD_OPTIMIZER] = "cpu";
     if (o->offload && strcmp(o->offload, "params") == 0)
         a->request.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";

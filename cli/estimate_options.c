@@ -123,12 +123,13 @@ static const vp_option rows[] = {
                   "(zero1), gradients too (zero2), weights too (zero3)",
      .otherwise = "ddp, with more than one card",
      .example   = "fsdp2"},
-    {.name  = "--offload",
-     .kind  = VP_OPTION_CHOICE,
-     .at    = offsetof(vp_estimate_options, offload),
-     .words = "none|optimizer|params",
-     .help  = "What the cards that share it keep in host memory: the optimizer's states and its "
-              "step, or the weights too",
+    {.name      = "--offload",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(vp_estimate_options, offload),
+     .words     = "none|optimizer|params|activations",
+     .help      = "What lies in host memory: of cards that share it the optimizer's states and its "
+                  "step, or the weights too; on one card what gradient checkpoints keep "
+                  "(gradient_checkpointing_kwargs' offload)",
      .otherwise = "none",
      .example   = "params"},
     {.name  = "--resident",

@@ -24,10 +24,30 @@ static const char *attention_word(const char *word)
                                                                             : word;
 }
 
+/* Of transformers' gradient checkpointing, on one card too. */
+static bool offloads_activations(const vp_estimate_options *o)
+{
+    return o->offload && strcmp(o->offload, "activations") == 0;
+}
+
 static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
 {
     const char *parallel = o->parallel ? o->parallel : "ddp";
 
+    if (offloads_activations(o) && o->world > 1)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--offload activations with --world %lld: recorded was one card",
+                       (long long)o->world);
+    if (offloads_activations(o) && strcmp(o->trainer, "trl") == 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--offload activations: TRL's activation_offloading, on streams of its own, "
+                       "was not recorded; transformers' checkpoints that are offloaded were: "
+                       "--trainer hf --recompute full");
+    if (offloads_activations(o) && o->recompute && strcmp(o->recompute, "none") == 0)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--offload activations moves what checkpoints keep: --recompute full");
+    if (offloads_activations(o))
+        return VP_OK;
     if (o->world < 2 && (o->parallel || o->offload))
         return VP_FAIL(err, VP_ERR_USAGE, "--%s: with how many cards? --world 2 or more",
                        o->parallel ? "parallel" : "offload");
@@ -76,9 +96,11 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
     if (o->packing && o->eval_batch)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--packing with --eval-batch: no evaluation of packed samples was recorded");
-    if (o->recompute && strcmp(o->recompute, "none") != 0 && strcmp(o->recompute, "full") != 0)
+    if (o->recompute && strcmp(o->recompute, "none") != 0 && strcmp(o->recompute, "full") != 0 &&
+        strncmp(o->recompute, "every:", strlen("every:")) != 0)
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "--recompute %s: recorded were none and full (gradient checkpointing)",
+                       "--recompute %s: recorded were none, full (gradient checkpointing) and "
+                       "every:N (of each N layers the first)",
                        o->recompute);
     return VP_OK;
 }
@@ -225,7 +247,10 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .precision = o->precision,
                .attention = attention_word(o->attention),
                .optimizer = o->optimizer ? optimizer_word(o->optimizer) : d->optimizer,
-               .recompute = o->recompute ? o->recompute : d->recompute,
+               .recompute = o->recompute              ? o->recompute
+                            : offloads_activations(o) ? "full"
+                                                      : d->recompute,
+               .offloads  = offloads_activations(o),
                .padded    = (o->padding && strcmp(o->padding, "mask") == 0) ||
                          (!o->padding && strcmp(trainer_of(o), "dpo") == 0),
                .packed          = o->packing,
@@ -242,7 +267,7 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .parallel        = o->parallel    ? o->parallel
                                   : o->world > 1 ? "ddp"
                                                  : "none",
-               .offload         = o->offload ? o->offload : "none",
+               .offload         = o->offload && !offloads_activations(o) ? o->offload : "none",
                .device_bytes    = o->device ? a->device.usable_bytes : 0,
                .batch           = o->micro_batch ? o->micro_batch : d->micro_batch,
                .seq             = o->seq,

@@ -322,6 +322,15 @@ for more in ({}, {"use_dora": True}, {"modules_to_save": ["score"]}, {"layers_to
     code, j, err = check("adapter_config.json", "ta.yaml", "model_args.json", "--for", "hf", "--device", "4090", "--seq", "512", "--model", "qwen2.5-0.5b")
     ok(code == 0 and (j["fits"] is True if not more else j["fits"] is None and (list(more)[0] in j["fits_not_answered"] or "score" in str(more) and "score" in j["fits_not_answered"])), "an adapter with %s" % more, (code, j.get("fits"), j.get("fits_not_answered"), err))
 
+# ---- checkpoints in host memory, and of every second layer: planned, written, read again ----
+for words, key, said in ((("--offload", "activations", "--recompute", "full"), "offload", True), (("--recompute", "every:2"), "every_n_layers", 2)):
+    code, j = plan("llama-3.2-1b", "--trainer", "hf", "--device", "h100", "--seq", "512", "--global-batch", "8", *words, "-o", "kept.json", "--force")[:2]
+    code, out, err = call("emit", "kept.json", "--for", "hf", "-o", "kept", "--force")
+    args = json.load(open("kept/training_args.json"))
+    ok(code == 0 and args["gradient_checkpointing"] is True and args["gradient_checkpointing_kwargs"].get(key) == said, "gradient_checkpointing_kwargs: %s" % key, (args, err))
+    code, back, err = check("kept/training_args.json", "kept/model_args.json", "--for", "hf", "--device", "h100", "--seq", "512", "--model", "llama-3.2-1b")
+    ok(code == 0 and back["fits"] is True and all(back["common"][k] == j["common"][k] for k in ("recompute", "offload")), "read again: %s" % key, (code, back.get("common"), j.get("common"), back.get("fits_not_answered"), err))
+
 # ---- whole modules beside adapters: planned, written, read again ----
 taken = {}
 for save in (None, "lm_head", "embed_tokens+lm_head"):

@@ -91,7 +91,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 10, 4), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 6, 4)):
+for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 10, 4), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 6, 4), ("checkpoint_steps.csv", 8, 3)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -228,6 +228,9 @@ ok((got.get("load"), got.get("forward2"), got.get("backward2")) == (512845824, 5
    (got, j.get("error")))
 refused("a module that there is none of", llama, ["--seq", "256", "--lora", "targets=c_attn"], 4, ["c_attn", "q_proj"])
 refused("a word that is none", llama, ["--seq", "256", "--lora", "rank=4"], 2, ["rank=4"])
+refused("activations that nobody recomputes", llama, ["--seq", "256", "--offload", "activations", "--recompute", "none"], 2, ["--recompute full"])
+refused("activations of several cards", llama, ["--seq", "256", "--offload", "activations", "--world", "2"], 4, ["one card"])
+refused("layers that are no whole groups", dict(llama, num_hidden_layers=5), ["--seq", "256", "--recompute", "every:2", "--precision", "bf16-mixed"], 4, ["groups of 2"])
 refused("the whole of another module", llama, ["--seq", "256", "--lora", "targets=all-linear,save=q_proj"], 4, ["q_proj", "embed_tokens and lm_head"])
 refused("copies in fp16 under a scaler", llama, ["--seq", "256", "--lora", "targets=all-linear,save=lm_head", "--precision", "fp16-amp"], 4, ["GradScaler", "fp16-mixed"])
 refused("copies on several cards", llama, ["--seq", "256", "--lora", "targets=all-linear,save=lm_head", "--world", "2"], 4, ["save=", "one card"])

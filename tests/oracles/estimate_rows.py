@@ -70,6 +70,7 @@ def of_ours(r, scratch):
         options += ["--resident", "%s=%s" % (r["resident"], other)]
     elif r.get("resident"):
         options += ["--resident", r["resident"]]
+    options += ["--offload", "activations"] * (r.get("offload") == "1")
     options += ["--method", "dpo"] * (r.get("trainer") == "dpo")
     options += {"all": ["--liger"], "loss": ["--loss", "liger"]}.get(r.get("liger"), [])
     phases = {p: int(r["allocated_" + p]) for p in PHASES + ["evaluate"] if "allocated_" + p in r}

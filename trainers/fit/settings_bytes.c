@@ -43,6 +43,11 @@ static const char *offload_of(const vp_settings *s)
                                                         : "none";
 }
 
+static bool offloads_activations(const vp_settings *s)
+{
+    return is(s, VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu");
+}
+
 /* Settings that the recorded steps know nothing of. */
 static bool has_ligers_loss(const vp_fit_job *job, const vp_settings *s)
 {
@@ -55,7 +60,6 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
         vp_setting  setting;
         const char *known;
     } only[] = {
-        {VP_SETTING_OFFLOAD_ACTIVATIONS, "none"},
         {VP_SETTING_LOSS, "full"},
     };
 
@@ -67,6 +71,12 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
     if (job->language->wraps && !is(s, VP_SETTING_PRECISION, "fp32") &&
         (is(s, VP_SETTING_PARALLEL, "none") || is(s, VP_SETTING_PARALLEL, "ddp")))
         return VP_FAIL(err, VP_ERR_INPUT, "%s", job->language->wraps);
+    if (offloads_activations(s) &&
+        (number(s, VP_SETTING_WORLD) > 1 || strcmp(job->language->target, "hf") != 0 ||
+         is(s, VP_SETTING_RECOMPUTE, "none")))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "offload_activations cpu: known is what transformers' gradient checkpoints "
+                       "keep, on one card");
     if (!vp_world_offloads(parallel_of(s), offload_of(s)))
         return VP_FAIL(err, VP_ERR_INPUT, "offload of %s under parallel %s: no such step is known",
                        offload_of(s), parallel_of(s));
@@ -175,6 +185,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                              .attention       = attention_of(s),
                              .optimizer       = s->value[VP_SETTING_OPTIMIZER],
                              .recompute       = s->value[VP_SETTING_RECOMPUTE],
+                             .offloads        = offloads_activations(s),
                              .padded          = job->padded,
                              .terse           = job->terse,
                              .loads_only      = job->loads_only,

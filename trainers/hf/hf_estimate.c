@@ -1,5 +1,6 @@
 #include "trainers/hf/hf_estimate.h"
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "trainers/hf/hf_find.h"
@@ -386,6 +387,22 @@ static void finish_world(run *r)
                  (long long)q->world);
 }
 
+/* A checkpoint keeps a layer's input, in pinned memory, which PyTorch takes in powers of two. */
+static void finish_offload(run *r)
+{
+    const vp_hf_request *q      = r->request;
+    const char          *every  = strchr(q->recompute, ':');
+    const vp_symbols    *s      = &r->found.sizes.symbols;
+    int64_t              n_each = every ? strtoll(every + 1, NULL, 10) : 1, pinned = 1;
+    int64_t              n_kept   = vp_ceil_div(r->found.sizes.n_layers[0], n_each);
+    int64_t              bytes_of = vp_hf_weight_bytes(vp_hf_computed_precision(q));
+    int64_t              bytes    = vp_mul(vp_mul(s->at[VP_SYM_N], s->at[VP_SYM_h]), bytes_of);
+
+    while (pinned < bytes)
+        pinned *= 2;
+    r->out->pinned_bytes = r->out->host_bytes = vp_mul(n_kept, pinned);
+}
+
 /* Names of phases live as long as the program. */
 static const char *keep_name(const char *name)
 {
@@ -448,6 +465,8 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     finish(&r);
     if (r.world)
         finish_world(&r);
+    if (request->offloads)
+        finish_offload(&r);
     for (int i = 0; i < out->n_phases; i++)
         out->phases[i].name = keep_name(out->phases[i].name);
     if (strcmp(out->attention, "sdpa:flash") == 0)

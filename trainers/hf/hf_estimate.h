@@ -33,7 +33,8 @@ typedef struct vp_hf_request {
     const char *precision; /* fp32, bf16-mixed, bf16, bf16-amp, fp16, fp16-mixed */
     const char *attention; /* sdpa:flash, sdpa:efficient, sdpa:math, eager */
     const char *optimizer; /* vp_optimizer_step_name() */
-    const char *recompute; /* none, full */
+    const char *recompute; /* none, full, every:N (layers) */
+    bool        offloads;  /* what a checkpoint keeps is in pinned host memory */
     bool        padded;    /* a mask with padding is passed */
     int64_t     packed;    /* documents in a sequence, all of a batch's in one row; 0: not packed */
     bool        keep_output;

@@ -170,7 +170,7 @@ static void key_of(const search *r, char *buf, size_t size)
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(q), r->attention, q->padded, (int)s->heads,
              s->tied && !r->found->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
@@ -185,7 +185,7 @@ static void key_of(const search *r, char *buf, size_t size)
              r->pass == VP_HF_SECOND ? " eval=2"
              : evaluates(r)          ? " eval=1"
                                      : "",
-             q->packed ? " packed=1" : "");
+             q->offloads && !evaluates(r) ? " offload=1" : "", q->packed ? " packed=1" : "");
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)

@@ -31,6 +31,7 @@ static const struct {
     {"wide=1", "attention heads of more than 128"},
     {"packed=1", "--packing"},
     {"eval=2", "a second model's pass"},
+    {"offload=1", "--offload activations"},
     {"liger=all", "--liger"},
     {"liger=loss", "--loss liger"},
 };
@@ -46,6 +47,7 @@ static const struct {
     {"quantised=", "no --load"},
     {"liger=", "no kernels of Liger"},
     {"packed=1", "no --packing"},
+    {"offload=1", "no --offload"},
     {"dropout=0", "dropouts as the model's class has them"},
     {"window=1", "a sequence shorter than the model's attention window"},
     {"ragged=1", "a length that is a multiple of 8"},

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { BESIDE = 1 }; /* the stream of what is brought back from host memory */
+
 struct vp_recorded {
     const vp_recorded_program *program;
     vp_ledger                 *ledger;
@@ -281,6 +283,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
     if (is_of_trl(x))
         VP_TRY(play_tiles(s, which, phase_idx, err));
+    s->ledger->stream = x->beside ? BESIDE : 0;
     if (!(s->watch && s->watch->holds_weights && x->owner == VP_OWNER_PARAMETER))
         VP_TRY(vp_ledger_alloc(
             s->ledger, s->stays && x->owner == VP_OWNER_PARAMETER ? VP_OWNER_RESIDENT : x->owner,
@@ -299,6 +302,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     if (s->watch && x->owner == VP_OWNER_GRADIENT && bytes)
         VP_TRY(s->watch->gradient(s->watch->user, s->n_gradients++, block, err));
 out:
+    s->ledger->stream = 0;
     return st;
 }
 

@@ -246,15 +246,17 @@ static char read_tile(const char **text)
     return (*text)[-1];
 }
 
-/* "A12", "T12!", "T12!D", "T12%h": an owner, an expression, a look-up, a tile. */
+/* "A12", "T12!", "T12!D", "T12%h", "T12~": an owner, an expression, a look-up, a tile, a stream of its own. */
 static bool read_alloc(vp_recorded_program *p, const char **text, int phase_idx, int section_idx,
                        token *t)
 {
-    vp_owner owner = vp_owner_of_letter(*(*text)++);
-    long     size  = isdigit((unsigned char)**text) ? strtol(*text, (char **)text, 10) : -1;
-    char     large = read_mark(text);
-    char     tile  = read_tile(text);
+    vp_owner owner  = vp_owner_of_letter(*(*text)++);
+    long     size   = isdigit((unsigned char)**text) ? strtol(*text, (char **)text, 10) : -1;
+    char     large  = read_mark(text);
+    char     tile   = read_tile(text);
+    bool     beside = **text == '~';
 
+    *text += beside;
     if (owner == VP_N_OWNERS || size < 0 || size >= p->recording->n_sizes ||
         !vp_arena_grow(p->recording->arena, (void **)&p->slots, p->n_slots, &p->cap_slots,
                        sizeof *p->slots))
@@ -264,6 +266,7 @@ static bool read_alloc(vp_recorded_program *p, const char **text, int phase_idx,
         (slot){.size    = (int32_t)size,
                .large   = large,
                .tile    = tile,
+               .beside  = beside,
                .in_body = p->phases[phase_idx].sections[section_idx].group >= 0,
                .owner   = owner,
                .phase   = phase_idx,

@@ -25,6 +25,7 @@ typedef struct slot {
     /* of TRL's head, the last of several: h its rows, f or g its part of the table; of Liger's loss t: the last tile's, where
      * it is the last repetition */
     char     tile;
+    bool     beside; /* on a stream of its own */
     bool     in_body;
     vp_owner owner;
     int      phase, section;

@@ -299,6 +299,7 @@ class Recording:
     def split(self, trace, n0, params, grads):
         self.phases = {}
         self.workspaces, self.order = [], []          # order: (id, bytes) of all allocations
+        self.beside = set()                           # of a stream of their own
         kept = {}
         for i, e in enumerate(trace):
             if e["action"] == "alloc" and e["size"] in WORKSPACE_BYTES:
@@ -308,13 +309,14 @@ class Recording:
         kept = set(kept.values())
         marks = [(name, (a - n0[0]) + (f - n0[1])) for name, (a, f) in self.marks]
         at = {}
-        n = n_alloc = 0
+        n = n_alloc = first = 0
         events = None
         for i, e in enumerate(trace):
             if e["action"] not in ("alloc", "free_completed"):
                 continue
             while marks and marks[0][1] == n:
                 name = marks.pop(0)[0]
+                first = n_alloc if name == "forward1" else first
                 events = self.phases[name] = []
             n += 1
             if e["action"] == "alloc":
@@ -323,6 +325,8 @@ class Recording:
                     self.workspaces.append((name, (len([1 for x in events if x[0] == "a"]), e["size"])))
                     continue
                 at[e["addr"]] = n_alloc
+                if e["stream"]:
+                    self.beside.add(n_alloc)
                 if name in LOADING and e["addr"] in params:
                     self.params[n_alloc] = params[e["addr"]]
                 if name == "backward1" and e["addr"] in grads:
@@ -331,6 +335,8 @@ class Recording:
                 n_alloc += 1
             else:
                 freed = at.pop(e["addr"])
+                if name == "forward2" and first <= freed < n_alloc and freed not in self.ids(name):
+                    continue         # what the first step left: the player lets it go where it is made again
                 if events and events[-1][0] == "f":
                     events[-1][1].append(freed)
                 else:
@@ -355,6 +361,9 @@ class Recording:
                 elif kind == "b":
                     raise RuntimeError("no tile of logits before a product of the head")
         return out
+
+    def ids(self, phase):
+        return {e[1] for e in self.phases[phase] if e[0] == "a"}
 
     def freed(self, phase):
         return {i for e in self.phases.get(phase, []) if e[0] == "f" for i in e[1]}

@@ -197,7 +197,16 @@ def record(v, family):
         marks.update(of_tiles(v, family, shapes[0], base, program, slots))
     if v["trainer"] in play.TRL:
         in_tiles(model, names, repeats[0], slots, marks)
+    of_streams(model, names, repeats[0], marks)
     return program, slots, marks, repeats[0], tied
+
+
+def of_streams(model, names, run, marks):
+    """A mark for what is allocated on another stream, whose memory PyTorch keeps apart."""
+    for name in names:
+        for e, x in zip(model[name], run.phases[name]):
+            if e[0] == "a" and x[1] in run.beside and not marks.get(e[2], "").endswith("~"):
+                marks[e[2]] = marks.get(e[2], "") + "~"
 
 
 def in_tiles(model, names, run, slots, marks):

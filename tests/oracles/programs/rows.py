@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --models: these, with sdpa. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --models: these, with sdpa. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -247,6 +247,21 @@ def drawn_beside(n, seed, models):
     return out
 
 
+def drawn_checkpoints(n, seed, models):
+    """Gradient checkpointing otherwise than of every layer: of each few the first, or with what is kept in host memory."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models or ("llama-3.2-1b", "smollm2-360m", "llama-3.1-8b", "qwen2.5-0.5b", "qwen2.5-1.5b", "tinyllama-1.1b", "mistral-7b"))
+        c, lora = MODELS[name], rng.choice(["none", "all-linear"])
+        offload, load = rng.choice([0, 1]), rng.choice(["none", "nf4-dq"]) if lora != "none" else "none"
+        precision = "bf16-amp" if lora != "none" else rng.choice(["bf16-mixed", "bf16"])
+        out.append((name, c, precision, "sdpa:flash", "full" if offload else "every:2", rng.choice(OPTIMIZERS[:3]), rng.choice([2, 3, 4, 8]),
+                    rng.choice([128, 256, 512, 768, 1000, 1024]), "clm", "none", rng.choice(["torch", "hf"]), lora, 16 if lora != "none" else 0, load,
+                    0, "none", 0, 0, 0, "none", 0, offload))
+    return out
+
+
 def by_trainer(rows, seed, evaluates, liger):
     """The rows, by Trainer, with samples at once in an evaluation, and Liger's kernels."""
     rng = random.Random(seed)
@@ -278,7 +293,7 @@ ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
-MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens"]
+MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 
 
@@ -319,7 +334,7 @@ def answered(vplan, rows, n):
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
-    eval_batch, liger, packing, dora, lora_dropout, save, tokens = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0)[len(row) - len(COLUMNS):]
+    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0)[len(row) - len(COLUMNS):]
     torch.backends.cudnn.enabled = False
     play.choose_attention(attention)
     peaks = {}
@@ -334,7 +349,7 @@ def measure(row):
         seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
     v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and trainer not in play.TRL,
              trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=lora_dropout, packed=packing, dora=dora,
-             save=save, tokens=tokens, x=tokens,
+             save=save, tokens=tokens, x=tokens, offload=offload,
              liger=liger if liger != "none" else 0)
     m = play.make_model(v, (config["model_type"], fields))
     of_dpo = {}
@@ -381,6 +396,7 @@ def main():
     p.add_argument("--features", action="store_true")
     p.add_argument("--dropout", action="store_true")
     p.add_argument("--beside", action="store_true")
+    p.add_argument("--checkpoints", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--only", nargs="*")
@@ -391,7 +407,9 @@ def main():
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
     n = a.random * (40 if a.answered else 1)
-    if a.beside:
+    if a.checkpoints:
+        rows = drawn_checkpoints(n, a.seed, a.models)
+    elif a.beside:
         rows = drawn_beside(n, a.seed, a.models)
     elif a.features:
         rows = drawn_features(n, a.seed, a.models)
