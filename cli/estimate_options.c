@@ -28,9 +28,9 @@ static const vp_option rows[] = {
     {.name      = "--task",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_estimate_options, task),
-     .words     = "clm|mlm|seq2seq|imgcls",
+     .words     = "clm|mlm|seq2seq|imgcls|seqcls|tokcls",
      .help      = "What the model learns: causal or masked language modelling, sequences from "
-                  "sequences, classes of images",
+                  "sequences, classes of images, of texts or of tokens",
      .otherwise = "that of the class in the config",
      .example   = "mlm"},
     {.name      = "--target-seq",

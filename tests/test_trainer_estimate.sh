@@ -100,6 +100,25 @@ for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6
             ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and abs(errors["load"]) <= 1e-6, name, errors)
             ok(abs(errors.get("evaluate", 0)) <= 0.0001, name + ": evaluation", errors)
 
+# ---- classifiers of texts and of tokens; a batch of one sample has fewer copies than what was recorded ----
+classes = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/class_steps.csv", scratch)]
+for row, errors in classes:
+    name = " ".join([row["name"]] + row["options"])
+    if ok(not isinstance(errors, str), name, errors):
+        ok(abs(errors["peak"]) <= 0.003 and abs(errors["reserved"]) <= 0.01 and errors["load"] == 0, name, errors)
+ok(len(classes) >= 20 and len({row["name"] for row, _ in classes}) >= 6, "rows of classifiers", len(classes))
+exact = [errors for _, errors in classes if not isinstance(errors, str) and errors["peak"] == errors["reserved"] == 0]
+ok(10 * len(exact) >= 7 * len(classes), "seven in ten of them are exact", len(exact))
+bert = dict(model_type="bert", architectures=["BertForSequenceClassification"], hidden_size=128, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=512, vocab_size=30522, max_position_embeddings=512, type_vocab_size=2)
+small = ("--seq", "64", "--micro-batch", "2", "--padding", "mask", "--precision", "fp32")
+two, named, many = [estimate(dict(bert, **more), *small)[1] for more in ({}, {"num_labels": 2}, {"num_labels": 66})]
+ok(any("2 classes, as the config names none" in a for a in two["assumptions"]), "two classes are assumed, and that is said", two["assumptions"])
+ok(two["model"]["params_total"] == named["model"]["params_total"] == many["model"]["params_total"] - 64 * (128 + 1), "classes count", many["model"])
+for more, words in (({"num_labels": 1}, "regression"), ({"id2label": {"0": "much"}}, "regression"),
+                    ({"problem_type": "multi_label_classification"}, "one label a sample")):
+    refused("a classifier of another loss: %s" % more, dict(bert, **more), small, 4, [words])
+
 # ---- what stays besides: copies, EWC's loss in autograd, a second model that is asked in each step; a plain loop of each ----
 stays = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/residents.csv", scratch)]
 kinds = {row["options"][-1].split("=")[0] for row, _ in stays}

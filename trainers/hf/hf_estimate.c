@@ -317,6 +317,17 @@ out:
     return st;
 }
 
+/* Whether vplan's own graph of the model ends in what the task learns, so that both have as many parameters. */
+static bool is_of_task(const vp_model *model, const char *task)
+{
+    vp_head head = strcmp(task, "mlm") == 0      ? VP_HEAD_MASKED
+                   : strcmp(task, "seqcls") == 0 ? VP_HEAD_SEQUENCE
+                   : strcmp(task, "tokcls") == 0 ? VP_HEAD_TOKEN
+                                                 : VP_HEAD_NEXT_TOKEN;
+
+    return model->n_params && model->head == head;
+}
+
 /* The recording's parameters are the model's, or what was recorded is another model. */
 static vp_status count_parameters(run *r, vp_err *err)
 {
@@ -337,9 +348,7 @@ static vp_status count_parameters(run *r, vp_err *err)
     } else {
         r->out->n_params = r->out->n_trained = base = bytes / each;
     }
-    bool same_class =
-        r->model->head == (strcmp(r->out->task, "mlm") == 0 ? VP_HEAD_MASKED : VP_HEAD_NEXT_TOKEN);
-    if (r->model->n_params && same_class && base != r->model->n_params)
+    if (is_of_task(r->model, r->out->task) && base != r->model->n_params)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "%s: the recorded step of %s has %lld parameters at these sizes, this model "
                        "has %lld: a field of its config changes what runs",

@@ -329,6 +329,34 @@ static vp_status choose_task(search *r, vp_err *err)
                    r->request->task ? r->out->task : class_name, r->model->family, recorded);
 }
 
+/* Of a classifier, how many classes there are: one is a regression, whose loss is another. */
+static vp_status choose_labels(search *r, vp_err *err)
+{
+    const json_t *config = r->model->config, *kind = json_object_get(config, "problem_type");
+    const json_t *number     = json_object_get(config, "num_labels");
+    int64_t      *classes    = &r->found->sizes.symbols.at[VP_SYM_C];
+    bool          of_samples = strcmp(r->out->task, "seqcls") == 0;
+
+    if (!of_samples && strcmp(r->out->task, "tokcls") != 0)
+        return VP_OK;
+    if (!json_object_get(config, "id2label") && json_is_integer(number))
+        *classes = (int64_t)json_integer_value(number);
+    else if (!json_object_get(config, "id2label"))
+        vp_hf_assume(r->out, "%lld classes, as the config names none (id2label)",
+                     (long long)*classes);
+    if (of_samples && json_is_string(kind) &&
+        strcmp(json_string_value(kind), "single_label_classification") != 0)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "problem_type",
+                          "a classifier was recorded with one label a sample, not with %s",
+                          json_string_value(kind));
+    if (*classes < 1 || (of_samples && *classes == 1))
+        return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "id2label",
+                          "a classifier was recorded with several classes, not with %lld: one is "
+                          "a regression, whose loss was not recorded",
+                          (long long)*classes);
+    return VP_OK;
+}
+
 /* The sequence, and that the model has so many positions. */
 static vp_status choose_seq(search *r, vp_err *err)
 {
@@ -430,6 +458,7 @@ static vp_status open_recording(search *r, const char *part, vp_err *err)
     VP_TRY(choose_task(r, err));
     VP_TRY(vp_hf_sizes_read(r->model, r->found->recording, &r->found->sizes, err));
     VP_TRY(vp_hf_check_config(r->model, r->found->recording, &r->found->sizes, err));
+    VP_TRY(choose_labels(r, err));
     VP_TRY(choose_seq(r, err));
     VP_TRY(choose_target(r, err));
 out:

@@ -16,7 +16,7 @@ DECODER = "h=hidden_size a=num_attention_heads k=num_key_value_heads|a d=head_di
 NARROW = DECODER.replace("d=head_dim|h/a", "d=|h/a")
 WITHOUT_GROUPS = "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size V=vocab_size (P)=max_position_embeddings"
 LEARNED = WITHOUT_GROUPS.replace("(P)", "P")
-ENCODER = LEARNED + " T=type_vocab_size"
+ENCODER = LEARNED + " T=type_vocab_size C=id2label|2"
 GROUPED, EVEN, MQA = 1, 0, 2             # key and value heads: fewer than heads, as many, one
 
 
@@ -38,7 +38,7 @@ class Family:
         for symbol, keys in self.fields:
             key = keys.split("|")[0]
             key, _, more = key.partition("+")
-            if key and not symbol.startswith("("):
+            if key and symbol in s:
                 c[key] = {i: "label %d" % i for i in range(s[symbol])} if key == "id2label" else s[symbol] - int(more or 0)
         for layers, n in zip(self.layers.split(), blocks):
             c[layers] = n
@@ -87,7 +87,7 @@ FAMILIES = {
     "bert": Family("bert", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True),
     "roberta": Family("roberta", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True, pad_token_id=1),
     "xlm-roberta": Family("xlm-roberta", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True, pad_token_id=1),
-    "distilbert": Family("distilbert", "h=dim a=n_heads k=|a d=|h/a f=hidden_dim V=vocab_size P=max_position_embeddings", "mlm",
+    "distilbert": Family("distilbert", "h=dim a=n_heads k=|a d=|h/a f=hidden_dim V=vocab_size P=max_position_embeddings C=id2label|2", "mlm",
                          ((EVEN, 1),), layers="n_layers", layer_norm=True),
     "vit": Family("vit", "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size I=image_size p=patch_size C=id2label "
                   "S=|I*I+p*p/p/p", "imgcls", ((EVEN, 1),), layer_norm=True),
@@ -102,6 +102,7 @@ FAMILIES = {
     "cohere": Family("cohere", NARROW, combos=((EVEN, 1), (GROUPED, 1)), layer_norm=True),
     "electra": Family("electra", ENCODER + " e=embedding_size", "mlm", ((EVEN, 1),), layer_norm=True),
     "starcoder2": Family("starcoder2", NARROW, combos=((GROUPED, 1),), layer_norm=True, window="sliding_window"),
+    "ernie4_5": Family("ernie4_5", combos=((GROUPED, 1), (GROUPED, 0))),
     "granite": Family("granite", NARROW, combos=((GROUPED, 0), (GROUPED, 1))),
     "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),), period=4, always=True, pad_token_id=0, bos_token_id=1, eos_token_id=2),
 }
@@ -145,6 +146,8 @@ def draw(rng, family, v, index):
             positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][0 if alone else kind]))
             shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),
                          E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]))
+            if v["task"] in ("seqcls", "tokcls"):
+                shape["C"] = prime_above(rng.randrange(10, 100))
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             shape.update(B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
             shape.update({"o": rng.choice([3, 5, 7, 11, 13, 17])} if v.get("packed") else {})

@@ -118,7 +118,8 @@ def make_model(v, config, mark=lambda phase: None):
             if hasattr(c, key):
                 setattr(c, key, 0.0)
     cls = {"clm": transformers.AutoModelForCausalLM, "mlm": transformers.AutoModelForMaskedLM,
-           "seq2seq": transformers.AutoModelForSeq2SeqLM,
+           "seq2seq": transformers.AutoModelForSeq2SeqLM, "seqcls": transformers.AutoModelForSequenceClassification,
+           "tokcls": transformers.AutoModelForTokenClassification,
            "imgcls": transformers.AutoModelForImageClassification}[v["task"]]
     half = torch.float16 if v["precision"].startswith("fp16") else torch.bfloat16
     dtype = torch.float32 if v["precision"] in ("fp32", "bf16-mixed", "fp16-mixed") else half
@@ -218,7 +219,8 @@ def batch(v, shape):
         inputs["attention_mask"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
     if v.get("trainer") == "dpo":
         return dict(inputs, completion_mask=torch.zeros(B, S, device="cuda", dtype=torch.int64))
-    inputs["labels"] = torch.zeros(B, shape.get("D", S), device="cuda", dtype=torch.int64)
+    labels = (B,) if v["task"] == "seqcls" else (B, shape.get("D", S))
+    inputs["labels"] = torch.zeros(*labels, device="cuda", dtype=torch.int64)
     return inputs
 
 

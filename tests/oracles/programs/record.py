@@ -290,7 +290,7 @@ def owners(program, model, run, slots):
                 letter = "I"
             elif freed is None:
                 letter = "G"
-            elif {"B", "V"} <= symbols and symbols & {"D", "S"}:
+            elif {"B", "V"} <= symbols and symbols & {"D", "S"} or {"B", "C"} <= symbols:
                 letter = "L"
             elif n.startswith("forward") and freed != n:
                 letter = "A"

@@ -112,8 +112,32 @@ NAMED = {
                         num_key_value_heads=32, intermediate_size=6912, vocab_size=50304, num_hidden_layers=32, max_position_embeddings=4096,
                         partial_rotary_factor=0.25, tie_word_embeddings=False),
 }
+NAMED.update({
+    "bert-classes": dict(BERT, architectures=["BertForSequenceClassification"], id2label={str(i): "label %d" % i for i in range(5)}),
+    "bert-names": dict(BERT, architectures=["BertForTokenClassification"], id2label={str(i): "label %d" % i for i in range(9)}),
+    "roberta-classes": dict(ROBERTA, architectures=["RobertaForSequenceClassification"], id2label={"0": "no", "1": "yes"}),
+    "roberta-large-classes": dict(ROBERTA, **LARGE, architectures=["RobertaForSequenceClassification"], id2label={"0": "no", "1": "yes", "2": "maybe"}),
+    "roberta-names": dict(ROBERTA, architectures=["RobertaForTokenClassification"], id2label={str(i): "label %d" % i for i in range(17)}),
+    "distilbert-classes": dict(DISTIL, architectures=["DistilBertForSequenceClassification"], id2label={"0": "no", "1": "yes"}),
+    "distilbert-names": dict(DISTIL, architectures=["DistilBertForTokenClassification"], id2label={str(i): "label %d" % i for i in range(9)}),
+    "xlm-roberta-classes": dict(ROBERTA, model_type="xlm-roberta", architectures=["XLMRobertaForSequenceClassification"], vocab_size=250002,
+                                id2label={str(i): "label %d" % i for i in range(20)}),
+    "gemma3-1b": dict(model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], hidden_size=1152, num_attention_heads=4, num_key_value_heads=1,
+                      head_dim=256, intermediate_size=6912, vocab_size=262144, num_hidden_layers=26, max_position_embeddings=32768,
+                      sliding_window=512, query_pre_attn_scalar=256, tie_word_embeddings=True, pad_token_id=0),
+    "gemma3-4b-text": dict(model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], hidden_size=2560, num_attention_heads=8, num_key_value_heads=4,
+                           head_dim=256, intermediate_size=10240, vocab_size=262208, num_hidden_layers=34, max_position_embeddings=131072,
+                           sliding_window=1024, query_pre_attn_scalar=256, tie_word_embeddings=True, pad_token_id=0),
+    "ernie4.5-0.3b": dict(model_type="ernie4_5", architectures=["Ernie4_5ForCausalLM"], hidden_size=1024, num_attention_heads=16, num_key_value_heads=2,
+                          head_dim=128, intermediate_size=3072, vocab_size=103424, num_hidden_layers=18, max_position_embeddings=131072,
+                          tie_word_embeddings=True, use_bias=False),
+})
 LENGTHS = [64, 100, 128, 197, 250, 256, 384, 500, 512, 640, 777, 1000, 1024, 1536, 2047, 2048]
-TASKS = {"bert": "mlm", "roberta": "mlm", "distilbert": "mlm", "vit": "imgcls"}
+TASKS = {"ForMaskedLM": "mlm", "ForImageClassification": "imgcls", "ForSequenceClassification": "seqcls", "ForTokenClassification": "tokcls"}
+
+
+def task_of(config):
+    return next((task for word, task in TASKS.items() if config["architectures"][0].endswith(word)), "clm")
 
 
 def drawn(n, seed, models=None):
@@ -123,8 +147,8 @@ def drawn(n, seed, models=None):
     while len(out) < n:
         name = rng.choice(models or sorted(MODELS))
         c = dict(NAMED, **MODELS)[name]
-        task = TASKS.get(c["model_type"], "clm")
-        most = min(c.get(k, 1 << 20) for k in ("max_position_embeddings", "n_positions")) - 2 * (c["model_type"] == "roberta")
+        task = task_of(c)
+        most = min(c.get(k, 1 << 20) for k in ("max_position_embeddings", "n_positions")) - 2 * c["model_type"].endswith("roberta")
         window = c.get("sliding_window") or 1 << 20
         seq = rng.choice([s for s in LENGTHS if s <= most and s < window])
         padded = task != "imgcls" and rng.random() < 0.25

@@ -15,7 +15,7 @@ EXTRA = ["o", "o a", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
-SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "d,a", "d,k"]
+SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "C", "d,a", "d,k"]
 
 WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf"]      # elements of what is quantised
 FLAGS = ["h", "ad", "f"]                                         # columns of what goes into a product of 8-bit weights
