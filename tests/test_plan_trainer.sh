@@ -143,7 +143,7 @@ for words, want, code_want in (("--trainer", "megatron"), "its own", 4), (("--tr
     ok(code == code_want and want in err.replace("of its own", "its own"), " ".join(words), (code, err))
 code, out, err = call("plan", "gpt2", *BASE[:2], "--device", "4090", "--seq", "4096", "--global-batch", "8")
 ok(code == 2 and "positions" in err, "a sequence too long", (code, err))
-code, j, err = plan("gpt2", "--trainer", "trl", *BASE[2:])
+code, j, err = plan("opt-125m", "--trainer", "trl", *BASE[2:])
 ok(code == 0 and j["common"]["loss"] == "chunked" and any("upper bound" in a for a in j["assumptions"]) and any("SFTTrainer" in a for a in j["assumptions"]), "trl: assumed, and said so", (code, err))
 ok(j["interval"]["high_bytes"] > 1.1 * j["device_bytes"] > 2 * j["interval"]["low_bytes"], "trl: a wide interval", j.get("interval"))
 # ---- adapters: frozen weights of 16 bits unasked, as estimate --trainer hf has them ----

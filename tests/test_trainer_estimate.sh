@@ -218,6 +218,13 @@ p = subprocess.run([vplan, "estimate", smol_path, "--trainer", "trl", "--world",
                     "--accumulation", "2", "--recompute", "none", "--json"], stdout=subprocess.PIPE)
 j = json.loads(p.stdout)
 ok(p.returncode == 0 and abs(j["allocated_peak_bytes"] / 11042681856 - 1) < 0.001 and abs(j["reserved_peak_bytes"] / 11232346112 - 1) < 0.01, "trl: DDP of 4", j)
+TINY = dict(json.load(open(llama_path)), hidden_size=2048, num_attention_heads=32, num_key_value_heads=4, head_dim=64, intermediate_size=5632, vocab_size=32000,
+            num_hidden_layers=22, max_position_embeddings=4096, tie_word_embeddings=False)
+json.dump(TINY, open(smol_path, "w"))
+p = subprocess.run([vplan, "estimate", smol_path, "--trainer", "trl", "--device", "4090", "--precision", "bf16", "--seq", "1024", "--micro-batch", "4", "--accumulation", "2", "--recompute", "none", "--json"],
+                   stdout=subprocess.PIPE)
+j = json.loads(p.stdout)
+ok(p.returncode == 0 and abs(j["allocated_peak_bytes"] / 17457007616 - 1) < 0.001 and abs(j["reserved_peak_bytes"] / 18167627776 - 1) < 0.01, "trl: weights in 16 bits", j)
 p = subprocess.run([vplan, "estimate", "qwen2.5-0.5b", "--trainer", "trl", "--world", "4", "--parallel", "fsdp2", "--device", "4090", "--seq", "1024", "--micro-batch", "4",
                     "--accumulation", "4", "--recompute", "none", "--json"], stdout=subprocess.PIPE)
 j = json.loads(p.stdout)
@@ -393,7 +400,7 @@ for words, asked, nearest in (("llama-3.1-8b --qlora --precision bf16-mixed", "-
                               ("qwen2.5-0.5b --device t4 --precision fp16", "--precision fp16", "--precision fp16-mixed")):
     p = subprocess.run([vplan, "estimate", "--trainer", "trl", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     ok(p.returncode == 4 and "with %s is not covered" % asked in p.stderr and "The nearest that was has %s. " % nearest in p.stderr, "refused: " + words, p.stderr)
-p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+p = subprocess.run([vplan, "estimate", "opt-125m", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 ok(p.returncode == 4 and "--trainer hf" in p.stderr and "qwen2" in p.stderr, "TRL's own step of a family that was not recorded", p.stderr)
 
 # ---- what is printed to be typed runs: options that plan lacks, TRL on one card, Liger's loss beside its kernels ----
