@@ -41,7 +41,7 @@ WORLDS = [  # trainer, the case; --world is among the pins
     ("deepspeed", "qwen-0.5b", "4090", 1024, 64, "--world 4 --parallel zero2"), ("deepspeed", "gpt2", "l4", 1024, 64, "--world 4 --parallel zero3"),
 ]
 # what the cases above are played as; the others by their share of them, since they are slow
-PLAYED = {"torch": range(len(CASES)), "hf": range(len(CASES)), "trl": (1, 2, 3, 5, 8, 9, 11, 17, 22), "accelerate": (0, 1, 2, 7, 10, 12, 16),
+PLAYED = {"torch": range(len(CASES)), "hf": range(len(CASES)), "trl": (0, 1, 2, 3, 5, 8, 9, 11, 17, 22), "accelerate": (0, 1, 2, 7, 10, 12, 16),
           "lightning": (0, 1, 2, 10), "deepspeed": (0, 2, 10, 12)}
 LARGE = {"llama-7b", "mistral-7b"}  # drawn on the host by the emitted script: more memory than a small machine has
 FIELDS = ["trainer", "model", "card", "seq", "global_batch", "pins", "micro_batch", "accumulation", "recompute", "allocator", "predicted_reserved", "low", "high", "played_allocated",
