@@ -490,19 +490,18 @@ static vp_status find_in_parts(search *r, char key[KEY_SIZE], char other[KEY_SIZ
                                    : vp_hf_lacks_flash(q)                         ? "-noflash"
                                                                                   : "";
     char                 parts[3][40] = {"", "", ""}, path[PATH_MAX];
-    int                  first        = 2;
+    int                  first        = 0;
     vp_status            st           = VP_OK;
 
     snprintf(parts[0], sizeof parts[0], "%s%s", dropout, kernels);
     snprintf(parts[1], sizeof parts[1], "%s", dropout);
-    *program = NULL;
-    for (int i = 2; i >= 0; i--)
-        if (*parts[i] && has_recording(r, parts[i], path, sizeof path))
-            first = i;
-    for (int i = first; i < 3 && !*program; i++)
-        if (i == first ||
-            (strcmp(parts[i], parts[i - 1]) != 0 && has_recording(r, parts[i], path, sizeof path)))
-            VP_TRY(find_in_part(r, parts[i], key, other, program, err));
+    while (first < 2 && !(*parts[first] && has_recording(r, parts[first], path, sizeof path)))
+        first++;
+    VP_TRY(find_in_part(r, parts[first], key, other, program, err));
+    for (int next = first + 1; next < 3 && !*program; next++)
+        if (strcmp(parts[next], parts[first]) != 0 &&
+            has_recording(r, parts[next], path, sizeof path))
+            VP_TRY(find_in_part(r, parts[next], key, other, program, err));
     if (!*program && first < 2)
         VP_TRY(find_in_part(r, parts[first], key, other, program, err));
 out:
