@@ -404,6 +404,7 @@ static const vp_key torch_keys[] = {
     {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
     {"lora_dropout", VP_KEY_REAL, NULL, .min = 0, .max = 1},
     {"lora_targets", VP_KEY_LIST},
+    {"lora_save", VP_KEY_LIST},
     {"limit_bytes", VP_KEY_INT, NULL, .min = 1, .max = 1e15},
     {"reserved_peak_bytes", VP_KEY_INT, NULL, .min = 1, .max = 1e15},
 };
@@ -450,6 +451,8 @@ static const vp_saying torch_says[] = {
     {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_TARGETS, "L", "lora_targets", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_SAVE, "none", "lora_save", NULL, "tuning=lora|qlora"},
+    {VP_SETTING_LORA_SAVE, "L", "lora_save", "$", "tuning=lora|qlora,lora_save!=none"},
     {VP_ALWAYS, NULL, "limit_bytes", "$limit"},
     {VP_ALWAYS, NULL, "reserved_peak_bytes", "$reserved"},
 };
