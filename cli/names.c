@@ -98,15 +98,22 @@ static const vp_zoo_entry *find_exact(const char *name)
     return NULL;
 }
 
-/* The same where the names differ by the first n_words of variant_words only, and by who made the copy. */
+/* The same where the names differ by the first n_words of variant_words only, and by who made the copy; also of the models
+ * of other names that have a built-in one's sizes. */
 static const vp_zoo_entry *find_without(const char *name, int n_words)
 {
-    const vp_zoo_entry *z;
-    char                asked[MAX_NAME], own[MAX_NAME];
+    const vp_zoo_variant *v;
+    const vp_zoo_entry   *z;
+    char                  asked[MAX_NAME], own[MAX_NAME];
 
     if (!vp_hub_is_id(name)) /* a path is meant as it stands */
         return NULL;
     without_words(name, n_words, asked, sizeof asked);
+    for (int i = 0; (v = vp_zoo_variant_at(i)); i++) {
+        without_words(v->hub_id, n_words, own, sizeof own);
+        if (same_name(asked, own))
+            return vp_zoo_find(v->built_in);
+    }
     if (!asked[0] || same_name(asked, name))
         return NULL; /* no word of a variant in it: a slip of the finger gets a suggestion */
     for (int i = 0; (z = vp_zoo_at(i)); i++) {

@@ -70,4 +70,14 @@ const vp_zoo_entry *vp_zoo_at(int idx);
 const vp_zoo_entry *vp_zoo_find(const char *name);
 const vp_zoo_entry *vp_zoo_find_hub_id(const char *id);
 
+/* A model of another name with the sizes and the classes of a built-in one, so that it takes the
+ * same bytes and seconds; its weights, positions and tokens are its own. */
+typedef struct vp_zoo_variant {
+    const char *hub_id, *built_in; /* "lmsys/vicuna-7b-v1.5" has the sizes of "llama-2-7b" */
+    const char *source;            /* how that is known */
+} vp_zoo_variant;
+
+/* By number; NULL: no such. */
+const vp_zoo_variant *vp_zoo_variant_at(int idx);
+
 #endif

@@ -418,8 +418,18 @@ static int alike(const char *a, const char *b)
     return n;
 }
 
-/* The largest built-in model of the family below some size: of the same kind, with the same
- * vocabulary but for its padding (1 %). NULL: none. Of two alike the one named more alike. */
+/* What "llama-3.1-8b", "qwen2.5-7b" and "phi-4" say of their generation: 3, 2, 4. 0: nothing, as
+ * "llama-65b" and "bert-base-uncased", where a number is a size or there is none. */
+static long generation(const char *name)
+{
+    const char *number = name + strcspn(name, "0123456789");
+    size_t      n      = strspn(number, "0123456789.");
+
+    return number[n] == 'b' || number[n] == 'm' ? 0 : strtol(number, NULL, 10);
+}
+
+/* The largest built-in model of the family below some size: of the same kind and no older, with the
+ * same vocabulary but for its padding (1 %). NULL: none. Of two alike the one named more alike. */
 static vp_status next_smaller(const vp_model *like, int64_t below, const vp_zoo_entry **out,
                               int64_t *n_params, vp_err *err)
 {
@@ -430,7 +440,8 @@ static vp_status next_smaller(const vp_model *like, int64_t below, const vp_zoo_
     *out      = NULL;
     *n_params = 0;
     for (int i = 0; (entry = vp_zoo_at(i)); i++) {
-        if (strncmp(entry->name, like->name, 3) != 0)
+        if (strncmp(entry->name, like->name, 3) != 0 ||
+            generation(entry->name) < generation(like->name))
             continue;
         VP_TRY(vp_model_open(entry->name, &(vp_model_opts){0}, &model, err));
         int64_t words = vocabulary(like), off = llabs(vocabulary(model) - words);

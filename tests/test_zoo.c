@@ -49,9 +49,31 @@ static void parameter_counts_are_those_of_others(void **state)
                   {"smollm2-360m", 361821120, META},
                   {"smollm2-1.7b", 1711376384, META},
                   {"llama-tiny", 131392, META},
+                  {"llama-7b", 6738415616, META},
+                  {"llama-13b", 13015864320, META},
+                  {"llama-30b", 32528943616, META},
+                  {"llama-65b", 65285660672, META},
+                  {"open-llama-3b", 3426473600, META},
+                  {"codellama-7b", 6738546688, META},
+                  {"codellama-13b", 13016028160, META},
+                  {"codellama-34b", 33743970304, META},
+                  {"yi-6b", 6061035520, META},
+                  {"yi-34b", 34388917248, META},
+                  {"smollm-135m", 134515008, META},
+                  {"smollm-360m", 361821120, META},
+                  {"smollm-1.7b", 1711376384, META},
+                  {"falcon3-1b", 1669408768, META},
+                  {"falcon3-3b", 3227655168, META},
+                  {"falcon3-7b", 7455550464, META},
+                  {"falcon3-10b", 10305653760, META},
                   {"mistral-7b-v0.1", 7241732096, KERAS},
                   {"mistral-7b-v0.3", 7248023552, KERAS},
                   {"mistral-nemo-12b", 12247782400, META},
+                  {"mistral-7b-v0.2", 7241732096, META},
+                  {"openhermes-2.5-7b", 7241748480, META},
+                  {"ministral-8b", 8019808256, META},
+                  {"mistral-small-24b", 23572403200, META},
+                  {"mistral-large-123b", 122610069504, META},
                   {"qwen2-0.5b", 494032768, META},
                   {"qwen2-1.5b", 1543714304, META},
                   {"qwen2-7b", 7615616512, META},
@@ -69,6 +91,7 @@ static void parameter_counts_are_those_of_others(void **state)
                   {"qwen3-8b", 8190735360, KERAS},
                   {"qwen3-14b", 14768307200, KERAS},
                   {"qwen3-32b", 32762123264, KERAS},
+                  {"r1-qwen-1.5b", 1777088000, META},
                   {"gemma-2b", 2506172416, KERAS},
                   {"gemma-7b", 8537680896, KERAS},
                   {"gemma-2-2b", 2614341888, KERAS},
@@ -102,7 +125,10 @@ static void parameter_counts_are_those_of_others(void **state)
                   {"bert-base-uncased", 109514298, META},
                   {"bert-large-uncased", 335174458, META},
                   {"roberta-base", 124697433, HEADER},
-                  {"roberta-large", 355412057, META}};
+                  {"roberta-large", 355412057, META},
+                  {"bert-base-cased", 108340804, META},
+                  {"bert-large-cased", 333610308, META},
+                  {"bert-multilingual", 177974523, META}};
     enum { N = sizeof counts / sizeof *counts };
 
     (void)state;
@@ -198,6 +224,38 @@ static void names_are_lower_case_and_stand_once(void **state)
     assert_null(vp_zoo_find_hub_id("gpt2"));
 }
 
+/* The LLaMA paper's table 2 (arXiv:2302.13971), in tenths of a billion, cut or rounded. */
+static void llama_1_has_the_billions_of_its_paper(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t     tenths;
+    } rows[] = {{"llama-7b", 67}, {"llama-13b", 130}, {"llama-30b", 325}, {"llama-65b", 652}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        vp_model *model = built_in(rows[i].name);
+        assert_int_equal(model->n_params / 100000000, rows[i].tenths);
+        vp_model_free(model);
+    }
+}
+
+static void a_variant_stands_once_and_names_a_built_in_model(void **state)
+{
+    const vp_zoo_variant *v, *other;
+
+    (void)state;
+    for (int i = 0; (v = vp_zoo_variant_at(i)); i++) {
+        assert_true(vp_hub_is_id(v->hub_id));
+        assert_non_null(vp_zoo_find(v->built_in));
+        assert_null(vp_zoo_find_hub_id(v->hub_id));
+        assert_true(v->source[0]);
+        for (int k = 0; (other = vp_zoo_variant_at(k)) && k < i; k++)
+            assert_string_not_equal(other->hub_id, v->hub_id);
+    }
+    assert_null(vp_zoo_variant_at(-1));
+}
+
 static void a_hub_id_that_is_not_cached_names_the_built_in_model(void **state)
 {
     vp_model *model;
@@ -222,6 +280,8 @@ int main(void)
         cmocka_unit_test(fields_are_those_of_the_published_files),
         cmocka_unit_test(no_field_is_there_that_nothing_reads),
         cmocka_unit_test(names_are_lower_case_and_stand_once),
+        cmocka_unit_test(llama_1_has_the_billions_of_its_paper),
+        cmocka_unit_test(a_variant_stands_once_and_names_a_built_in_model),
         cmocka_unit_test(a_hub_id_that_is_not_cached_names_the_built_in_model),
     };
 

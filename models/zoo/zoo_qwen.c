@@ -378,5 +378,27 @@ const vp_zoo_entry vp_zoo_qwen[] = {
          "tie_word_embeddings": false
      }),
      "Qwen/Qwen3-32B", "config.json"},
+    {"r1-qwen-1.5b", JSON({
+         "architectures": ["Qwen2ForCausalLM"],
+         "model_type": "qwen2",
+         "hidden_size": 1536,
+         "intermediate_size": 8960,
+         "num_hidden_layers": 28,
+         "num_attention_heads": 12,
+         "num_key_value_heads": 2,
+         "vocab_size": 151936,
+         "max_position_embeddings": 131072,
+         "use_sliding_window": false,
+         "sliding_window": 131072,
+         "max_window_layers": 28,
+         "hidden_act": "silu",
+         "rms_norm_eps": 1e-06,
+         "rope_theta": 10000.0,
+         "attention_dropout": 0.0,
+         "initializer_range": 0.02,
+         "tie_word_embeddings": false
+     }),
+     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B",
+     "sizes as Qwen2.5-Math-1.5B's, a head of its own"},
     {0},
 };
