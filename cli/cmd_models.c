@@ -58,6 +58,21 @@ out:
     return st;
 }
 
+/* An id that is too long for its column stands in a line of its own. */
+static void print_row(const vp_zoo_entry *z, const vp_model *model)
+{
+    enum { WIDTH = 80 };
+    const char *id = or_none(z->hub_id);
+    char        count[32];
+    int n = printf("%-18s %15s  %-8s", z->name, vp_count_text(model->n_params, count, sizeof count),
+                   model->family);
+
+    if (n + 1 + (int)strlen(id) > WIDTH)
+        printf("\n%*s\n", WIDTH, id);
+    else
+        printf(" %s\n", id);
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     const char         *name;
@@ -65,7 +80,6 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     vp_model           *model = NULL;
     const vp_zoo_entry *z;
     vp_command_line     line;
-    char                count[32];
     vp_status           st = VP_OK;
 
     VP_TRY_ALLOC(err, list);
@@ -83,9 +97,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         if (!cli->json && name)
             print_model(z, model);
         else if (!cli->json)
-            printf("%-18s %15s  %-8s %s\n", z->name,
-                   vp_count_text(model->n_params, count, sizeof count), model->family,
-                   or_none(z->hub_id));
+            print_row(z, model);
         vp_model_free(model);
         model = NULL;
     }
