@@ -283,8 +283,8 @@ def check_played(tell):
     larger = [r for r in rows if r["next_verdict"] != "none larger"]
     said = ("%d settings of %d models on %d cards that were planned and written so were played with the real libraries and without a GPU: "
             "PyTorch's own peak was within the interval and on the card in %s, within 2 %% in %d, and the next larger micro-batch ended out of "
-            "memory in %s that had one" % (len(rows), len({r["model"] for r in rows}), len({r["card"] for r in rows}), "all" if inside == len(rows) else inside,
-                                           near, "the %d" % len(larger) if all(r["next_verdict"] == "oom" for r in larger) else "not all"))
+            "memory in %d of the %d that had one" % (len(rows), len({r["model"] for r in rows}), len({r["card"] for r in rows}), "all" if inside == len(rows) else inside,
+                                           near, sum(r["next_verdict"] == "oom" for r in larger), len(larger)))
     with open("README.md") as f:
         tell(said in " ".join(f.read().split()), "README.md: settings that were played", said)
 
