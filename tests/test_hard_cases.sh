@@ -202,7 +202,7 @@ j = estimate(t5, *fp32, "--seq", 256, "--target-seq", 64)
 case(31, "two stacks: weights", item(j, "parameters", "load"), 4 * (32128 * 512 + 2 * 32 * 8 + 2 * (4 * 512 * 512 + 2 * 512 * 2048 + 2 * 512)
      + 2 * (8 * 512 * 512 + 2 * 512 * 2048 + 3 * 512) + 2 * 512))
 # 32: activations in host memory were not recorded, and are not counted as if they were nothing
-ok(estimate(llama, *mixed, "--world", 4, "--parallel", "fsdp2", "--offload", "activations", trainer="hf")["rc"] == 2, "32: --offload activations is refused")
+ok(estimate(llama, *mixed, "--world", 4, "--parallel", "fsdp2", "--offload", "activations", trainer="hf")["rc"] in (2, 4), "32: --offload activations is refused")
 # 33: a fourth of the masters and of the gradients in fp32, and of the gradients in 16 bits, pinned, each in a power of two; two states of 4 bytes
 part = PARAMETERS // 4
 j = estimate(llama, *mixed, *TOKENS, "--world", 4, "--parallel", "zero2", "--offload", "optimizer", trainer="hf")

@@ -301,6 +301,10 @@ refused("a card without grouped products", moe, ["--seq", "256", "--device", "t4
 llama, gpt2 = json.loads(rows[0]["config"]), next(json.loads(r["config"]) for r in rows if r["model"] == "gpt2")
 small = ["--seq", "256"]
 refused("another activation", dict(llama, hidden_act="gelu"), small, 4, ["silu", "gelu"])
+for key in ("hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size", "num_attention_heads"):
+    refused("without " + key, {k: v for k, v in llama.items() if k != key}, small, 4, [key, "is missing"])
+refused("a size that is an object", dict(llama, intermediate_size={"a": 1}), small, 4, ["intermediate_size", "is no size"])
+refused("a size that is true", dict(llama, num_hidden_layers=True), small, 4, ["num_hidden_layers", "is no size"])
 refused("biases", dict(llama, attention_bias=True), small, 4, ["true", "not known"])
 refused("no dropout in one place where there was some in three", dict(gpt2, resid_pdrop=0.0), small, 4, ["dropout"])
 refused("scaling that changes as it runs", dict(llama, rope_scaling={"rope_type": "dynamic", "factor": 2.0}), small, 4, ["dynamic"])

@@ -9,9 +9,9 @@ typedef struct field {
     char symbol[16], key[64], absent[32], null[32];
 } field;
 
-static bool is_integer(const json_t *value, int64_t *out)
+static bool is_integer(const json_t *value, const field *f, int64_t *out)
 {
-    if (json_is_boolean(value))
+    if (json_is_boolean(value) && strcmp(f->symbol, "tied") == 0)
         *out = json_is_true(value);
     else if (json_is_integer(value))
         *out = (int64_t)json_integer_value(value);
@@ -23,7 +23,14 @@ static bool is_integer(const json_t *value, int64_t *out)
     return true;
 }
 
-/* The value of a field: the config's, of an object its entries, or what the class takes where it has none. */
+/* What a checkpoint's config always says: the number that the class has instead is no checkpoint's. */
+static bool is_required(const field *f)
+{
+    return strchr("hafVLMEt", f->symbol[0]) && !f->symbol[1] &&
+           f->absent[strspn(f->absent, "0123456789")] == '\0';
+}
+
+/* The value of a field: the config's, of its labels how many, or what the class takes where it has none. */
 static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s, int64_t *out,
                           vp_err *err)
 {
@@ -31,17 +38,20 @@ static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s,
     const char   *other = !value ? f->absent : json_is_null(value) ? f->null : NULL;
 
     *out = -1;
-    if (json_is_object(value)) { /* labels by number */
+    if (json_is_object(value) && strcmp(f->key, "id2label") == 0) {
         *out = (int64_t)json_object_size(value);
         return VP_OK;
     }
     if (!other)
-        return is_integer(value, out)
+        return is_integer(value, f, out)
                    ? VP_OK
                    : VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key, "is no size");
     if (strcmp(other, "-") == 0)
         return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
                           "a recorded step of %s needs this size", model->family);
+    if (!value && is_required(f))
+        return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
+                          "is missing: a size that the model cannot do without");
     size_t n = strlen(s->defaults);
     if (!value && other == f->absent && strcmp(f->absent, f->null) != 0)
         snprintf(s->defaults + n, sizeof s->defaults - n, "%s%s %s", n ? ", " : "", f->key, other);
