@@ -192,7 +192,7 @@ static vp_status read_text(const vp_study *s, const char *text, vp_overhead *out
     assert(!outside != !link);
     if (outside)
         *outside = (vp_overhead){0};
-    else
+    else if (link)
         *link = (vp_link_rates){.pinned_bytes = 0};
     if (strcmp(text, "null") == 0)
         return VP_OK;
