@@ -301,6 +301,10 @@ refused("a card without grouped products", moe, ["--seq", "256", "--device", "t4
 llama, gpt2 = json.loads(rows[0]["config"]), next(json.loads(r["config"]) for r in rows if r["model"] == "gpt2")
 small = ["--seq", "256"]
 refused("another activation", dict(llama, hidden_act="gelu"), small, 4, ["silu", "gelu"])
+under_deepspeed = [json.loads(subprocess.run([vplan, "estimate", "gpt2", "--trainer", "hf", "--seq", "512", "--micro-batch", "4", "--recompute", "none", "--world", "4", "--parallel",
+                                              way, "--precision", p, "--json"], stdout=subprocess.PIPE).stdout)["reserved_peak_bytes"]
+                   for way in ("zero2", "zero3") for p in ("bf16-amp", "bf16-mixed")]
+ok(under_deepspeed[0] == under_deepspeed[1] and under_deepspeed[2] == under_deepspeed[3], "no autocast under DeepSpeed, fp32 weights beside the model", under_deepspeed)
 for key in ("hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size", "num_attention_heads"):
     refused("without " + key, {k: v for k, v in llama.items() if k != key}, small, 4, ["is missing"])
 refused("a size that is an object", dict(llama, intermediate_size={"a": 1}), small, 4, ["is no size"])

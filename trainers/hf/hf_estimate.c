@@ -136,7 +136,7 @@ static vp_status share(run *r, vp_err *err)
                          .offload        = q->offload ? q->offload : "none",
                          .ranks          = q->world,
                          .weight_bytes   = vp_hf_weight_bytes(vp_hf_computed_precision(q)),
-                         .master_bytes   = vp_hf_weight_bytes(q->precision),
+                         .master_bytes   = vp_hf_weight_bytes(vp_hf_meant_precision(q)),
                          .is_tied        = r->found.sizes.tied,
                          .is_recomputed  = strcmp(q->recompute, "none") != 0,
                          .loads_in_parts = !vp_hf_is_plain(q),

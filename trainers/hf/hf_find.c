@@ -83,12 +83,24 @@ bool vp_hf_lacks_flash(const vp_hf_request *q)
            strcmp(vp_hf_computed_precision(q), "fp32") != 0;
 }
 
+/* Accelerate starts no autocast under DeepSpeed (1.15, Accelerator.__init__: native_amp), which casts the model itself and keeps
+ * fp32 weights beside it, whatever it was loaded in. */
+const char *vp_hf_meant_precision(const vp_hf_request *q)
+{
+    bool is_deepspeed = vp_hf_is_shared(q) && strncmp(q->parallel, "zero", 4) == 0;
+
+    return is_deepspeed && !vp_hf_is_plain(q) && strcmp(q->precision, "bf16-amp") == 0
+               ? "bf16-mixed"
+               : q->precision;
+}
+
 /* Ways that cut the weights compute with 16-bit ones, without autocast. */
 const char *vp_hf_computed_precision(const vp_hf_request *q)
 {
-    bool cut = vp_hf_is_shared(q) && !vp_world_replicates(q->parallel);
+    bool        cut   = vp_hf_is_shared(q) && !vp_world_replicates(q->parallel);
+    const char *meant = vp_hf_meant_precision(q);
 
-    return !cut ? q->precision : strcmp(q->precision, "bf16-mixed") == 0 ? "bf16" : q->precision;
+    return cut && strcmp(meant, "bf16-mixed") == 0 ? "bf16" : meant;
 }
 
 bool vp_hf_halves_adapters(const vp_hf_request *q)
