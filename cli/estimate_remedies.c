@@ -136,6 +136,21 @@ static void decide_length(const vp_model *model, const vp_lengths *lengths, int6
     q->seq  = vp_lengths_worst(lengths, model, q, cut);
 }
 
+/* With what cards that talk to each other take beside. */
+static int64_t with_communicators(int64_t reserved_bytes, int64_t world)
+{
+    return reserved_bytes + vp_world_communicator_bytes(world);
+}
+
+/* A thousandth of what there is: less is not seen on the screen. */
+static bool is_worth_it(const vp_hf_estimate *e, const vp_hf_request *q,
+                        const vp_hf_request *before, int64_t reserved_bytes)
+{
+    int64_t now = with_communicators(reserved_bytes, before->world);
+
+    return with_communicators(e->reserved_bytes, q->world) <= now - now / 1000;
+}
+
 int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t most,
                      const vp_hf_request *request, int64_t reserved_bytes,
                      vp_remedy out[VP_REMEDIES])
@@ -151,7 +166,8 @@ int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t m
             continue;
         vp_hf_request named = q;
         decide_length(model, lengths, most, request, &q);
-        if (vp_hf_estimate_run(model, &q, &e, &why) != VP_OK || e.reserved_bytes >= reserved_bytes)
+        if (vp_hf_estimate_run(model, &q, &e, &why) != VP_OK ||
+            !is_worth_it(&e, &q, request, reserved_bytes))
             continue;
         for (; at > 0 && out[at - 1].reserved_bytes > e.reserved_bytes; at--)
             out[at] = out[at - 1];

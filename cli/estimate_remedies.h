@@ -15,7 +15,7 @@ typedef struct vp_remedy {
     int64_t     world;          /* cards, with it */
 } vp_remedy;
 
-/* Those that are not on already, were recorded and save something, the largest saving first. Where samples differ in
+/* Those that are not on already, were recorded and save a thousandth or more, the largest saving first. Where samples differ in
  * length (lengths, cut to most tokens; or NULL) each is sized by the batch that decides with it. */
 int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t most,
                      const vp_hf_request *request, int64_t reserved_bytes,
