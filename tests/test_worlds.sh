@@ -93,7 +93,13 @@ refused("a way without cards", 2, ["--world"], gpt2, "--parallel", "fsdp2")
 refused("offloading what the way does not", 2, ["--offload params", "ddp"], gpt2, "--world", "2", "--offload", "params")
 for way, how in (("zero3", "--lora"), ("zero2", "--qlora")):
     refused("adapters under " + way, 4, ["adapters", way], llama, "--world", "2", "--parallel", way, *(["--lora", "r=8,targets=all-linear"] if how == "--lora" else [how]))
-refused("adapters that are cut", 4, ["adapters", "fsdp2"], llama, "--world", "2", "--parallel", "fsdp2", "--lora", "r=8,targets=all-linear")
+refused("adapters of quantised weights that are cut", 4, ["adapters", "fsdp2"], llama, "--world", "2", "--parallel", "fsdp2", "--qlora")
+# ---- Accelerate makes what FSDP trains fp32, but not what is frozen beside adapters ----
+elements = 1100048384
+for more, each in (([], 4), (["--lora", "r=8,targets=all-linear"], 2)):
+    rc, j = estimate(llama, "--world", "8", "--parallel", "fsdp2", "--precision", "bf16-amp", "--seq", "128", *more)
+    held = {i["name"]: i["bytes"] for p in j["phases"] if p["name"] == "inputs" for i in p["items"]}["frozen_parameters" if more else "parameters"]
+    ok(elements * each / 8 <= held <= elements * each / 8 * 1.04, "weights of %d bytes an element" % each, held)
 p = subprocess.run([vplan, "estimate", "gpt2", "--world", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 2 and "--trainer" in p.stdout.decode(), "several cards are a PyTorch trainer's", p.stdout)
 # ---- what is advised runs, and takes what was said, the communicator included ----

@@ -70,7 +70,7 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT, "%s under --parallel %s are not known; %s",
                    is_quantised ? "adapters of quantised weights" : "adapters", q->parallel,
-                   is_quantised ? "--parallel ddp is" : "those of ddp, zero1 and zero2 are");
+                   is_quantised ? "--parallel ddp is" : "those of ddp, fsdp2, zero1 and zero2 are");
 }
 
 /* TRL's steps were recorded on one card. Of several, runs of SFTTrainer on whole models were played by two ways. */
@@ -127,20 +127,26 @@ out:
 /* Several ranks: what the first one does besides. */
 static vp_status share(run *r, vp_err *err)
 {
-    const vp_hf_request *q = r->request;
+    const vp_hf_request *q       = r->request;
+    bool                 adapted = vp_hf_has_adapters(q);
 
     if (!vp_hf_is_shared(q))
         return VP_OK;
     return vp_world_new(
-        &(vp_world_opts){.parallel       = q->parallel,
-                         .offload        = q->offload ? q->offload : "none",
-                         .ranks          = q->world,
-                         .weight_bytes   = vp_hf_weight_bytes(vp_hf_computed_precision(q)),
-                         .master_bytes   = vp_hf_weight_bytes(vp_hf_meant_precision(q)),
-                         .is_tied        = r->found.sizes.tied,
-                         .is_recomputed  = strcmp(q->recompute, "none") != 0,
-                         .loads_in_parts = !vp_hf_is_plain(q),
-                         .device_bytes   = q->device_bytes},
+        &(vp_world_opts){.parallel             = q->parallel,
+                         .offload              = q->offload ? q->offload : "none",
+                         .ranks                = q->world,
+                         .weight_bytes         = vp_hf_weight_bytes(vp_hf_computed_precision(q)),
+                         .master_bytes         = vp_hf_weight_bytes(vp_hf_meant_precision(q)),
+                         .adapter_bytes        = !adapted                   ? 0
+                                                 : vp_hf_halves_adapters(q) ? 2
+                                                                            : 4,
+                         .adapter_master_bytes = adapted ? vp_hf_kept_adapter_bytes(q) : 0,
+                         .adapter_rank         = q->lora.rank,
+                         .is_tied              = r->found.sizes.tied,
+                         .is_recomputed        = strcmp(q->recompute, "none") != 0,
+                         .loads_in_parts       = !vp_hf_is_plain(q),
+                         .device_bytes         = q->device_bytes},
         r->step, &r->ledger, &r->world, err);
 }
 

@@ -83,31 +83,54 @@ bool vp_hf_lacks_flash(const vp_hf_request *q)
            strcmp(vp_hf_computed_precision(q), "fp32") != 0;
 }
 
+static bool is_by_deepspeed(const vp_hf_request *q)
+{
+    return vp_hf_is_shared(q) && strncmp(q->parallel, "zero", 4) == 0;
+}
+
+static bool is_by_fsdp(const vp_hf_request *q)
+{
+    return vp_hf_is_shared(q) && strncmp(q->parallel, "fsdp", 4) == 0;
+}
+
 /* Accelerate starts no autocast under DeepSpeed (1.15, Accelerator.__init__: native_amp), which casts the model itself and keeps
- * fp32 weights beside it, whatever it was loaded in. */
+ * fp32 weights beside it, whatever it was loaded in. Under FSDP it makes what is trained fp32 (fsdp2_prepare_model()). */
 const char *vp_hf_meant_precision(const vp_hf_request *q)
 {
-    bool is_deepspeed = vp_hf_is_shared(q) && strncmp(q->parallel, "zero", 4) == 0;
+    bool is_widened =
+        (is_by_deepspeed(q) && !vp_hf_is_plain(q)) || (is_by_fsdp(q) && !vp_hf_has_adapters(q));
 
-    return is_deepspeed && !vp_hf_is_plain(q) && strcmp(q->precision, "bf16-amp") == 0
-               ? "bf16-mixed"
-               : q->precision;
+    return is_widened && strcmp(q->precision, "bf16-amp") == 0 ? "bf16-mixed" : q->precision;
+}
+
+/* FSDP's policy has a format to compute in. */
+static bool is_cast_by_fsdp(const vp_hf_request *q)
+{
+    return is_by_fsdp(q) &&
+           (strcmp(q->precision, "bf16-mixed") == 0 || strcmp(q->precision, "bf16-amp") == 0);
 }
 
 /* Ways that cut the weights compute with 16-bit ones, without autocast. */
 const char *vp_hf_computed_precision(const vp_hf_request *q)
 {
-    bool        cut   = vp_hf_is_shared(q) && !vp_world_replicates(q->parallel);
     const char *meant = vp_hf_meant_precision(q);
 
-    return cut && strcmp(meant, "bf16-mixed") == 0 ? "bf16" : meant;
+    return is_cast_by_fsdp(q) || (is_by_deepspeed(q) && strcmp(meant, "bf16-mixed") == 0) ? "bf16"
+                                                                                          : meant;
 }
 
 bool vp_hf_halves_adapters(const vp_hf_request *q)
 {
-    bool cut = vp_hf_is_shared(q) && !vp_world_replicates(q->parallel);
+    return q->lora.is_bf16 || is_cast_by_fsdp(q) ||
+           (is_by_deepspeed(q) && strcmp(vp_hf_computed_precision(q), "fp32") != 0);
+}
 
-    return q->lora.is_bf16 || (cut && strcmp(vp_hf_computed_precision(q), "fp32") != 0);
+/* DeepSpeed's are what it updates in place of all 16-bit weights. */
+int64_t vp_hf_kept_adapter_bytes(const vp_hf_request *q)
+{
+    bool is_wide = is_by_deepspeed(q) || is_cast_by_fsdp(q) || !vp_hf_halves_adapters(q);
+
+    return is_wide ? 4 : 2;
 }
 
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager

@@ -44,7 +44,9 @@ bool vp_hf_is_shared(const vp_hf_request *request);   /* by several cards */
 /* Ways that cut the weights compute with 16-bit ones, without autocast. */
 const char *vp_hf_computed_precision(const vp_hf_request *request);
 const char *vp_hf_meant_precision(const vp_hf_request *request);
-/* Adapters are kept in 16 bits: asked for, or what DeepSpeed makes of all a model's weights. */
+/* Adapters are computed with in 16 bits: asked for, or what DeepSpeed and FSDP make of all a model's weights. */
 bool vp_hf_halves_adapters(const vp_hf_request *request);
+/* Of an element that the optimizer updates in their place. */
+int64_t vp_hf_kept_adapter_bytes(const vp_hf_request *request);
 
 #endif

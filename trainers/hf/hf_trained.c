@@ -51,15 +51,16 @@ vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, co
                              int64_t hidden, vp_hf_trained *out, vp_err *err)
 {
     int64_t        columns = vp_hf_has_adapters(q) ? q->lora.rank : hidden;
+    int64_t        each    = element_bytes(q);
     const int64_t *bytes =
-        world ? vp_world_trained(world, &out->n) : vp_recorded_parameters(step, &out->n);
+        world ? vp_world_trained(world, &out->n, &each) : vp_recorded_parameters(step, &out->n);
     vp_status st = VP_OK;
 
     out->list     = calloc((size_t)out->n + 1, sizeof *out->list);
-    out->n_tables = vp_recorded_tables(step);
+    out->n_tables = world && vp_world_joins(q->parallel) ? 0 : vp_recorded_tables(step);
     VP_TRY_ALLOC(err, out->list);
     for (int64_t i = 0; i < out->n; i++)
-        out->list[i] = (vp_trained){bytes[i], element_bytes(q), columns};
+        out->list[i] = (vp_trained){bytes[i], each, columns};
     if (!world && vp_hf_saves_modules(q))
         list_with_copies(q, step, bytes, hidden, out);
 out:

@@ -21,6 +21,7 @@ struct vp_recorded {
     int64_t          *parameters, *rows_of_parameter, n_parameters, frozen_bytes, quantised_bytes;
     const vp_recorded_watch *watch; /* or NULL */
     int64_t                  n_gradients;
+    bool                     is_in_loss, is_behind_loss; /* of backward */
 };
 
 static int64_t repetitions(const vp_recorded *s, int phase_idx, int section_idx)
@@ -272,6 +273,30 @@ static int64_t rows_of(const vp_recorded *s, const char *size)
     return !of ? 0 : s->symbols->at[of == 'V' ? VP_SYM_V : of == 'P' ? VP_SYM_P : VP_SYM_T];
 }
 
+static bool is_backward(const phase *p)
+{
+    return strncmp(p->name, "backward", strlen("backward")) == 0;
+}
+
+static bool is_held_by_watch(const vp_recorded *s, vp_owner owner)
+{
+    return s->watch && ((s->watch->holds_weights && owner == VP_OWNER_PARAMETER) ||
+                        (s->watch->holds_frozen && owner == VP_OWNER_FROZEN));
+}
+
+/* Backward begins with the loss's own, which ends with the gradient of the logits; what is made next is of what made them. */
+static vp_status watch_loss(vp_recorded *s, const slot *x, int phase_idx, int64_t bytes,
+                            vp_err *err)
+{
+    if (!s->watch || !s->watch->logits || !is_backward(&s->program->phases[phase_idx]) || !bytes)
+        return VP_OK;
+    s->is_in_loss |= x->owner == VP_OWNER_LOGITS;
+    if (x->owner == VP_OWNER_LOGITS || !s->is_in_loss || s->is_behind_loss)
+        return VP_OK;
+    s->is_behind_loss = true;
+    return s->watch->logits(s->watch->user, err);
+}
+
 static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
                             vp_err *err)
 {
@@ -281,10 +306,11 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     vp_status        st    = VP_OK;
 
     vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
+    VP_TRY(watch_loss(s, x, phase_idx, bytes, err));
     if (is_of_trl(x))
         VP_TRY(play_tiles(s, which, phase_idx, err));
     s->ledger->stream = x->beside ? BESIDE : 0;
-    if (!(s->watch && s->watch->holds_weights && x->owner == VP_OWNER_PARAMETER))
+    if (!is_held_by_watch(s, x->owner))
         VP_TRY(vp_ledger_alloc(
             s->ledger, s->stays && x->owner == VP_OWNER_PARAMETER ? VP_OWNER_RESIDENT : x->owner,
             bytes, block, err));
@@ -341,9 +367,21 @@ static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_runni
         vp_ledger_free(s->ledger, &s->blocks[base + j]);
 }
 
+/* The watch is told of layer *untold, if any, and there is none untold. */
+static vp_status tell(vp_recorded *s, const char *name, int64_t *untold, vp_err *err)
+{
+    int64_t i = *untold;
+
+    *untold = -1;
+    return i < 0 ? VP_OK : s->watch->layer(s->watch->user, name, i, err);
+}
+
+/* In backward what a layer frees before it allocates anything is of the one before it: the parts of the gradient that it begins
+ * with, which have been added up. */
 vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
 {
     int       phase_idx = vp_recorded_phase_named(s->program, name, strlen(name));
+    int64_t   untold    = -1;
     vp_status st        = VP_OK;
 
     if (phase_idx < 0)
@@ -351,24 +389,30 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     const phase *p = &s->program->phases[phase_idx];
     s->n_allocs    = 0;
     s->n_gradients = 0;
+    s->is_in_loss = s->is_behind_loss = false;
     for (int k = 0; k < p->n_sections; k++) {
         int64_t n = repetitions(s, phase_idx, k);
         bool    told =
             s->watch && p->sections[k].group >= 0 && p->sections[k].group != VP_RECORDED_TILES;
         for (int64_t i = 0; i < n; i++) {
-            if (told)
-                VP_TRY(s->watch->layer(s->watch->user, name, i * s->program->every, err));
+            if (told) {
+                VP_TRY(tell(s, name, &untold, err));
+                untold = i * s->program->every;
+            }
             for (int64_t j = 0; j < p->sections[k].n; j++) {
                 const token *t = &p->sections[k].tokens[j];
+                if (!t->is_free || !is_backward(p))
+                    VP_TRY(tell(s, name, &untold, err));
                 if (t->is_free)
                     play_free(s, t, i, n);
                 else
                     VP_TRY(play_alloc(s, t->slot, phase_idx, i, err));
             }
         }
-        if (told)
-            VP_TRY(s->watch->layer(s->watch->user, name, n * s->program->every, err));
+        VP_TRY(tell(s, name, &untold, err));
+        untold = told ? n * s->program->every : -1;
     }
+    VP_TRY(tell(s, name, &untold, err));
 out:
     return st;
 }
@@ -394,8 +438,22 @@ int64_t vp_recorded_rows(const vp_recorded *s, int64_t i)
     return s->rows_of_parameter[i];
 }
 
+typedef struct weight_list {
+    vp_recorded_weight *at;
+    int64_t             n;
+    bool                with_frozen;
+} weight_list;
+
+static bool is_listed(const vp_recorded *s, const weight_list *list, const token *t)
+{
+    vp_owner owner = s->program->slots[t->slot].owner;
+
+    return !t->is_free &&
+           (owner == VP_OWNER_PARAMETER || (list->with_frozen && owner == VP_OWNER_FROZEN));
+}
+
 static vp_status list_weights(const vp_recorded *s, int phase_idx, int section_idx, int64_t layer,
-                              vp_recorded_weight *out, int64_t *n, vp_err *err)
+                              weight_list *list, vp_err *err)
 {
     const section *x       = &s->program->phases[phase_idx].sections[section_idx];
     int64_t        n_times = repetitions(s, phase_idx, section_idx), here = 0;
@@ -404,19 +462,19 @@ static vp_status list_weights(const vp_recorded *s, int phase_idx, int section_i
         return VP_FAIL(err, VP_ERR_INPUT,
                        "several cards: layers of this recorded step are not all alike");
     for (int64_t j = 0; j < x->n; j++)
-        here += !x->tokens[j].is_free &&
-                s->program->slots[x->tokens[j].slot].owner == VP_OWNER_PARAMETER;
+        here += is_listed(s, list, &x->tokens[j]);
     for (int64_t i = 0; i < n_times; i++)
         for (int64_t j = 0, seen = 0; j < x->n; j++) {
             const slot *weight = &s->program->slots[x->tokens[j].slot];
-            if (x->tokens[j].is_free || weight->owner != VP_OWNER_PARAMETER)
+            if (!is_listed(s, list, &x->tokens[j]))
                 continue;
             int64_t each = s->program->every;
             int64_t of   = x->group < 0 ? layer : layer + i * each + seen++ * each / here;
             if (!is_absent(s, x->tokens[j].slot) && s->sizes[weight->size])
-                out[(*n)++] =
+                list->at[list->n++] =
                     (vp_recorded_weight){s->sizes[weight->size], of,
-                                         rows_of(s, s->program->recording->sizes[weight->size])};
+                                         rows_of(s, s->program->recording->sizes[weight->size]),
+                                         weight->owner == VP_OWNER_PARAMETER};
         }
     return VP_OK;
 }
@@ -431,30 +489,34 @@ static int64_t count_slots(const vp_recorded *s, vp_owner owner)
     return n;
 }
 
-vp_status vp_recorded_weights(const vp_recorded *s, vp_recorded_weight **out, int64_t *n,
-                              vp_err *err)
+vp_status vp_recorded_weights(const vp_recorded *s, bool with_frozen, vp_recorded_weight **out,
+                              int64_t *n, vp_err *err)
 {
     const vp_recorded_program *p = s->program;
-    vp_recorded_weight *list = calloc((size_t)count_slots(s, VP_OWNER_PARAMETER) + 1, sizeof *list);
-    int                 inputs = vp_recorded_phase_named(p, "inputs", strlen("inputs"));
-    vp_status           st     = VP_OK;
+    int64_t                    n_most =
+        count_slots(s, VP_OWNER_PARAMETER) + (with_frozen ? count_slots(s, VP_OWNER_FROZEN) : 0);
+    weight_list list   = {.at          = calloc((size_t)n_most + 1, sizeof *list.at),
+                          .with_frozen = with_frozen};
+    int         inputs = vp_recorded_phase_named(p, "inputs", strlen("inputs"));
+    vp_status   st     = VP_OK;
 
     *out = NULL;
     *n   = 0;
-    VP_TRY_ALLOC(err, list);
+    VP_TRY_ALLOC(err, list.at);
     for (int i = 0; i < inputs; i++) {
         int64_t layer = VP_WEIGHT_BEFORE, n_layers = 0;
         for (int k = 0; k < p->phases[i].n_sections; k++) {
             bool body = p->phases[i].sections[k].group >= 0;
-            VP_TRY(list_weights(s, i, k, body ? n_layers : layer, list, n, err));
+            VP_TRY(list_weights(s, i, k, body ? n_layers : layer, &list, err));
             n_layers += body ? repetitions(s, i, k) * p->every : 0;
             layer = body ? VP_WEIGHT_BEHIND : layer;
         }
     }
-    *out = list;
-    list = NULL;
+    *out    = list.at;
+    *n      = list.n;
+    list.at = NULL;
 out:
-    free(list);
+    free(list.at);
     return st;
 }
 

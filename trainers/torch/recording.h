@@ -76,28 +76,32 @@ int64_t vp_recorded_tables(const vp_recorded *step);
 int64_t vp_recorded_frozen_bytes(const vp_recorded *step);
 int64_t vp_recorded_quantised_bytes(const vp_recorded *step); /* without their scales */
 
-/* A trained weight: of one of the layers (counted over all groups), or before or behind them. */
+/* A weight: of one of the layers (counted over all groups), or before or behind them. */
 enum { VP_WEIGHT_BEFORE = -1, VP_WEIGHT_BEHIND = -2 };
 
 typedef struct vp_recorded_weight {
     int64_t bytes;
     int64_t layer;
     int64_t rows; /* of a look-up table, else 0 */
+    bool    is_trained;
 } vp_recorded_weight;
 
-/* Trained weights in the order of loading; bytes of gradients in the order in which backward makes
+/* Trained weights, or with_frozen those too, in the order of loading; bytes of gradients in the order in which backward makes
  * them. Both are the caller's, to be freed. VP_ERR_INPUT: a first layer that is unlike the others. */
-vp_status vp_recorded_weights(const vp_recorded *step, vp_recorded_weight **out, int64_t *n,
-                              vp_err *err);
+vp_status vp_recorded_weights(const vp_recorded *step, bool with_frozen, vp_recorded_weight **out,
+                              int64_t *n, vp_err *err);
 vp_status vp_recorded_gradients(const vp_recorded *step, int64_t **out, int64_t *n, vp_err *err);
 
 /* Who looks on while phases are played. */
 typedef struct vp_recorded_watch {
     void *user;
     bool  holds_weights; /* trained weights are the watcher's: they are not allocated here */
+    bool  holds_frozen;  /* likewise frozen ones */
     /* A layer's part of the phase begins, counted in the order of the phase; behind the last one with
      * their number. */
     vp_status (*layer)(void *user, const char *phase, int64_t i, vp_err *err);
+    /* NULL, or: the gradient of the logits is there, so that backward goes on to what made them. */
+    vp_status (*logits)(void *user, vp_err *err);
     /* Gradient i of backward was made; who frees the block leaves it empty. */
     vp_status (*gradient)(void *user, int64_t i, vp_ledger_block *block, vp_err *err);
 } vp_recorded_watch;

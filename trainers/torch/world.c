@@ -31,11 +31,19 @@ bool vp_world_replicates(const char *parallel)
     return form && form->replicates;
 }
 
+bool vp_world_joins(const char *parallel)
+{
+    const vp_world_form *form = form_named(parallel);
+
+    return form && form->is_flat;
+}
+
 bool vp_world_adapts(const char *parallel, bool is_quantised)
 {
     const vp_world_form *form = form_named(parallel);
 
-    return form && (form->replicates || (form->keeps_frozen && !is_quantised));
+    return form &&
+           (form->replicates || ((form->keeps_frozen || form->cuts_frozen) && !is_quantised));
 }
 
 bool vp_world_offloads(const char *parallel, const char *offload)
@@ -56,29 +64,40 @@ static int64_t unit_of(const vp_world *w, const vp_recorded_weight *x, int64_t *
     return (*n_before)++ > 0 ? w->rest : w->opts.is_tied ? w->head : w->embed;
 }
 
-/* Rank 0 has whole rows, where it is known what a row is. */
-static int64_t part_of(const vp_recorded_weight *x, int64_t elements, int64_t ranks)
+/* Rank 0 has whole rows, where it is known what a row is: of adapters the first of a pair has as many as its rank. */
+static int64_t part_of(const vp_recorded_weight *x, int64_t elements, int64_t rows, int64_t ranks)
 {
-    return x->rows ? vp_ceil_div(x->rows, ranks) * (elements / x->rows)
-                   : vp_ceil_div(elements, ranks);
+    rows = x->rows ? x->rows : rows;
+    return rows && elements % rows == 0 ? vp_ceil_div(rows, ranks) * (elements / rows)
+                                        : vp_ceil_div(elements, ranks);
+}
+
+static vp_world_weight weight_of(const vp_world *w, const vp_recorded_weight *x, int64_t place)
+{
+    bool    is_adapter = w->opts.adapter_bytes && x->is_trained;
+    int64_t computed   = is_adapter ? w->opts.adapter_bytes : w->opts.weight_bytes;
+    int64_t elements   = x->bytes / computed;
+    int64_t rows       = is_adapter && place % 2 == 0 ? w->opts.adapter_rank : 0;
+
+    return (vp_world_weight){.place    = x->is_trained ? place : -1,
+                             .elements = elements,
+                             .part     = part_of(x, elements, rows, w->opts.ranks),
+                             .computed = computed,
+                             .kept =
+                                 is_adapter ? w->opts.adapter_master_bytes : w->opts.master_bytes};
 }
 
 static void add_weights(vp_world *w, const vp_recorded_weight *list, int64_t n)
 {
-    int64_t at = 0;
+    int64_t at = 0, place;
 
     for (int64_t u = 0; u < w->n_units; u++) {
         int64_t n_before  = 0;
         w->units[u].first = at;
-        for (int64_t i = 0; i < n; i++) {
-            if (unit_of(w, &list[i], &n_before) != u)
-                continue;
-            int64_t elements = list[i].bytes / w->opts.weight_bytes;
-            w->weights[at++] =
-                (vp_world_weight){.place    = i,
-                                  .elements = elements,
-                                  .part     = part_of(&list[i], elements, w->opts.ranks)};
-        }
+        place             = 0;
+        for (int64_t i = 0; i < n; place += list[i++].is_trained)
+            if (unit_of(w, &list[i], &n_before) == u)
+                w->weights[at++] = weight_of(w, &list[i], place);
         w->units[u].n = at - w->units[u].first;
     }
 }
@@ -127,9 +146,17 @@ static vp_status on_layer(void *user, const char *phase, int64_t i, vp_err *err)
 {
     vp_world *w     = user;
     bool      known = strcmp(phase, "forward") == 0 || strcmp(phase, "forward_more") == 0 ||
-                 strcmp(phase, "backward_more") == 0;
+                 strcmp(phase, "backward_more") == 0 ||
+                 (w->has_frozen && strcmp(phase, "backward") == 0);
 
     return known && w->form->layer ? w->form->layer(w, i, err) : VP_OK;
+}
+
+static vp_status on_logits(void *user, vp_err *err)
+{
+    vp_world *w = user;
+
+    return w->form->logits ? w->form->logits(w, err) : VP_OK;
 }
 
 static vp_status on_gradient(void *user, int64_t i, vp_ledger_block *block, vp_err *err)
@@ -161,15 +188,20 @@ vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *
                        strcmp(opts->parallel, "fsdp") == 0 ? "; that of fsdp2 is" : ""));
     VP_TRY(vp_recorded_gradients(step, &w->gradients, &w->n_gradients, err));
     if (!w->form->replicates)
-        VP_TRY(vp_recorded_weights(step, &list, &n, err));
+        VP_TRY(vp_recorded_weights(step, w->form->cuts_frozen, &list, &n, err));
     VP_TRY(allocate(w, list, w->form->replicates ? w->n_gradients : n, err));
     add_weights(w, list, n);
-    w->of_layer = w->n_layers ? w->units[0].n : 0;
+    for (int64_t i = 0; i < w->n_weights; i++)
+        w->has_frozen |= w->form->cuts_frozen && w->weights[i].place < 0;
+    for (int64_t i = 0; w->n_layers && i < w->units[0].n; i++)
+        w->of_layer += w->weights[i].place >= 0;
     if (!w->form->replicates)
         VP_TRY(find_layers(w, err));
     w->watch = (vp_recorded_watch){.user          = w,
                                    .holds_weights = !w->form->replicates,
+                                   .holds_frozen  = w->form->cuts_frozen,
                                    .layer         = on_layer,
+                                   .logits        = on_logits,
                                    .gradient      = on_gradient};
     vp_recorded_watched(step, &w->watch);
     *out = w;
@@ -222,9 +254,12 @@ vp_status vp_world_end(vp_world *w, vp_err *err)
     return w->form->end ? w->form->end(w, err) : VP_OK;
 }
 
-const int64_t *vp_world_trained(const vp_world *w, int64_t *n)
+const int64_t *vp_world_trained(const vp_world *w, int64_t *n, int64_t *element_bytes)
 {
-    *n = w->n_trained;
+    *n             = w->n_trained;
+    *element_bytes = w->form->is_flat        ? 4
+                     : w->opts.adapter_bytes ? w->opts.adapter_master_bytes
+                                             : w->opts.master_bytes;
     return w->trained;
 }
 

@@ -21,14 +21,18 @@ typedef struct vp_world_opts {
     int64_t     ranks;        /* 2 or more */
     int64_t     weight_bytes; /* of an element of a weight that is computed with, as recorded */
     int64_t     master_bytes; /* of an element of a weight that is kept */
-    bool        is_tied;
-    bool        is_recomputed;  /* layers are computed anew in backward */
-    bool        loads_in_parts; /* weights are cut as they are made: zero.Init() of transformers */
-    int64_t     device_bytes;   /* of the card; 0: not known, enough */
+    /* the same of adapters, which alone are trained then; 0: there are none. rank: theirs */
+    int64_t adapter_bytes, adapter_master_bytes, adapter_rank;
+    bool    is_tied;
+    bool    is_recomputed;  /* layers are computed anew in backward */
+    bool    loads_in_parts; /* weights are cut as they are made: zero.Init() of transformers */
+    int64_t device_bytes;   /* of the card; 0: not known, enough */
 } vp_world_opts;
 
 /* Way i of sharing a step among ranks; NULL past the end. */
 const char *vp_world_name(int i);
+/* Whether its optimizer works on one tensor of all weights. */
+bool vp_world_joins(const char *parallel);
 /* Whether rank 0 keeps all weights; whether its step can keep states, or weights too, in host memory. */
 bool vp_world_replicates(const char *parallel);
 /* Whether what it does with adapters beside frozen weights is known. */
@@ -48,8 +52,8 @@ vp_status vp_world_load(vp_world *world, vp_err *err);
 vp_status vp_world_begin(vp_world *world, const char *phase, bool reduces, vp_err *err);
 vp_status vp_world_end(vp_world *world, vp_err *err);
 
-/* What the optimizer works on, in bytes; n is 0 where it works in host memory. Borrowed. */
-const int64_t *vp_world_trained(const vp_world *world, int64_t *n);
+/* What the optimizer works on, in bytes, and those of an element; n is 0 where it works in host memory. Borrowed. */
+const int64_t *vp_world_trained(const vp_world *world, int64_t *n, int64_t *element_bytes);
 
 /* Before and after the optimizer's step. */
 vp_status vp_world_step(vp_world *world, vp_err *err);

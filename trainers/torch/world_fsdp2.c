@@ -23,41 +23,55 @@ static bool is_offloaded(const vp_world *w)
     return strcmp(w->opts.offload, "params") == 0;
 }
 
-/* Weights are computed with in fewer bits than they are kept in. */
-static bool is_mixed(const vp_world *w)
+/* It is computed with in fewer bits than it is kept in. */
+static bool is_mixed(const vp_world_weight *x)
 {
-    return w->opts.weight_bytes != w->opts.master_bytes;
+    return x->computed != x->kept;
 }
 
-static int64_t parts(const vp_world *w, int64_t u)
-{
-    int64_t sum = 0;
+/* Rank 0's part of a unit, in bytes. */
+typedef struct part {
+    int64_t gathered, cast; /* as it is computed with: all of it; what is kept in another format */
+    int64_t reduced, kept;  /* what is trained, as it is computed with and as it is kept */
+} part;
 
-    for (int64_t i = 0; i < w->units[u].n; i++)
-        sum += w->weights[w->units[u].first + i].part;
+static part part_of(const vp_world *w, int64_t u)
+{
+    part sum = {0};
+
+    for (int64_t i = 0; i < w->units[u].n; i++) {
+        const vp_world_weight *x     = &w->weights[w->units[u].first + i];
+        int64_t                bytes = x->part * x->computed;
+        sum.gathered += bytes;
+        sum.cast += is_mixed(x) ? bytes : 0;
+        sum.reduced += x->place >= 0 ? bytes : 0;
+        sum.kept += x->place >= 0 ? x->part * x->kept : 0;
+    }
     return sum;
 }
 
 /* A unit's weights come to the card whole, are cut, and go. */
 static vp_status shard(vp_world *w, int64_t u, vp_err *err)
 {
-    vp_world_weight *x    = w->weights + w->units[u].first;
-    int64_t          n    = w->units[u].n;
-    int64_t          each = w->opts.master_bytes;
-    vp_status        st   = VP_OK;
+    vp_world_weight *x  = w->weights + w->units[u].first;
+    int64_t          n  = w->units[u].n;
+    vp_status        st = VP_OK;
 
     for (int64_t i = 0; i < n; i++)
-        VP_TRY(
-            vp_ledger_alloc(w->ledger, VP_OWNER_TEMPORARY, x[i].elements * each, &x[i].whole, err));
+        VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_TEMPORARY, x[i].elements * x[i].kept,
+                               &x[i].whole, err));
     for (int64_t i = 0; i < n; i++) {
-        VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_PARAMETER, x[i].part * each, &x[i].shard, err));
+        bool     is_trained = x[i].place >= 0;
+        vp_owner owner      = is_trained ? VP_OWNER_PARAMETER : VP_OWNER_FROZEN;
+        VP_TRY(vp_ledger_alloc(w->ledger, owner, x[i].part * x[i].kept, &x[i].shard, err));
         if (is_offloaded(w)) {
             vp_ledger_free(w->ledger, &x[i].shard);
-            vp_world_pin(w, x[i].part * each); /* the weight, and its gradient */
-            vp_world_pin(w, x[i].part * each);
-            w->host_elements += x[i].part;
-        } else {
-            w->trained[x[i].place] = x[i].part * each;
+            vp_world_pin(w, x[i].part * x[i].kept);
+            vp_world_pin(w, is_trained ? x[i].part * x[i].kept : 0); /* its gradient */
+            w->host_elements += is_trained ? x[i].part : 0;
+        } else if (is_trained) {
+            w->trained[x[i].place] = x[i].part * x[i].kept;
+            w->n_trained++;
         }
     }
     for (int64_t i = 0; i < n && u < w->n_layers; i++)
@@ -75,7 +89,6 @@ static vp_status load(vp_world *w, vp_err *err)
         VP_TRY(shard(w, u, err));
     for (int64_t i = 0; i < w->n_weights; i++)
         vp_ledger_free(w->ledger, &w->weights[i].whole);
-    w->n_trained = is_offloaded(w) ? 0 : w->n_weights;
 out:
     return st;
 }
@@ -88,10 +101,10 @@ static vp_status copy_in(vp_world *w, int64_t u, vp_err *err)
     vp_status        st = VP_OK;
 
     for (int64_t i = 0; i < w->units[u].n; i++) {
-        VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, x[i].part * w->opts.master_bytes,
-                        is_mixed(w) ? &in : &x[i].whole, err));
-        if (is_mixed(w))
-            VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, x[i].part * w->opts.weight_bytes,
+        VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, x[i].part * x[i].kept,
+                        is_mixed(&x[i]) ? &in : &x[i].whole, err));
+        if (is_mixed(&x[i]))
+            VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, x[i].part * x[i].computed,
                             &x[i].whole, err));
         vp_ledger_free(w->ledger, &in);
     }
@@ -108,12 +121,13 @@ static vp_status gather(vp_world *w, int64_t u, vp_err *err)
 
     if (w->units[u].is_whole || w->next == u || !w->units[u].n)
         return VP_OK;
-    int64_t bytes = parts(w, u) * w->opts.weight_bytes;
+    part of = part_of(w, u);
     if (is_offloaded(w))
         VP_TRY(copy_in(w, u, err));
-    else if (is_mixed(w))
-        VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, bytes, &flat, err));
-    VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, bytes * w->opts.ranks, &w->pending, err));
+    else
+        VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, of.cast, &flat, err));
+    VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, of.gathered * w->opts.ranks, &w->pending,
+                    err));
     w->next = u;
 out:
     vp_ledger_free(w->ledger, &flat);
@@ -136,7 +150,7 @@ static vp_status unshard(vp_world *w, int64_t u, vp_err *err)
         vp_ledger_free(w->ledger, &w->gathered);
     for (int64_t i = 0; i < w->units[u].n; i++)
         VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_GATHERED,
-                               x[i].part * w->opts.ranks * w->opts.weight_bytes, &x[i].whole, err));
+                               x[i].part * w->opts.ranks * x[i].computed, &x[i].whole, err));
     w->units[u].is_whole = true;
     if (!w->is_backward) {
         w->gathered = w->pending;
@@ -176,19 +190,19 @@ static void drop_made(vp_world *w, int64_t u, bool all)
  * there. */
 static vp_status reduce(vp_world *w, int64_t u, vp_err *err)
 {
-    int64_t         n = parts(w, u), each = w->opts.weight_bytes;
+    part            of     = part_of(w, u);
     vp_ledger_block output = {0}, wide = {0};
     vp_status       st = VP_OK;
 
     reshard(w, u);
-    if (!w->units[u].n || !w->reduces)
+    if (!of.reduced || !w->reduces)
         return VP_OK;
     vp_ledger_free(w->ledger, &w->input);
-    VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_BUCKET, n * w->opts.ranks * each, &w->input, err));
+    VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_BUCKET, of.reduced * w->opts.ranks, &w->input, err));
     drop_made(w, u, false);
-    VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * each, &output, err));
-    if (is_mixed(w)) {
-        VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * w->opts.master_bytes, &wide, err));
+    VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, of.reduced, &output, err));
+    if (of.kept != of.reduced) {
+        VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, of.kept, &wide, err));
         vp_ledger_free(w->ledger, &output);
         output = wide;
     }
@@ -256,12 +270,16 @@ static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err
     int64_t next = i < last ? vp_world_unit_of_gradient(w, i + 1) : w->opts.is_tied ? -1 : w->embed;
 
     (void)block;
-    if (i == 0 && last > 0 && u == w->head)
-        return u != next ? backward_of(w, u, next, err) : gather(w, w->n_layers - 1, err);
-    return i <= last && u != next ? backward_of(w, u, next, err) : VP_OK;
+    return !w->has_frozen && i <= last && u != next ? backward_of(w, u, next, err) : VP_OK;
 }
 
-/* Units whose input has no gradient are reduced when all is done. */
+/* The head's backward begins, before which the last layer is fetched. */
+static vp_status logits(vp_world *w, vp_err *err)
+{
+    return gather(w, w->n_layers - 1, err);
+}
+
+/* Units whose input has no gradient are reduced when all is done; then what was fetched for nothing goes. */
 static vp_status end(vp_world *w, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -271,17 +289,23 @@ static vp_status end(vp_world *w, vp_err *err)
         VP_TRY(reduce(w, w->embed, err));
         if (w->opts.is_tied)
             VP_TRY(reduce(w, w->head, err));
+        if (w->units[0].is_whole)
+            VP_TRY(reduce(w, 0, err));
         vp_ledger_free(w->ledger, &w->input);
+        vp_ledger_free(w->ledger, &w->pending);
+        w->next = -1;
     }
     vp_ledger_free(w->ledger, &w->gathered);
 out:
     return st;
 }
 
-const vp_world_form vp_world_fsdp2 = {.name     = "fsdp2",
-                                      .offloads = "params",
-                                      .load     = load,
-                                      .begin    = begin,
-                                      .layer    = layer,
-                                      .gradient = gradient,
-                                      .end      = end};
+const vp_world_form vp_world_fsdp2 = {.name        = "fsdp2",
+                                      .cuts_frozen = true,
+                                      .offloads    = "params",
+                                      .load        = load,
+                                      .begin       = begin,
+                                      .layer       = layer,
+                                      .logits      = logits,
+                                      .gradient    = gradient,
+                                      .end         = end};

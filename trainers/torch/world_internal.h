@@ -12,8 +12,9 @@ typedef struct vp_world_unit {
 } vp_world_unit;
 
 typedef struct vp_world_weight {
-    int64_t         place;          /* in the order of loading */
+    int64_t         place;          /* among those trained, in the order of loading; -1: frozen */
     int64_t         elements, part; /* part: of rank 0, with its padding */
+    int64_t         computed, kept; /* bytes of an element: as it is computed with, as it is kept */
     vp_ledger_block shard, whole;
 } vp_world_weight;
 
@@ -29,7 +30,8 @@ struct vp_world {
     int64_t                n_weights;
     vp_world_unit         *units;
     int64_t                n_layers, n_units, embed, head, rest; /* units; those may be empty */
-    int64_t               *gradients; /* bytes, in the order of backward */
+    bool                   has_frozen; /* weights that are cut like those that are trained */
+    int64_t               *gradients;  /* bytes, in the order of backward */
     int64_t                n_gradients, first_of_layers, of_layer;
     vp_ledger_block      **made;    /* gradients that are there */
     vp_ledger_block       *reduced; /* of each unit, or of each bucket */
@@ -46,12 +48,15 @@ struct vp_world {
 
 struct vp_world_form {
     const char *name;
-    bool        replicates;   /* rank 0 keeps all weights, as the recording does */
+    bool        is_flat;    /* what the optimizer works on: fp32 elements of all weights, joined */
+    bool        replicates; /* rank 0 keeps all weights, as the recording does */
     bool        keeps_frozen; /* those that are not trained */
-    const char *offloads;     /* words of --offload that it takes */
+    bool        cuts_frozen;
+    const char *offloads; /* words of --offload that it takes */
     vp_status (*load)(vp_world *w, vp_err *err);
     vp_status (*begin)(vp_world *w, vp_err *err);
     vp_status (*layer)(vp_world *w, int64_t i, vp_err *err);
+    vp_status (*logits)(vp_world *w, vp_err *err); /* their gradient is there */
     vp_status (*gradient)(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err);
     vp_status (*end)(vp_world *w, vp_err *err);
     vp_status (*step)(vp_world *w, vp_err *err);

@@ -205,6 +205,7 @@ out:
 }
 
 const vp_world_form vp_world_zero1 = {.name         = "zero1",
+                                      .is_flat      = true,
                                       .keeps_frozen = true,
                                       .offloads     = "optimizer",
                                       .load         = load,
@@ -214,6 +215,7 @@ const vp_world_form vp_world_zero1 = {.name         = "zero1",
                                       .stepped      = vp_world_zero_stepped};
 
 const vp_world_form vp_world_zero2 = {.name         = "zero2",
+                                      .is_flat      = true,
                                       .keeps_frozen = true,
                                       .offloads     = "optimizer",
                                       .load         = load,

@@ -273,6 +273,7 @@ out:
 }
 
 const vp_world_form vp_world_zero3 = {.name     = "zero3",
+                                      .is_flat  = true,
                                       .offloads = "optimizer params",
                                       .load     = load,
                                       .begin    = begin,

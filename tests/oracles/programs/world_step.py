@@ -81,7 +81,7 @@ class Accelerated(Distributed):
         more = {"sharding_strategy": "FULL_SHARD", "use_orig_params": True} if version == 1 else {"reshard_after_forward": True}
         plugin = accelerate.FullyShardedDataParallelPlugin(fsdp_version=version, auto_wrap_policy="transformer_based_wrap",
                                                            cpu_ram_efficient_loading=False, cpu_offload=s["offload"] == "params", **more)
-        accelerator = accelerate.Accelerator(mixed_precision="bf16" if s["precision"] == "bf16-mixed" else "no", fsdp_plugin=plugin)
+        accelerator = accelerate.Accelerator(mixed_precision="bf16" if s["precision"] in ("bf16-mixed", "bf16-amp") else "no", fsdp_plugin=plugin)
         m = model_of(s, "cpu")
         optimizer = rows.optimizer(s["optimizer"], [p for p in m.parameters() if p.requires_grad])
         self.wrapped, self.optimizer = accelerator.prepare(m, optimizer)

@@ -45,8 +45,14 @@ def wanted(adapters):
             if not (parallel.startswith("zero") and step[1] == "fp32" and offload != "none"):
                 out.append((parallel, world, offload, step))
     if adapters:
-        return [(parallel, world, "none", step[:3] + ("adamw_torch",) + step[4:]) for (parallel, world), step in
-                zip([("ddp", 2), ("zero2", 4), ("ddp", 8), ("zero1", 4), ("zero2", 8), ("zero1", 2)], [STEPS[i] for i in (0, 2, 3, 0, 3, 2)])]
+        def step_of(i, precision="bf16-mixed"):
+            return STEPS[i][:1] + (precision,) + STEPS[i][2:3] + ("adamw_torch",) + STEPS[i][4:]
+        kept = [("ddp", 2, 0), ("zero2", 4, 2), ("ddp", 8, 3), ("zero1", 4, 0), ("zero2", 8, 3), ("zero1", 2, 2)]
+        cut = [(way, world, i) for way in ("fsdp2", "zero3") for world, i in ((4, 0), (2, 2), (8, 3))]
+        return ([(way, world, "none", step_of(i)) for way, world, i in kept + cut] +
+                [(way, world, offload, step_of(i, precision)) for way, world, offload, i, precision in
+                 (("fsdp2", 2, "none", 0, "bf16-amp"), ("fsdp2", 8, "none", 2, "bf16-amp"), ("fsdp2", 4, "params", 3, "bf16-amp"), ("fsdp2", 4, "none", 3, "bf16"),
+                  ("fsdp2", 2, "params", 2, "bf16-mixed"), ("zero3", 4, "optimizer", 2, "bf16-mixed"), ("zero3", 2, "params", 0, "bf16-mixed"))])
     added_up = ("smollm2-360m", "bf16-mixed", "full", "adamw_torch", 1, 512, 2)
     return out + [(parallel, 4, "none", added_up) for parallel in ("ddp", "fsdp2", "zero1", "zero2", "zero3")]
 
@@ -84,7 +90,7 @@ def main():
     a = p.parse_args()
     had = set()
     if os.path.exists(a.out):
-        had = {(r["parallel"], r["world"], r["offload"], r["model"], r["accumulation"]) for r in csv.DictReader(x for x in open(a.out) if x[0] != "#")}
+        had = {(r["parallel"], r["world"], r["offload"], r["model"], r["precision"], r["accumulation"]) for r in csv.DictReader(x for x in open(a.out) if x[0] != "#")}
     with open(a.out, "a", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
         if not had:
@@ -93,7 +99,7 @@ def main():
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
             out.writerow(columns(a) + ["reserved"] + ["allocated_" + n for n in PHASES])
         for row in wanted(a.adapters):
-            if (row[0], str(row[1]), row[2], row[3][0], str(row[3][6])) in had or (a.only and row[0] not in a.only):
+            if (row[0], str(row[1]), row[2], row[3][0], row[3][1], str(row[3][6])) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:
                 continue
