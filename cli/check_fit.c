@@ -1,6 +1,8 @@
 #include "cli/check_fit.h"
 
+#include "cli/cmd_plan_trainer.h"
 #include "cli/screen.h"
+#include "cli/words.h"
 
 #include "base/text.h"
 #include "base/units.h"
@@ -185,6 +187,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     }
     r->job.model         = x->model;
     r->job.device        = &x->device;
+    r->job.padded        = o->padding && strcmp(o->padding, "mask") == 0;
     r->job.liger         = ligers_kernels(c);
     r->job.eval_batch    = evaluated_at_once(c);
     r->job.context_bytes = vp_dryrun_context_of(&x->device).bytes;
@@ -318,37 +321,102 @@ static void print_line(const vp_mended_line *l)
     printf("\n");
 }
 
-/* What to type to have the lines changed; nothing where plan would refuse it. */
-static void print_next(const vp_check_fit *x, const vp_checked *c)
+static bool says(const char *value, const char *word)
+{
+    return value && strcmp(value, word) == 0;
+}
+
+static void add_word(vp_words *w, const char *option, const char *value)
+{
+    w->words[w->n++] = option;
+    if (value)
+        w->words[w->n++] = value;
+}
+
+/* The adapters that the files train, as plan --lora has them. */
+static const char *lora_text(vp_arena *arena, const char *const *v)
+{
+    bool saves = v[VP_SETTING_LORA_SAVE] && !says(v[VP_SETTING_LORA_SAVE], "none");
+
+    return vp_arena_printf(arena, "r=%s,alpha=%s,dropout=%s,targets=%s%s%s", v[VP_SETTING_LORA_R],
+                           v[VP_SETTING_LORA_ALPHA], v[VP_SETTING_LORA_DROPOUT],
+                           v[VP_SETTING_LORA_TARGETS], saves ? ",save=" : "",
+                           saves ? v[VP_SETTING_LORA_SAVE] : "");
+}
+
+/* The plan of what the files mean: all that converges otherwise as they say it. */
+static void plan_words(const vp_check_fit *x, vp_arena *arena, vp_words *w)
 {
     const vp_choose_request *r      = &x->request;
     const char *const       *v      = x->mended.settings.value;
-    const char              *tuning = v[VP_SETTING_TUNING];
-    const char              *save   = v[VP_SETTING_LORA_SAVE];
-    bool                     saves  = save && strcmp(save, "none") != 0;
-    char                     command[1200], lora[300] = "";
+    bool                     adapts = v[VP_SETTING_TUNING] && !says(v[VP_SETTING_TUNING], "full");
 
-    /* plain NF4 has no option there */
-    if (c->n_errors || r->world > 1 ||
-        (v[VP_SETTING_QUANT] && strcmp(v[VP_SETTING_QUANT], "nf4") == 0))
+    *w = (vp_words){0};
+    add_word(w, r->model_name, NULL);
+    add_word(w, "--trainer", r->target->name);
+    add_word(w, "--device", x->device.name);
+    add_word(w, "--seq", vp_arena_printf(arena, "%lld", (long long)r->seq));
+    add_word(w, "--global-batch", vp_arena_printf(arena, "%lld", (long long)r->global_batch));
+    add_word(w, "--precision", v[VP_SETTING_PRECISION]);
+    add_word(w, "--optimizer", v[VP_SETTING_OPTIMIZER]);
+    if (!says(v[VP_SETTING_ATTENTION], "sdpa"))
+        add_word(w, "--attention", v[VP_SETTING_ATTENTION]);
+    if (says(v[VP_SETTING_LOSS], "liger"))
+        add_word(w, "--loss", "liger");
+    if (r->world > 1) {
+        add_word(w, "--world", v[VP_SETTING_WORLD]);
+        add_word(w, "--parallel",
+                 says(v[VP_SETTING_PARALLEL], "none") ? "ddp" : v[VP_SETTING_PARALLEL]);
+    }
+    if (r->job.padded && !r->job.method)
+        add_word(w, "--padding", "mask");
+    if (says(v[VP_SETTING_TUNING], "qlora"))
+        add_word(w, "--qlora", NULL);
+    if (adapts)
+        add_word(w, "--lora", lora_text(arena, v));
+    add_word(w, "-o", "settings.json");
+}
+
+/* To what plan clips, for which it has no option. */
+static const char *plans_norm(const vp_language *l)
+{
+    for (int i = 0; i < l->n_axes; i++)
+        if (l->axes[i].setting == VP_SETTING_CLIP_NORM)
+            return l->axes[i].words;
+    return vp_setting_otherwise(VP_SETTING_CLIP_NORM);
+}
+
+/* Whether plan has no option for something that the files say. */
+static bool is_beyond_plan(const vp_check_fit *x)
+{
+    const char *const *v = x->mended.settings.value;
+
+    return x->request.job.method || x->request.job.liger || x->request.job.eval_batch ||
+           says(v[VP_SETTING_QUANT], "nf4") || says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
+           says(v[VP_SETTING_OFFLOAD_PARAMS], "cpu") ||
+           !says(v[VP_SETTING_CLIP_NORM], plans_norm(x->request.job.language));
+}
+
+/* What to type to have the lines changed; nothing where plan would refuse it, or plan something else. */
+static void print_next(const vp_check_fit *x, const vp_checked *c)
+{
+    vp_text  command = {0};
+    vp_words words;
+
+    plan_words(x, c->arena, &words);
+    if (c->n_errors || is_beyond_plan(x) || vp_arena_failed(c->arena) ||
+        !vp_plan_answers(words.n, (char **)words.words))
         return;
-    if (tuning && strcmp(tuning, "full") != 0)
-        snprintf(lora, sizeof lora, "%s --lora r=%s,alpha=%s,dropout=%s,targets=%s%s%s",
-                 strcmp(tuning, "qlora") == 0 ? " --qlora" : "", v[VP_SETTING_LORA_R],
-                 v[VP_SETTING_LORA_ALPHA], v[VP_SETTING_LORA_DROPOUT], v[VP_SETTING_LORA_TARGETS],
-                 saves ? ",save=" : "", saves ? save : "");
-    snprintf(command, sizeof command,
-             "vplan plan %s --trainer %s --device %s --seq %lld --global-batch %lld --precision %s "
-             "--optimizer %s%s -o settings.json",
-             r->model_name, r->target->name, x->device.name, (long long)r->seq,
-             (long long)r->global_batch, x->mended.settings.value[VP_SETTING_PRECISION],
-             x->mended.settings.value[VP_SETTING_OPTIMIZER], lora);
-    vp_screen_command("next", command);
+    vp_quote_words("plan", &words, &command);
+    vp_screen_command("next", vp_text_string(&command));
+    vp_text_release(&command);
     for (int i = 0; i < c->n_files; i++)
-        if (c->files[i].doc && c->files[i].dialect && strchr(c->files[i].name, '.')) {
-            snprintf(command, sizeof command, "vplan emit settings.json --for %s --edit %s",
-                     r->target->name, c->files[i].name);
-            vp_screen_command("", command);
+        if (c->files[i].doc && c->files[i].dialect && c->files[i].is_file) {
+            vp_text_printf(&command, "vplan emit settings.json --for %s --edit ",
+                           x->request.target->name);
+            vp_text_quoted(&command, c->files[i].name);
+            vp_screen_command("", vp_text_string(&command));
+            vp_text_release(&command);
         }
 }
 

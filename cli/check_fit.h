@@ -8,7 +8,8 @@
 
 typedef struct vp_check_fit_options {
     const char *model, *device;
-    const char *named; /* what the files call their model, which is none of ours; NULL */
+    const char *named;   /* what the files call their model, which is none of ours; NULL */
+    const char *padding; /* "mask"; NULL: none */
     vp_amount   budget;
     int64_t     seq;
 } vp_check_fit_options;

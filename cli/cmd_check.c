@@ -43,6 +43,8 @@ static const vp_option rows[] = {
     {VP_ROW_SEQ(check_options, fit.seq),
      .help      = "Tokens of a sample, where the files do not say it",
      .otherwise = "what the files say"},
+    {VP_ROW_PADDING(check_options, fit.padding),
+     .help = "Whether the trainer passes a mask that holds padding to the model"},
     {.name      = "--world",
      .kind      = VP_OPTION_COUNT,
      .at        = offsetof(check_options, world),

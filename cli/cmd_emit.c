@@ -172,6 +172,7 @@ static void print_text(const emit_options *o, const vp_settings *s, const vp_emi
             vp_text_quoted(&check, o->folder);
             vp_text_printf(&check, "/%s", e->files[i].name);
         }
+    vp_text_printf(&check, "%s", s->padded ? " --padding mask" : "");
     vp_screen_command("check", vp_text_string(&check));
     print_launch(o->folder, e->launch);
     vp_text_release(&check);

@@ -649,18 +649,33 @@ static vp_status parse_within(const char *text, double *out, vp_err *err)
 }
 
 /* What only vplan's own plans have. */
-static vp_status refuse_for_trainer(const plan_options *w, vp_err *err)
+static vp_status refuse_for_trainer(const vp_command_line *line, vp_err *err)
 {
-    const char *option = w->frontier     ? "--frontier"
-                         : w->prices     ? "--prices"
-                         : w->svg        ? "--svg"
-                         : w->prove      ? "--prove"
-                         : w->monolithic ? "--monolithic"
-                                         : NULL;
+    static const char *const own[] = {"--recipe",    "--host-memory", "--gradients", "--updates",
+                                      "--frontier",  "--prices",      "--svg",       "--html",
+                                      "--within",    "--gap",         "--prove",     "--all",
+                                      "--monolithic"};
 
-    return option ? VP_FAIL(err, VP_ERR_USAGE, "%s is for vplan's own plans, not for --trainer",
-                            option)
-                  : VP_OK;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (vp_is_given(line, own[i]))
+            return VP_FAIL(err, VP_ERR_USAGE, "%s is for vplan's own plans, not for --trainer",
+                           own[i]);
+    return VP_OK;
+}
+
+bool vp_plan_answers(int argc, char **argv)
+{
+    vp_plan_options         o     = {0};
+    vp_plan_trainer_options t     = {0};
+    plan_options            w     = {0};
+    vp_cli                  quiet = {.quiet = true};
+    vp_err                  why   = {0};
+    vp_command_line         line;
+
+    return vp_cli_parse(&vp_cmd_plan, argc, argv, &quiet, (void *[]){&o, &o, &w, &t, &quiet}, &line,
+                        &why) == VP_OK &&
+           refuse_for_trainer(&line, &why) == VP_OK &&
+           vp_plan_is_known(line.words[0], &o, &t, &line);
 }
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
@@ -696,7 +711,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--gap is a fraction of the step time, below 1"));
     VP_TRY(vp_model_named(cli, &name, err));
     if (t.trainer) {
-        VP_TRY(refuse_for_trainer(&w, err));
+        VP_TRY(refuse_for_trainer(&line, err));
         VP_TRY(vp_plan_for_trainer(name, &o, &t, &line, w.path, w.force, cli, err));
         goto out;
     }

@@ -45,13 +45,8 @@ static const vp_option rows[] = {
      .help      = "How a trainer's cards share the work",
      .otherwise = "free, where there are several",
      .example   = "fsdp2"},
-    {.name      = "--padding",
-     .kind      = VP_OPTION_CHOICE,
-     .at        = offsetof(vp_plan_trainer_options, padding),
-     .words     = "none|mask",
-     .help      = "Whether a trainer passes a mask that holds padding to the model",
-     .otherwise = "none",
-     .example   = "mask"},
+    {VP_ROW_PADDING(vp_plan_trainer_options, padding),
+     .help = "Whether a trainer passes a mask that holds padding to the model"},
     {.name = "--qlora",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_plan_trainer_options, qlora),
@@ -112,16 +107,8 @@ static vp_status pin(answer *a, vp_setting setting, const char *option, const ch
     return VP_OK;
 }
 
-static vp_status refuse_vplans_own(const vp_plan_options *o, vp_err *err)
+static vp_status require_sizes(const vp_plan_options *o, vp_err *err)
 {
-    const char *option = o->recipe       ? "--recipe"
-                         : o->host_bytes ? "--host-memory"
-                         : o->gradients  ? "--gradients"
-                         : o->updates    ? "--updates"
-                                         : NULL;
-
-    if (option)
-        return VP_FAIL(err, VP_ERR_USAGE, "%s is for vplan's own plans, not for --trainer", option);
     if (!o->seq)
         return VP_FAIL(err, VP_ERR_USAGE, VP_SEQ_REQUIRED);
     if (!o->global_batch)
@@ -252,7 +239,7 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     vp_choose_request *r  = &a->request;
     vp_status          st = VP_OK;
 
-    VP_TRY(refuse_vplans_own(o, err));
+    VP_TRY(require_sizes(o, err));
     VP_TRY(refuse_offload_alone(o, t, err));
     VP_TRY(vp_target_named(t->trainer, &r->target, err));
     VP_TRY(vp_language_of(r->target, &r->job.language, err));
@@ -409,12 +396,13 @@ static vp_status document(const answer *a, json_t **out, vp_err *err)
     VP_TRY(own_settings(a, &b->settings, &own, &versions, err));
     alternatives = alternatives_json(a, err);
     VP_TRY_ALLOC(err, alternatives);
-    *out = json_pack("{s:i, s:s, s:s, s:O, s:{s:s, s:I, s:I}, s:s, s:I, s:O, s:o}",
+    *out = json_pack("{s:i, s:s, s:s, s:O, s:{s:s, s:I, s:I}, s:s, s:I, s:s, s:O, s:o}",
                      "schema_version", 1, "kind", "settings", "trainer", a->request.target->name,
                      "versions", versions, "model", "name", a->request.model_name, "params_total",
                      (json_int_t)b->bytes.n_params, "params_trainable",
                      (json_int_t)b->bytes.n_trained, "device", a->device.name, "budget_bytes",
-                     (json_int_t)a->request.budget_bytes, "settings", fits ? own : json_null(),
+                     (json_int_t)a->request.budget_bytes, "padding",
+                     a->request.job.padded ? "mask" : "none", "settings", fits ? own : json_null(),
                      "common", fits ? vp_settings_common_json(&b->settings) : json_object());
     VP_TRY_ALLOC(err, *out);
     VP_TRY_ALLOC(
@@ -674,6 +662,19 @@ out:
     json_decref(doc);
     release(&a);
     return st;
+}
+
+bool vp_plan_is_known(const char *model_name, const vp_plan_options *o,
+                      const vp_plan_trainer_options *t, const vp_command_line *line)
+{
+    answer a   = {.arena = vp_arena_new(), .line = line};
+    vp_err why = {0};
+
+    a.request.only_best = true;
+    bool known          = a.arena && model_name && t->trainer &&
+                 set_up(&a, model_name, o, t, &why) == VP_OK && choose(&a, &why) == VP_OK;
+    release(&a);
+    return known;
 }
 
 /* ---- adapters, for a plan of the whole model that does not fit ---- */

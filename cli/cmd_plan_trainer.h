@@ -21,6 +21,14 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
                               const vp_plan_trainer_options *t, const vp_command_line *line,
                               const char *path, bool force, vp_cli *cli, vp_err *err);
 
+/* Whether a command that is to be proposed, the words of `vplan plan MODEL --trainer T ...` behind the program's name, would be
+ * answered: by a plan, or by what would make one fit. */
+bool vp_plan_answers(int argc, char **argv);
+
+/* The same of what such words say. */
+bool vp_plan_is_known(const char *model_name, const vp_plan_options *o,
+                      const vp_plan_trainer_options *t, const vp_command_line *line);
+
 /* Adapters in place of the whole model, which vplan's own runtime does not train: what transformers'
  * Trainer needs for them on the card, and the command that plans it. needs_bytes 0: they do not fit there,
  * or such a step is not known. */

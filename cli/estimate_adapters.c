@@ -62,35 +62,69 @@ out:
     return st;
 }
 
-/* One word of the list: n characters at `at`. */
-static vp_status read_word(vp_estimate_lora *o, const char *at, size_t n, vp_err *err)
-{
-    const char *equals = memchr(at, '=', n), *value = equals ? equals + 1 : at + n;
-    size_t      key = equals ? (size_t)(equals - at) : n, rest = n - (size_t)(value - at);
-    vp_status   st = VP_OK;
+enum word { R, ALPHA, TARGETS, DROPOUT, DTYPE, DORA, RSLORA, SAVE, TOKENS, N_WORDS };
+static const char *const words[N_WORDS] = {
+    "r=", "alpha=", "targets=", "dropout=", "dtype=", "dora", "rslora", "save=", "tokens="};
 
-    if (equals && is_word(at, key, "r")) {
+/* Which word the n characters at `at` are; N_WORDS: none. */
+static enum word word_at(const char *at, size_t n)
+{
+    int i = 0;
+
+    for (; i < N_WORDS; i++) {
+        size_t length = strlen(words[i]);
+        bool   valued = words[i][length - 1] == '=';
+        if (n >= length && memcmp(at, words[i], length) == 0 && (valued || n == length))
+            break;
+    }
+    return (enum word)i;
+}
+
+/* One word of the list, n characters at `at`. *seen: a bit for each word that stood before. */
+static vp_status read_word(vp_estimate_lora *o, unsigned *seen, const char *at, size_t n,
+                           vp_err *err)
+{
+    enum word   word  = word_at(at, n);
+    const char *value = at + (word < N_WORDS ? strlen(words[word]) : n);
+    size_t      rest  = n - (size_t)(value - at);
+    vp_status   st    = VP_OK;
+
+    if (*seen & 1U << word)
+        VP_TRY(bad("is the second of its name", at, n, err));
+    *seen |= 1U << word;
+    switch (word) {
+    case R:
         VP_TRY(read_count(at, n, value, MAX_RANK, &o->lora.rank, err));
-    } else if (equals && is_word(at, key, "alpha")) {
+        break;
+    case ALPHA:
         VP_TRY(read_number(at, n, value, 1e-9, 1e9, &o->alpha, err));
-    } else if (equals && is_word(at, key, "dropout")) {
+        break;
+    case DROPOUT:
         VP_TRY(read_number(at, n, value, 0, 1, &o->lora.dropout, err));
-    } else if (equals && is_word(at, key, "targets")) {
+        break;
+    case TARGETS:
         VP_TRY(read_names(o->targets, sizeof o->targets, at, n, value, err));
         o->has_targets = true;
-    } else if (equals && is_word(at, key, "dtype") &&
-               (is_word(value, rest, "fp32") || is_word(value, rest, "bf16"))) {
+        break;
+    case DTYPE:
+        if (!is_word(value, rest, "fp32") && !is_word(value, rest, "bf16"))
+            VP_TRY(bad("is none of its words", at, n, err));
         o->lora.is_bf16 = is_word(value, rest, "bf16");
         o->has_dtype    = true;
-    } else if (is_word(at, n, "dora")) {
+        break;
+    case DORA:
         o->lora.is_dora = true;
-    } else if (equals && is_word(at, key, "save")) {
+        break;
+    case SAVE:
         VP_TRY(read_names(o->save, sizeof o->save, at, n, value, err));
-    } else if (equals && is_word(at, key, "tokens")) {
+        break;
+    case TOKENS:
         VP_TRY(read_count(at, n, value, MAX_TOKENS, &o->lora.tokens, err));
-    } else if (is_word(at, n, "rslora")) {
+        break;
+    case RSLORA:
         o->rslora = true;
-    } else {
+        break;
+    case N_WORDS:
         VP_TRY(bad("is none of its words", at, n, err));
     }
 out:
@@ -100,11 +134,12 @@ out:
 vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimate_lora *out,
                                 vp_err *err)
 {
-    vp_status st = VP_OK;
+    unsigned  seen = 0;
+    vp_status st   = VP_OK;
 
     *out = (vp_estimate_lora){.lora.rank = PEFT_RANK, .alpha = PEFT_ALPHA};
     for (const char *at = text; *at; at += strcspn(at, ","), at += *at == ',')
-        VP_TRY(read_word(out, at, strcspn(at, ","), err));
+        VP_TRY(read_word(out, &seen, at, strcspn(at, ","), err));
     VP_TRY(vp_hf_lora_targets(family, out->has_targets ? out->targets : NULL, out->canonical,
                               sizeof out->canonical, err));
     out->lora.targets = out->canonical;

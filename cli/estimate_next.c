@@ -1,6 +1,7 @@
 /* What to type behind an answer of vplan estimate --trainer. */
 #include "cli/estimate_next.h"
 
+#include "cli/cmd_plan_trainer.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 
@@ -47,33 +48,29 @@ static void add_estimate(const vp_command_line *line, const char *more, vp_text 
     vp_text_printf(command, "%s", more);
 }
 
-/* The fastest settings of as many samples a step. Nothing where an option is given, or a step, that plan does not have. */
+/* The fastest settings of as many samples a step. Nothing where plan would not answer it, or an option means there another
+ * thing. */
 static void add_plan(const vp_estimate_next *f, const vp_command_line *line, vp_text *command)
 {
-    static const char *const only_here[] = {"--task",     "--target-seq",  "--load",
-                                            "--offload",  "--resident",    "--length-histogram",
-                                            "--measured", "--calibration", "--keep-output",
-                                            "--class",    "--method",      "--eval-batch",
-                                            "--liger"};
-    char                     seq[32], batch[32];
-    vp_option_change         set[] = {
-                {"--trainer", f->trainer, false, false},
-                {"--seq", seq, false, false},
-                {"--global-batch", batch, false, false},
-                {"-o", "settings.json", false, false},
-                {"--micro-batch", NULL, false, true},
-                {"--accumulation", NULL, false, true},
-                {"--recompute", NULL, false, true},
-                {"--max", NULL, false, true},
-                {"--all", NULL, false, true},
+    char             seq[32], batch[32];
+    vp_words         words;
+    vp_option_change set[] = {
+        {"--trainer", f->trainer, false, false},
+        {"--seq", seq, false, false},
+        {"--global-batch", batch, false, false},
+        {"-o", "settings.json", false, false},
+        {"--micro-batch", NULL, false, true},
+        {"--accumulation", NULL, false, true},
+        {"--recompute", NULL, false, true},
+        {"--max", NULL, false, true},
+        {"--all", NULL, false, true},
     };
 
-    for (size_t i = 0; i < sizeof only_here / sizeof *only_here; i++)
-        if (f->has_liger || vp_is_given(line, only_here[i]))
-            return;
     snprintf(seq, sizeof seq, "%lld", (long long)f->seq);
     snprintf(batch, sizeof batch, "%lld", (long long)f->global_batch);
-    vp_changed_command("plan", line, NULL, set, sizeof set / sizeof *set, command);
+    vp_changed_words(line, NULL, set, sizeof set / sizeof *set, &words);
+    if (!vp_is_given(line, "--class") && vp_plan_answers(words.n, (char **)words.words))
+        vp_quote_words("plan", &words, command);
 }
 
 void vp_print_estimate_next(const vp_estimate_next *found, const vp_command_line *line)

@@ -11,7 +11,6 @@ typedef struct vp_estimate_next {
     bool    fits, has_budget;
     bool    has_max;    /* the largest was asked for */
     bool    free_batch; /* no --micro-batch was given */
-    bool    has_liger;  /* Liger's kernels, or its loss alone */
     int64_t seq, global_batch;
 } vp_estimate_next;
 

@@ -7,13 +7,8 @@
 #include <string.h>
 
 static const vp_option rows[] = {
-    {.name      = "--padding",
-     .kind      = VP_OPTION_CHOICE,
-     .at        = offsetof(vp_estimate_options, padding),
-     .words     = "none|mask",
-     .help      = "Whether a mask that holds padding is passed to the model",
-     .otherwise = "none",
-     .example   = "mask"},
+    {VP_ROW_PADDING(vp_estimate_options, padding),
+     .help = "Whether a mask that holds padding is passed to the model"},
     {.name  = "--packing",
      .kind  = VP_OPTION_COUNT,
      .at    = offsetof(vp_estimate_options, packing),

@@ -163,7 +163,6 @@ static void print_next(const vp_estimate_answer *a, const vp_command_line *line)
                             .has_budget   = a->budget_bytes >= 0,
                             .has_max      = a->max != NULL,
                             .free_batch   = a->batch_is_default,
-                            .has_liger    = strcmp(q->liger, "none") != 0,
                             .seq          = a->estimate.seq,
                             .global_batch = q->batch * q->accumulation * q->world},
         line);

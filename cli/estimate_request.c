@@ -96,6 +96,10 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
     if (o->packing && o->eval_batch)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--packing with --eval-batch: no evaluation of packed samples was recorded");
+    if (o->qlora && o->load && strncmp(o->load, "nf4", 3) != 0)
+        return VP_FAIL(
+            err, VP_ERR_USAGE,
+            "--qlora holds the frozen weights in NF4, --load %s does not: one of the two", o->load);
     if (o->recompute && strcmp(o->recompute, "none") != 0 && strcmp(o->recompute, "full") != 0 &&
         strncmp(o->recompute, "every:", strlen("every:")) != 0)
         return VP_FAIL(err, VP_ERR_INPUT,

@@ -27,6 +27,10 @@
     .name = "--seq", .kind = VP_OPTION_COUNT, .at = offsetof(type, field), .value = "N", \
     .unit = "tokens", .min = 1, .example = "2048"
 
+#define VP_ROW_PADDING(type, field) \
+    .name = "--padding", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
+    .words = "none|mask", .otherwise = "none", .example = "mask"
+
 #define VP_ROW_MICRO_BATCH(type, field) \
     .name = "--micro-batch", .kind = VP_OPTION_COUNT, .at = offsetof(type, field), .value = "N", \
     .unit = "samples", .min = 1, .example = "4"

@@ -158,13 +158,11 @@ static const vp_option_change *change_of(const char *option, const vp_option_cha
     return NULL;
 }
 
-static void add_option(const char *option, const char *value, vp_text *out)
+static void add_option(const char *option, const char *value, vp_words *out)
 {
-    vp_text_printf(out, " %s", option);
-    if (value) {
-        vp_text_printf(out, " ");
-        vp_text_quoted(out, value);
-    }
+    out->words[out->n++] = option;
+    if (value)
+        out->words[out->n++] = value;
 }
 
 bool vp_is_given(const vp_command_line *line, const char *option)
@@ -175,14 +173,13 @@ bool vp_is_given(const vp_command_line *line, const char *option)
     return false;
 }
 
-void vp_changed_command(const char *command, const vp_command_line *line, const char *model,
-                        const vp_option_change *changes, int n, vp_text *out)
+void vp_changed_words(const vp_command_line *line, const char *model,
+                      const vp_option_change *changes, int n, vp_words *out)
 {
-    vp_text_printf(out, "vplan %s", command);
-    for (int i = 0; i < line->n_words; i++) {
-        vp_text_printf(out, " ");
-        vp_text_quoted(out, i == 0 && model ? model : line->words[i]);
-    }
+    assert(n <= VP_MAX_CHANGED);
+    *out = (vp_words){0};
+    for (int i = 0; i < line->n_words; i++)
+        out->words[out->n++] = i == 0 && model ? model : line->words[i];
     for (int i = 0; i < line->n_given; i++) {
         const char             *option = line->given[i].option->name;
         const vp_option_change *c      = change_of(option, changes, n);
@@ -192,6 +189,24 @@ void vp_changed_command(const char *command, const vp_command_line *line, const 
     for (int k = 0; k < n; k++)
         if ((changes[k].value || changes[k].is_flag) && !vp_is_given(line, changes[k].option))
             add_option(changes[k].option, changes[k].value, out);
+}
+
+void vp_quote_words(const char *command, const vp_words *words, vp_text *out)
+{
+    vp_text_printf(out, "vplan %s", command);
+    for (int i = 0; i < words->n; i++) {
+        vp_text_printf(out, " ");
+        vp_text_quoted(out, words->words[i]);
+    }
+}
+
+void vp_changed_command(const char *command, const vp_command_line *line, const char *model,
+                        const vp_option_change *changes, int n, vp_text *out)
+{
+    vp_words words;
+
+    vp_changed_words(line, model, changes, n, &words);
+    vp_quote_words(command, &words, out);
 }
 
 void vp_change_command(const char *command, const vp_command_line *line, const vp_change *c,

@@ -31,6 +31,20 @@ typedef struct vp_option_change {
 /* Whether the command line that was read has the option. */
 bool vp_is_given(const vp_command_line *line, const char *option);
 
+enum { VP_MAX_CHANGED = 64 };
+
+/* Words behind a command's name; borrowed. */
+typedef struct vp_words {
+    const char *words[VP_MAX_WORDS + 2 * VP_MAX_GIVEN + 2 * VP_MAX_CHANGED];
+    int         n;
+} vp_words;
+
+/* The command line that was read, with n changes (at most VP_MAX_CHANGED), as vp_changed_command() has it. */
+void vp_changed_words(const vp_command_line *line, const char *model,
+                      const vp_option_change *changes, int n, vp_words *out);
+/* Words as a command for a shell. */
+void vp_quote_words(const char *command, const vp_words *words, vp_text *out);
+
 /* The command line that was read, with n changes, and model in place of its first word where that is not NULL. Quoted for a
  * shell; without --json and -q. */
 void vp_changed_command(const char *command, const vp_command_line *line, const char *model,

@@ -132,6 +132,14 @@ ok(code == 0 and all(j["common"].get(k) == v for k, v in planned["common"].items
 one = dict(settings, common=dict(COMMON, world=1, parallel="none", offload="none", recompute="none"))
 ok("predicted: allocated" in open("lora/vplan_settings.py").read(), "emit says what was predicted", open("lora/vplan_settings.py").read()[:400])
 planned["common"]["micro_batch"] = 4
+# ---- several cards of a plain loop: the module says how many it is for, and how they share; check reads both ----
+for way in "ddp", "fsdp2", "zero2":
+    code, out, err = call("emit", write("four.json", {"common": {**COMMON, "world": 4, "parallel": way, "offload": "none"}}), "--for", "torch", "-o", "four", "--force")
+    code, out, err = call("check", "--json", "four/vplan_settings.py")
+    c = json.loads(out)
+    ok(code == 0 and c["common"]["world"] == 4 and c["common"]["parallel"] == way and not c["may_be"], "torch, %s on four cards" % way, (err, c.get("common")))
+ok("torchrun --nproc_per_node 4 " in open("four/vplan_settings.py").read(), "its launch starts four", "it does not")
+
 code, out, err = call("emit", write("lora2.json", planned), "--for", "torch", "-o", "lora2")
 text = open("lora2/vplan_settings.py").read()
 ok(code == 0 and "changed after they were predicted" in text and "allocated" not in text.split('"""')[0] and '"reserved_peak_bytes": None' in text, "a prediction of other settings is dropped", (code, err, text[:900]))

@@ -94,6 +94,25 @@ ok(code == 0 and x["step_time_s"] <= j["step_time_s"] and x["compared"] > j["com
 code, x, _ = plan("gpt2", *BASE, "--optimizer", "adamw_torch", "--precision", "fp32")
 ok(code == 0 and x["common"]["optimizer"] == "adamw_torch" and x["common"]["precision"] == "fp32", "pins", x.get("common"))
 
+# ---- padding is no word of a trainer's files: it goes along beside them ----
+HF = ("--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "8", "--micro-batch", "8", "--attention", "eager")
+seen = []
+for padding in "none", "mask":
+    code, x, err = plan("gpt2", *HF, "--padding", padding, "-o", padding + ".json")
+    ok(code == 0 and x["padding"] == padding, "the document says padding " + padding, (code, err, x.get("padding")))
+    code, out, err = call("emit", padding + ".json", "--for", "hf", "-o", padding)
+    said = " ".join(out.replace("\\\n", " ").split())
+    ok(code == 0 and ("--padding mask" in said) == (padding == "mask"), "emit passes it on to check", out)
+    ok(("with a mask over padding" in open(padding + "/training_args.yaml").read()) == (padding == "mask"), "and into what it predicts", padding)
+    check = said[said.index("vplan check"):said.index(" run cd")].split()[1:]
+    code, out, err = call(*check, "--model", "gpt2", "--device", "4090", "--seq", "1024", "--json")
+    ok(code == 0 and json.loads(out)["device_bytes"] == x["device_bytes"], "the files of padding %s have its bytes" % padding, (code, err))
+    seen.append(x["device_bytes"])
+ok(seen[0] != seen[1], "padding takes bytes", seen)
+open("odd.json", "w").write(json.dumps({**x, "padding": "some"}))
+code, out, err = call("emit", "odd.json", "--for", "hf")
+ok(code == 4 and "padding" in err and "none or mask" in err, "an odd word of padding", (code, err))
+
 # ---- emit writes it, check reads it ----
 code, out, err = call("emit", "s.json", "--for", "torch", "-o", "run", "--json")
 ok(code == 0 and json.loads(out)["common"] == c, "emit takes it", err)
@@ -141,6 +160,9 @@ for words, want, code_want in (("--trainer", "megatron"), "its own", 4), (("--tr
     options = ["--device", "4090"] if "--device" not in words else []
     code, out, err = call("plan", "gpt2", "--seq", "1024", "--global-batch", "64", *options, *words)
     ok(code == code_want and want in err.replace("of its own", "its own"), " ".join(words), (code, err))
+for option in ("--html", "p.html"), ("--svg", "p.svg"), ("--within", "1%"), ("--gap", "0.01"), ("--all",), ("--prices",), ("--prove",), ("--monolithic",), ("--host-memory", "8GiB"), ("--updates", "end"):
+    code, out, err = call("plan", "gpt2", *BASE, *option)
+    ok(code == 2 and option[0] in err and "vplan's own plans" in err and not os.path.exists(option[-1]), "%s is vplan's own" % option[0], (code, err))
 code, out, err = call("plan", "gpt2", *BASE[:2], "--device", "4090", "--seq", "4096", "--global-batch", "8")
 ok(code == 2 and "positions" in err, "a sequence too long", (code, err))
 code, j, err = plan("opt-125m", "--trainer", "trl", *BASE[2:])

@@ -388,6 +388,8 @@ const vp_dialect vp_dialect_megatron = {
 /* ---- a plain loop of PyTorch ---- */
 
 static const vp_key torch_keys[] = {
+    {"world", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"parallel", VP_KEY_WORD, "none", "none|ddp|fsdp|fsdp2|zero1|zero2|zero3"},
     {"micro_batch", VP_KEY_INT, NULL, .min = 1, .max = BIG},
     {"accumulation", VP_KEY_INT, "1", .min = 1, .max = BIG},
     {"sequence", VP_KEY_INT, NULL, .min = 1, .max = BIG},
@@ -413,6 +415,8 @@ static const vp_section torch_sections[] = {
     {"", VP_STRANGERS_KEPT, "SETTINGS here layers wanted saved hook step handle"}};
 
 static const vp_saying torch_says[] = {
+    {VP_SETTING_PARALLEL, "W", "parallel", "$word"},
+    {VP_SETTING_WORLD, "*", "world", "$"},
     {VP_SETTING_MICRO_BATCH, "*", "micro_batch", "$"},
     {VP_SETTING_ACCUMULATION, "*", "accumulation", "$"},
     {VP_SETTING_SEQ, "*", "sequence", "$"},

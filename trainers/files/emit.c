@@ -258,8 +258,9 @@ static void put_prediction(const job *j, vp_text *out)
         vp_text_printf(out, " on the device %s,", vp_size_text(s->device_bytes, size, sizeof size));
     if (s->step_time_s >= 0)
         vp_text_printf(out, " %.4g s a step,", s->step_time_s);
-    vp_text_printf(out, " by %s%s%s\n", s->trainer ? s->trainer : "the settings",
-                   s->device ? ", on " : "", s->device ? s->device : "");
+    vp_text_printf(out, " by %s%s%s%s\n", s->trainer ? s->trainer : "the settings",
+                   s->device ? ", on " : "", s->device ? s->device : "",
+                   s->padded ? ", with a mask over padding" : "");
 }
 
 /* Whether one of a dialect's rows says in `settings`, the planner's own, what `common` does not. */

@@ -209,6 +209,22 @@ static const char *text_of(vp_arena *arena, const json_t *v, const char *member)
     return json_is_string(v) ? vp_arena_strdup(arena, json_string_value(v)) : NULL;
 }
 
+/* What the data is like: no trainer's file says it, bytes depend on it. */
+static vp_status take_padding(const vp_json_node *root, vp_settings *out, vp_err *err)
+{
+    const char *text;
+    vp_status   st = VP_OK;
+
+    if (!vp_json_has(root, "padding"))
+        goto out;
+    VP_TRY(vp_json_string(root, "padding", &text, err));
+    out->padded = strcmp(text, "mask") == 0;
+    if (!out->padded && strcmp(text, "none") != 0)
+        VP_TRY(vp_json_fail(root, "padding", err, "expected none or mask"));
+out:
+    return st;
+}
+
 static vp_status from_settings(vp_arena *arena, const vp_json_node *root, vp_settings *out,
                                vp_err *err)
 {
@@ -223,11 +239,12 @@ static vp_status from_settings(vp_arena *arena, const vp_json_node *root, vp_set
     VP_TRY(take_offload(&common, out, err));
     for (int s = 0; s < VP_N_SETTINGS; s++)
         VP_TRY(take(arena, &common, (vp_setting)s, out, err));
-    out->document        = json_incref(root->value);
-    out->versions        = json_object_get(root->value, "versions");
-    out->trainer         = text_of(arena, json_object_get(root->value, "trainer"), NULL);
-    out->device          = text_of(arena, json_object_get(root->value, "device"), NULL);
-    out->model           = text_of(arena, json_object_get(root->value, "model"), "name");
+    out->document = json_incref(root->value);
+    out->versions = json_object_get(root->value, "versions");
+    out->trainer  = text_of(arena, json_object_get(root->value, "trainer"), NULL);
+    out->device   = text_of(arena, json_object_get(root->value, "device"), NULL);
+    out->model    = text_of(arena, json_object_get(root->value, "model"), "name");
+    VP_TRY(take_padding(root, out, err));
     out->allocated_bytes = bytes_of(root->value, "allocated_peak_bytes");
     out->reserved_bytes  = bytes_of(root->value, "reserved_peak_bytes");
     out->device_bytes    = bytes_of(root->value, "device_bytes");

@@ -106,8 +106,12 @@ static const char torch_py[] =
     "    vplan_settings.apply(model, optimizer)   # before the first step\n"
     "    with vplan_settings.autocast():          # around forward and loss\n"
     "        ...\n"
+    "\n"
+    "What SETTINGS[\"parallel\"] says is yours to do: DistributedDataParallel, fully_shard or DeepSpeed's\n"
+    "engine around the model.\n"
     "\"\"\"\n"
     "import contextlib\n"
+    "import os\n"
     "\n"
     "import torch\n"
     "from torch.utils.checkpoint import checkpoint\n"
@@ -136,6 +140,9 @@ static const char torch_py[] =
     "    \"\"\"Checkpoint the layers that SETTINGS names, cap the allocator, and raise after the "
     "second\n"
     "    step if the reserved peak is above the predicted one.\"\"\"\n"
+    "    world = int(os.environ.get(\"WORLD_SIZE\", 1))\n"
+    "    if world != SETTINGS[\"world\"]:\n"
+    "        raise ValueError(f\"{world} processes; these settings are for {SETTINGS['world']}\")\n"
     "    if SETTINGS[\"tuning\"] != \"full\" and not any(\"lora_\" in n for n, _ in "
     "model.named_parameters()):\n"
     "        raise ValueError(\"these settings are LoRA's: give the model its adapters (peft, LoraConfig "
@@ -180,11 +187,7 @@ static const char torch_py[] =
 static const vp_target_file torch_files[] = {
     {&vp_dialect_torch, "vplan_settings.py", VP_FORMAT_PYTHON, .template = torch_py}};
 
-static const char *const torch_script[] = {
-    "world",    "torchrun's --nproc_per_node, with DistributedDataParallel in your code",
-    "parallel", "your code",
-    "loss",     "your loss",
-    0};
+static const char *const torch_script[] = {"loss", "your loss", 0};
 
 const vp_target vp_target_torch = {
     .name = "torch",
@@ -193,5 +196,5 @@ const vp_target vp_target_torch = {
     .files   = torch_files,
     .n_files = 1,
     .script  = torch_script,
-    .launch  = "python YOUR_SCRIPT.py",
+    .launch  = "torchrun --nproc_per_node $world YOUR_SCRIPT.py",
 };
