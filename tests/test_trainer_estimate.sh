@@ -80,6 +80,14 @@ for name, attention in (("llama-3.2-1b", "math"), ("llama-2-7b", "efficient")):
                        stdout=subprocess.PIPE, text=True)
     ok("attention sdpa:" + attention in " ".join(p.stdout.split()), "what runs is said: " + attention, p.stdout)
 
+# ---- a family that transformers has no sdpa of runs eager attention unasked ----
+neo = dict(model_type="gpt_neo", hidden_size=64, num_layers=2, num_heads=4, vocab_size=500, max_position_embeddings=128, window_size=128,
+           attention_types=[[["global", "local"], 1]])
+for precision in ("fp32", "bf16-mixed", "bf16"):
+    unasked, asked = [estimate(neo, "--seq", "64", "--precision", precision, *o)[1] for o in ([], ["--attention", "eager"])]
+    ok(unasked["phases"] == asked["phases"], "gpt_neo in %s: eager is what runs" % precision, [p["allocated_bytes"] for p in unasked["phases"]])
+ok(any("no sdpa for gpt_neo" in a for a in unasked["assumptions"]), "and that is said", unasked["assumptions"])
+
 # ---- drawn rows of Trainer and of adapters: its own step with clipping, LoRA and QLoRA, optimizers of bitsandbytes ----
 adapted = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/adapted_steps.csv", scratch)]
 for row, errors in adapted:
@@ -91,7 +99,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3)):
+for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:

@@ -75,12 +75,19 @@ bool vp_hf_is_shared(const vp_hf_request *q)
     return q->world > 1 && q->parallel && strcmp(q->parallel, "none") != 0;
 }
 
+/* sdpa with flash attention turned off, as torch.backends.cuda.enable_flash_sdp(False) does. */
+static bool turns_flash_off(const vp_hf_request *q)
+{
+    return strcmp(q->attention, "sdpa:efficient") == 0;
+}
+
 /* Flash attention of PyTorch's sdpa wants compute capability 8.0 and 16 bits (torch, sdp_utils.cpp:
- * check_flash_attention_hardware_support). */
+ * check_flash_attention_hardware_support); in fp32 nothing lacks it. */
 bool vp_hf_lacks_flash(const vp_hf_request *q)
 {
-    return strcmp(q->attention, "sdpa:flash") == 0 && q->capability < 80 &&
-           strcmp(vp_hf_computed_precision(q), "fp32") != 0;
+    bool has_none = strcmp(q->attention, "sdpa:flash") == 0 && q->capability < 80;
+
+    return (has_none || turns_flash_off(q)) && strcmp(vp_hf_computed_precision(q), "fp32") != 0;
 }
 
 static bool is_by_deepspeed(const vp_hf_request *q)
@@ -136,11 +143,12 @@ int64_t vp_hf_kept_adapter_bytes(const vp_hf_request *q)
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
  * attention, where PyTorch's softmax reads fp16 and writes fp32 without a copy between, and products of 8-bit weights, which
  * read fp16. */
-static const char *recorded_precision(const vp_hf_request *q)
+static const char *recorded_precision(const search *r)
 {
     static const char *const same[][2] = {{"fp16", "bf16"}, {"fp16-mixed", "bf16-mixed"}};
+    const vp_hf_request     *q         = r->request;
     bool                     quantised = vp_hf_is_quantised(q);
-    bool differs = quantised ? strcmp(q->load, "int8") == 0 : strcmp(q->attention, "eager") == 0;
+    bool differs = quantised ? strcmp(q->load, "int8") == 0 : strcmp(r->attention, "eager") == 0;
     const char *precision = vp_hf_computed_precision(q);
 
     if (differs)
@@ -161,7 +169,7 @@ static bool is_windowed(const search *r)
     return r->found->sizes.window && r->out->seq >= r->found->sizes.window;
 }
 
-/* Whether the step was recorded with flash attention off: with a mask it never runs. */
+/* Whether the step was recorded with flash attention off: with a mask, and in fp32, it never runs. */
 static bool is_without_flash(const search *r)
 {
     return vp_hf_lacks_flash(r->request) && !r->request->padded && !r->request->packed &&
@@ -177,15 +185,22 @@ static void choose_attention(search *r)
     if (evaluates(r))
         return;
     r->out->attention = r->request->attention;
-    if (!vp_hf_lacks_flash(r->request))
+    if (strcmp(r->attention, "eager") == 0 && strcmp(r->request->attention, "eager") != 0) {
+        r->out->attention = "eager";
+        vp_hf_assume(r->out, "attention: transformers has no sdpa for %s, so eager",
+                     r->model->family);
+    }
+    if (!vp_hf_lacks_flash(r->request) || strcmp(r->attention, "eager") == 0)
         return;
     r->out->attention = grouped && is_without_flash(r) ? "sdpa:math" : "sdpa:efficient";
     if (grouped && is_without_flash(r))
         vp_hf_assume(r->out,
-                     "sdpa below compute capability 8.0 has no flash attention; grouped heads "
-                     "without a mask run as math, which keeps sequence x sequence scores of each "
-                     "head (--padding mask: memory-efficient)");
-    else
+                     "sdpa %s; grouped heads without a mask run as math, which keeps sequence x "
+                     "sequence scores of each head (--padding mask: memory-efficient)",
+                     turns_flash_off(r->request)
+                         ? "without flash attention"
+                         : "below compute capability 8.0 has no flash attention");
+    else if (!turns_flash_off(r->request))
         vp_hf_assume(r->out, "sdpa below compute capability 8.0: memory-efficient attention, as "
                              "there is no flash attention");
 }
@@ -206,7 +221,7 @@ static void key_of(const search *r, char *buf, size_t size)
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
              "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
-             r->out->task, recorded_precision(q), r->attention, q->padded, (int)s->heads,
+             r->out->task, recorded_precision(r), r->attention, q->padded, (int)s->heads,
              s->tied && !r->found->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
              q->lora.is_dora ? " dora=1" : "", vp_hf_saves_modules(q) ? " save=" : "",
@@ -500,6 +515,28 @@ out:
     return st;
 }
 
+/* transformers has sdpa for most families; the others run eager attention where nothing else is asked for (modeling_utils.py:
+ * _check_and_adjust_attn_implementation). */
+static bool has_sdpa(const search *r)
+{
+    const char *key = "";
+
+    for (int64_t i = 0; (key = vp_recording_key(r->found->recording, i)); i++)
+        if (strstr(key, "attention=sdpa"))
+            return true;
+    return false;
+}
+
+static const char *attention_of(const search *r)
+{
+    const char *asked = r->request->attention;
+
+    return is_without_flash(r)                              ? "sdpa:efficient"
+           : strncmp(asked, "sdpa", 4) == 0 && !has_sdpa(r) ? "eager"
+           : turns_flash_off(r->request)                    ? "sdpa:flash"
+                                                            : asked;
+}
+
 /* A file of a kind's steps, and in it the program. */
 static vp_status find_in_part(search *r, const char *part, char key[KEY_SIZE], char other[KEY_SIZE],
                               const vp_recorded_program **program, vp_err *err)
@@ -507,13 +544,13 @@ static vp_status find_in_part(search *r, const char *part, char key[KEY_SIZE], c
     vp_status st = VP_OK;
 
     VP_TRY(open_recording(r, part, err));
-    r->attention = is_without_flash(r) ? "sdpa:efficient" : r->request->attention;
+    r->attention = attention_of(r);
     VP_TRY(find_tied(r, key, other, program, err));
 out:
     return st;
 }
 
-/* Dropout in adapters, flash-attn 2 and cards without flash attention have files of their own beside the others, as
+/* Dropout in adapters, flash-attn 2 and sdpa without flash attention have files of their own beside the others, as
  * FAMILY-lora-dropout-flash2.rec; what is in none of those is looked for in the plainer ones. Where it is in none at all, the first
  * one is open. */
 static vp_status find_in_parts(search *r, char key[KEY_SIZE], char other[KEY_SIZE],

@@ -38,7 +38,7 @@ bool vp_hf_is_trl(const vp_hf_request *request);        /* SFTTrainer, DPOTraine
 bool vp_hf_is_dpo(const vp_hf_request *request);
 bool vp_hf_has_liger(const vp_hf_request *request);
 bool vp_hf_is_quantised(const vp_hf_request *request);
-bool vp_hf_lacks_flash(const vp_hf_request *request); /* its card has none, so sdpa takes another */
+bool vp_hf_lacks_flash(const vp_hf_request *request); /* its card has none, or it is off */
 bool vp_hf_is_shared(const vp_hf_request *request);   /* by several cards */
 
 /* Ways that cut the weights compute with 16-bit ones, without autocast. */
