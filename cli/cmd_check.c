@@ -73,12 +73,13 @@ static void print_folded(const char *text, int indent)
 
 static void print_finding(const vp_finding *f)
 {
-    char text[2000], shown[1000];
+    char text[2000], shown[1000], line[24] = "";
 
-    printf("%s", f->file);
     if (f->line)
-        printf(":%d", f->line);
-    printf(": %s%s%s\n", severities[f->severity], f->key[0] ? ": " : "", f->key);
+        snprintf(line, sizeof line, ":%d", f->line);
+    snprintf(text, sizeof text, "%s%s: %s%s%s", f->file, line, severities[f->severity],
+             f->key[0] ? ": " : "", f->key);
+    print_folded(text, 0);
     snprintf(text, sizeof text, "%s%s%s", vp_text_escape(f->message, shown, sizeof shown),
              f->instead ? "; instead: " : "", f->instead ? f->instead : "");
     print_folded(text, 4);

@@ -79,6 +79,12 @@ for name, text in hostile.items():
 ok(not os.path.exists("owned"), "nothing is executed", "it was")
 code, j, err = check(write("right.toml", titan + "[validation]\nfreq = 0x1F\n[job]\ndescription = \"\"\"a\nb\"\"\"\n"))
 ok(code == 0 and j["target"] == "torchtitan" and j["common"]["micro_batch"] == 2 and j["common"]["seq"] == 4096 and j["common"]["recompute"] == "full", "TOML is read", (code, j.get("common"), j.get("findings")))
+# ---- a screen is 80 columns wide, whatever the file is called ----
+name = write("a_run_of_mine_%s.yaml" % "_".join("word%d" % i for i in range(20)), "base_model: x\nsequence_len: 128\nmicro_batch_size: 1\n%s: 1\n" % " ".join("a_key_of_mine" for _ in range(8)))
+p = subprocess.run((vplan, "check", name), stdout=subprocess.PIPE)
+ok(all(len(line) <= 80 or line.startswith(b"a_run_of_mine") for line in p.stdout.split(b"\n")) and all(len(line) <= len(name) + 80 for line in p.stdout.split(b"\n")), "80 columns beside a long name", p.stdout.decode())
+p = subprocess.run((vplan, "check", write("acc.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPUS\nnum_processes: 2\n")), stdout=subprocess.PIPE)
+ok(p.returncode == 4 and b"MULTI_NEURON, TPU" in p.stdout and max(map(len, p.stdout.split(b"\n"))) <= 80, "a key of many words", p.stdout.decode())
 # ---- a key twice is found among many, where an index stands in for the list ----
 for name, text in (("many.yaml", "".join("k%d: 1\n" % i for i in range(99)) + "k7: 2\n"), ("many.json", "{\n" + ",\n".join('"k%d": 1' % i for i in range(98)) + ',\n"k7": 2}')):
     code, j, err = check(write(name, text), "--for", "hf")

@@ -180,6 +180,7 @@ static const struct {
     {"NeMo", "exp_manager strategy._target_", NULL},
     {"NeMo Automodel", "step_scheduler", NULL},
     {"oumi", "training.trainer_type", NULL},
+    {"oumi", "model.model_name model.model_max_length", NULL, "training"},
     {"TRL's trainers that generate (GRPO, RLOO)",
      "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
 };
@@ -312,6 +313,19 @@ static bool is_for_people(const char *path)
     return n > 3 && strcmp(path + n - 3, ".md") == 0;
 }
 
+/* Names as the trainer's own reader completes them. */
+static void complete_names(const vp_checked_file *file)
+{
+    const vp_dialect *d = file->dialect;
+
+    for (int i = 0; d && i < d->n_sections; i++) {
+        vp_value *map =
+            d->sections[i].prefix ? vp_value_at(file->doc->root, d->sections[i].path) : NULL;
+        if (map && map->kind == VP_VALUE_MAP)
+            vp_value_prefix(file->doc, map, d->sections[i].prefix);
+    }
+}
+
 vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_opts *opts,
                         const vp_dialect *kind, vp_err *err)
 {
@@ -346,6 +360,7 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
         file->dialect = kind;
     else
         choose_command(c, file, opts->target);
+    complete_names(file);
     find_version(c, file);
     return VP_OK;
 }

@@ -167,11 +167,21 @@ static bool is_name_of_python(const vp_checked_file *file, const vp_key *k, cons
                         !among(k->words, v->text, file->dialect->any_case)));
 }
 
+/* "a|b" as people read it, so that a screen can fold it: "a, b". */
+static void list_words(const char *words, char *buf, size_t size)
+{
+    size_t n = 0;
+
+    buf[0] = '\0';
+    for (const char *p = words; *p && n < size; p += strcspn(p, "|"), p += *p == '|')
+        n += (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", (int)strcspn(p, "|"), p);
+}
+
 static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key *k,
                         const vp_value *v)
 {
     char text[256], shown[512];
-    char words[200];
+    char words[400];
 
     vp_value_text(v, text, sizeof text);
     if (file->doc->format == VP_FORMAT_FLAGS && v->kind == VP_VALUE_BOOL && v->text && v->text[0] &&
@@ -221,8 +231,7 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
         if (k->words && !among(k->words, text, file->dialect->any_case)) {
             bool a_no = v->kind == VP_VALUE_BOOL && !v->boolean &&
                         among(k->words, "no", file->dialect->any_case);
-            snprintf(words, sizeof words, "%.180s%s", k->words,
-                     strlen(k->words) > 180 ? "..." : "");
+            list_words(k->words, words, sizeof words);
             /* accelerate takes false for no launcher at all, which no means */
             vp_find(c, file, a_no && file->dialect->any_case ? VP_WARNING : VP_ERROR, v, k->path,
                     a_no ? "\"no\"" : NULL,

@@ -81,6 +81,23 @@ static const vp_key deepspeed_keys[] = {
     {"activation_checkpointing.number_checkpoints", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
     {"optimizer", VP_KEY_MAP},
     {"optimizer.type", VP_KEY_TEXT},
+    {"optimizer.params", VP_KEY_MAP},
+    {"optimizer.params.lr", VP_KEY_REAL, NULL, .min = 0, .max = 1e6, .or_auto = true},
+    {"optimizer.params.betas", VP_KEY_ANY},
+    {"optimizer.params.eps", VP_KEY_REAL, NULL, .min = 0, .max = 1, .or_auto = true},
+    {"optimizer.params.weight_decay", VP_KEY_REAL, NULL, .min = 0, .max = 1e6, .or_auto = true},
+    {"optimizer.params.torch_adam", VP_KEY_BOOL, "false"},
+    {"optimizer.params.adam_w_mode", VP_KEY_BOOL, "true"},
+    {"optimizer.params.max_grad_norm", VP_KEY_REAL},
+    {"scheduler", VP_KEY_MAP},
+    {"scheduler.type", VP_KEY_WORD, NULL,
+     "LRRangeTest|OneCycle|WarmupLR|WarmupDecayLR|WarmupCosineLR"},
+    {"scheduler.params", VP_KEY_MAP},
+    {"scheduler.params.warmup_min_lr", VP_KEY_REAL, NULL, .min = 0, .max = 1e6, .or_auto = true},
+    {"scheduler.params.warmup_max_lr", VP_KEY_REAL, NULL, .min = 0, .max = 1e6, .or_auto = true},
+    {"scheduler.params.warmup_num_steps", VP_KEY_INT, NULL, .min = 0, .max = BIG, .or_auto = true},
+    {"scheduler.params.total_num_steps", VP_KEY_INT, NULL, .min = 0, .max = BIG, .or_auto = true},
+    {"scheduler.params.warmup_type", VP_KEY_WORD, "log", "log|linear"},
     {"zero_allow_untested_optimizer", VP_KEY_BOOL, "false"},
     {"zero_force_ds_cpu_optimizer", VP_KEY_BOOL, "true"},
     {"wall_clock_breakdown", VP_KEY_BOOL, "false"},
@@ -100,7 +117,7 @@ static const vp_key deepspeed_keys[] = {
 
 static const vp_section deepspeed_sections[] = {
     {"", VP_STRANGERS_DROPPED,
-     "_comment scheduler bfloat16 prescale_gradients gradient_predivide_factor sparse_gradients "
+     "_comment bfloat16 prescale_gradients gradient_predivide_factor sparse_gradients "
      "disable_allgather dump_state disable_python_gc vocabulary_size flops_profiler autotuning "
      "elasticity csv_monitor wandb tensorboard comet monitor_config comms_logger aio checkpoint "
      "dataloader_drop_last pipeline data_efficiency curriculum_learning "
@@ -122,8 +139,22 @@ static const vp_section deepspeed_sections[] = {
      "pipeline_loading_checkpoint override_module_apply log_trace_cache_warnings "
      "enable_sanity_checks save_muon_momentum_buffer_in_memory leaf_module mics_shard_size "
      "mics_hierarchical_params_gather"},
-    {"optimizer", VP_STRANGERS_DROPPED, "params legacy_fusion"},
-    {"scheduler", VP_STRANGERS_DROPPED, "type params"},
+    {"optimizer", VP_STRANGERS_DROPPED, "legacy_fusion"},
+    /* of its Adam, Lamb, Lion, Adagrad and Muon, and of PyTorch's by name: what theirs do not take ends in a TypeError */
+    {"optimizer.params", VP_STRANGERS_REFUSED,
+     "bias_correction amsgrad set_grad_none fp32_optimizer_states fused foreach capturable "
+     "differentiable maximize max_coeff min_coeff eps_inside_sqrt use_nesterov lr_decay "
+     "initial_accumulator_value rho momentum muon_lr adam_lr ns_method nesterov dampening "
+     "freeze_step cuda_aware comm_backend_name coeff_beta factor_max factor_min factor_threshold "
+     "var_freeze_step var_update_scaler local_step_scaler local_step_clipper adamw_mode alpha "
+     "centered"},
+    {"scheduler", VP_STRANGERS_DROPPED, ""},
+    {"scheduler.params", VP_STRANGERS_REFUSED,
+     "last_batch_iteration warmup_min_ratio cos_min_ratio cycle_min_lr cycle_max_lr decay_lr_rate "
+     "cycle_first_step_size cycle_second_step_size cycle_first_stair_count "
+     "cycle_second_stair_count decay_step_size cycle_momentum cycle_min_mom cycle_max_mom "
+     "decay_mom_rate lr_range_test_min_lr lr_range_test_step_size lr_range_test_step_rate "
+     "lr_range_test_staircase"},
     {"zero_optimization.offload_optimizer", VP_STRANGERS_REFUSED,
      "pipeline_read pipeline_write fast_init super_offload cpuadam_cores_perc pipeline "
      "buffer_size"},
@@ -240,6 +271,8 @@ static const vp_rule deepspeed_rules[] = {
      "train_micro_batch_size_per_gpu and gradient_accumulation_steps"},
     {"train_micro_batch_size_per_gpu", "set", "gradient_accumulation_steps", "unset", VP_NOTE,
      "alone it means accumulation 1", "gradient_accumulation_steps"},
+    {"optimizer.params.max_grad_norm", "set", NULL, NULL, VP_ERROR, "DeepSpeed refuses it there",
+     "gradient_clipping, at the top of the file"},
     {"compile.offload_activation", "=true", "compile.offload_opt_states", "=true", VP_ERROR,
      "excludes the other offloads of compile", "one of them"},
     {"compile.offload_activation", "=true", "compile.offload_parameters", "=true", VP_ERROR,
@@ -299,6 +332,13 @@ static const vp_key accelerate_keys[] = {
      "FULL_STATE_DICT|LOCAL_STATE_DICT|SHARDED_STATE_DICT"},
     {"fsdp_config.fsdp_activation_checkpointing", VP_KEY_BOOL, "false"},
     {"fsdp_config.fsdp_activation_checkpointing_offload", VP_KEY_BOOL, "false", .since = "1.15"},
+    {"parallelism_config", VP_KEY_MAP},
+    {"parallelism_config.parallelism_config_dp_replicate_size", VP_KEY_INT, "1", .min = 1,
+     .max = 1e6},
+    {"parallelism_config.parallelism_config_dp_shard_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"parallelism_config.parallelism_config_tp_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"parallelism_config.parallelism_config_cp_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"parallelism_config.parallelism_config_sp_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
     {"deepspeed_config", VP_KEY_MAP},
     {"deepspeed_config.deepspeed_config_file", VP_KEY_TEXT, .opens = "deepspeed"},
     {"deepspeed_config.zero_stage", VP_KEY_INT, "2", .min = 0, .max = 3},
@@ -318,14 +358,30 @@ static const vp_key accelerate_keys[] = {
 static const vp_section accelerate_sections[] = {
     {"", VP_STRANGERS_REFUSED,
      "gpu_ids main_process_ip main_process_port rdzv_backend same_network main_training_function "
-     "enable_cpu_affinity fp8_config parallelism_config megatron_lm_config mpirun_config "
+     "enable_cpu_affinity fp8_config megatron_lm_config mpirun_config "
      "downcast_bf16 tpu_name tpu_zone tpu_use_cluster tpu_use_sudo command_file commands tpu_vm "
      "tpu_env dynamo_config ipex_config monitor_interval fp8_backend use_megatron_lm use_ipex "
      "ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version "
      "transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file "
      "additional_args dynamo_backend deepspeed_config_file "
      "fsdp_version log_dir"},
-    {"fsdp_config", VP_STRANGERS_DROPPED, "fsdp_ignored_modules"},
+    {"fsdp_config", VP_STRANGERS_DROPPED, "fsdp_ignored_modules", .prefix = "fsdp_"},
+    {"parallelism_config", VP_STRANGERS_DROPPED,
+     "parallelism_config_cp_backend parallelism_config_cp_comm_strategy "
+     "parallelism_config_sp_backend parallelism_config_sp_seq_length "
+     "parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation"},
+    {"dynamo_config", VP_STRANGERS_DROPPED,
+     "dynamo_backend dynamo_mode dynamo_use_dynamic dynamo_use_fullgraph "
+     "dynamo_use_regional_compilation",
+     .prefix = "dynamo_"},
+    {"fp8_config", VP_STRANGERS_DROPPED,
+     "fp8_backend fp8_use_autocast_during_eval fp8_margin fp8_interval fp8_format "
+     "fp8_amax_history_len fp8_amax_history_length fp8_amax_compute_algo "
+     "fp8_amax_compute_algorithm fp8_override_linear_precision fp8_opt_level "
+     "fp8_optimization_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim "
+     "fp8_use_mxfp8_block_scaling",
+     .prefix = "fp8_"},
+    {"mpirun_config", VP_STRANGERS_DROPPED, "mpirun_hostfile mpirun_ccl"},
     {"deepspeed_config", VP_STRANGERS_DROPPED,
      "deepspeed_multinode_launcher deepspeed_hostfile deepspeed_inclusion_filter "
      "deepspeed_exclusion_filter deepspeed_moe_layer_cls_names"},
@@ -452,6 +508,9 @@ static const vp_rule accelerate_rules[] = {
      "is not read while distributed_type is another", "distributed_type: DEEPSPEED"},
     {"deepspeed_config.offload_param_device", "=cpu|nvme", "deepspeed_config.zero_stage", "<3",
      VP_ERROR, "below stage 3 parameters are not offloaded", "zero_stage: 3"},
+    {"parallelism_config.parallelism_config_cp_size", ">1",
+     "parallelism_config.parallelism_config_sp_size", ">1", VP_ERROR,
+     "context and sequence parallelism exclude each other", "one of them"},
     {"distributed_type", "=NO", "num_processes", ">1", VP_WARNING,
      "one process is started, whatever num_processes says", "distributed_type: MULTI_GPU"},
 };

@@ -206,9 +206,24 @@ static const vp_section torchtune_sections[] = {
      "model checkpointer dataset datasets dataset_val seed shuffle epochs max_steps_per_epoch lr_scheduler output_dir "
      "resume_from_checkpoint metric_logger log_every_n_steps log_peak_memory_stats log_level device "
      "profiler"},
+    {"model", VP_STRANGERS_KEPT,
+     "lora_attn_modules apply_lora_to_mlp apply_lora_to_output lora_rank lora_alpha lora_dropout "
+     "use_dora quantize_base decoder_trainable encoder_trainable fusion_trainable vocab_size "
+     "num_layers num_heads num_kv_heads embed_dim intermediate_dim max_seq_len attn_dropout "
+     "norm_eps rope_base scale_factor num_classes image_size"},
     {"optimizer", VP_STRANGERS_KEPT, "lr weight_decay betas eps momentum nesterov"},
-    {"tokenizer", VP_STRANGERS_KEPT, "path prompt_template merges_file"},
-    {"loss", VP_STRANGERS_KEPT, ""},
+    {"tokenizer", VP_STRANGERS_KEPT,
+     "path prompt_template merges_file special_tokens_path max_seq_len image_size"},
+    {"loss", VP_STRANGERS_KEPT, "ignore_index mask_pre_projection reduction"},
+    {"checkpointer", VP_STRANGERS_KEPT,
+     "_component_ checkpoint_dir checkpoint_files model_type output_dir adapter_checkpoint "
+     "recipe_checkpoint resume_from_checkpoint should_load_recipe_state keep_last_n_checkpoints"},
+    {"lr_scheduler", VP_STRANGERS_KEPT,
+     "_component_ num_warmup_steps num_training_steps num_cycles"},
+    {"dataset", VP_STRANGERS_KEPT,
+     "_component_ packed source split split_across_pack train_on_input new_system_prompt "
+     "column_map data_files column conversation_column conversation_style max_seq_len add_eos "
+     "packing name data_dir"},
 };
 
 static const vp_saying torchtune_says[] = {

@@ -110,6 +110,9 @@ vp_value *vp_value_make(vp_document *doc, const char *path);
 /* A child at the end of a map (key) or of a list (key NULL). NULL: the limit or no memory. */
 vp_value *vp_value_add(vp_document *doc, vp_value *parent, const char *key);
 
+/* Members of a map get a prefix where they have it not. */
+void vp_value_prefix(vp_document *doc, vp_value *map, const char *prefix);
+
 /* v, the last child, is taken out again. */
 void vp_value_drop_last(vp_value *parent, const vp_value *v);
 

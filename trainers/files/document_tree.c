@@ -142,6 +142,18 @@ vp_value *vp_value_member(const vp_value *map, const char *key)
     return member(map, key, strlen(key));
 }
 
+void vp_value_prefix(vp_document *doc, vp_value *map, const char *prefix)
+{
+    for (vp_value *v = map->first; v; v = v->next) {
+        if (strncmp(v->key, prefix, strlen(prefix)) == 0)
+            continue;
+        const char *key = vp_arena_printf(doc->arena, "%s%s", prefix, v->key);
+        if (key)
+            v->key = key;
+    }
+    map->index = NULL;
+}
+
 void vp_value_drop_last(vp_value *parent, const vp_value *v)
 {
     vp_value *last = NULL;

@@ -101,6 +101,8 @@ typedef struct vp_section {
     const char *unless;
     /* names that scripts have of their own, however near a known one */
     const char *scripts;
+    /* what its reader puts before names that have it not: "fsdp_" makes version fsdp_version */
+    const char *prefix;
 } vp_section;
 
 struct vp_judged; /* trainers/files/check_internal.h */

@@ -90,8 +90,11 @@ static void say(const char *word, size_t n, const char *precision, char *buf, si
     char text[240];
 
     snprintf(text, sizeof text, "%.*s", (int)n, word);
-    if (is_cut(precision) && strcmp(text, "precision=bf16") == 0) {
-        join(buf, size, "weights that are cut over cards, which compute with 16-bit ones");
+    if (is_cut(precision) && strncmp(text, "precision=", strlen("precision=")) == 0) {
+        join(buf, size,
+             strcmp(text, "precision=bf16") == 0
+                 ? "weights that are cut over cards, which compute with 16-bit ones"
+                 : "weights that are whole on each card");
         return;
     }
     as_asked(text, sizeof text, precision);
@@ -181,7 +184,9 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
         best = other;
     }
     differences(key, best, precision, asked, sizeof asked);
-    differences(best, key, is_cut(precision) ? "" : precision, nearest, sizeof nearest);
+    differences(best, key, precision, nearest, sizeof nearest);
+    if (is_cut(precision) && strstr(key, "liger=")) /* beside what cards otherwise may cut */
+        join(asked, sizeof asked, strstr(key, "liger=all") ? "--liger" : "--loss liger");
     return VP_FAIL(
         err, VP_ERR_INPUT,
         "%s with %s is not covered: no such %s was recorded. The nearest "
