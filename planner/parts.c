@@ -52,8 +52,19 @@ out:
     return st;
 }
 
+/* What chains take at least: *bound_ns, INT64_MAX where none fits, or upper_ns where going through them says that. */
+static void raise_bound(const vp_ilp *p, int64_t arena_bytes, int64_t upper_ns,
+                        int64_t *n_states_left, int64_t *bound_ns)
+{
+    if (!vp_dp_bound(p, arena_bytes, bound_ns))
+        *bound_ns = INT64_MAX;
+    else if (*bound_ns < upper_ns && vp_chain_proves(p, arena_bytes, upper_ns, n_states_left))
+        *bound_ns = upper_ns;
+}
+
 vp_status vp_parts_bound(const vp_plan_request *r, const vp_plan_answer *a, int64_t i,
-                         const vp_ilp *ilp, int64_t arena_bytes, int64_t *bound_ns, vp_err *err)
+                         const vp_ilp *ilp, int64_t arena_bytes, int64_t upper_ns,
+                         int64_t *n_states_left, int64_t *bound_ns, vp_err *err)
 {
     vp_arena    *arena = vp_arena_new();
     vp_ilp_part *parts = NULL;
@@ -62,11 +73,14 @@ vp_status vp_parts_bound(const vp_plan_request *r, const vp_plan_answer *a, int6
 
     VP_TRY_ALLOC(err, arena);
     VP_TRY(list_parts(arena, r, a, i, ilp, arena_bytes, &parts, &n, err));
-    if (n > 0)
+    if (n == 0)
+        raise_bound(ilp, arena_bytes, upper_ns, n_states_left, bound_ns);
+    else
         *bound_ns = INT64_MAX;
-    for (int64_t k = 0; k < n; k++)
-        if (vp_dp_bound(&parts[k].ilp, arena_bytes, &ns))
-            *bound_ns = vp_min_i64(*bound_ns, ns);
+    for (int64_t k = 0; k < n; k++) {
+        raise_bound(&parts[k].ilp, arena_bytes, upper_ns, n_states_left, &ns);
+        *bound_ns = vp_min_i64(*bound_ns, ns);
+    }
 out:
     vp_arena_free(arena);
     return st;
@@ -117,7 +131,7 @@ static vp_status add_part(list *l, const vp_plan_answer *a, int64_t i, const vp_
         !vp_streamed_split_last(part, a->libraries[i], &a->scenarios[i]->figures, parts, &n))
         VP_TRY(add(l, i, part, err));
     for (int64_t k = 0; k < n; k++)
-        if (!vp_chain_proves(&parts[k].ilp, a->problem.budget_bytes, a->problem.upper_ns, 0))
+        if (!vp_chain_proves(&parts[k].ilp, a->problem.budget_bytes, a->problem.upper_ns, NULL))
             VP_TRY(add(l, i, &parts[k], err));
 out:
     return st;
@@ -135,13 +149,13 @@ vp_status vp_parts_problem(vp_arena *arena, const vp_plan_request *r, const vp_p
         const vp_ilp     *p     = &a->problem.ilps[i];
         const vp_ilp_part whole = {.ilp = *p, .first = -1, .last = -1};
         if (!vp_figures_may_fit(r->device, &a->scenarios[i]->figures, r->budget_bytes) ||
-            vp_chain_proves(p, a->problem.budget_bytes, a->problem.upper_ns, 0))
+            vp_chain_proves(p, a->problem.budget_bytes, a->problem.upper_ns, NULL))
             continue;
         VP_TRY(list_parts(arena, r, a, i, p, a->problem.budget_bytes, &parts, &n, err));
         if (n == 0)
             VP_TRY(add(&l, i, &whole, err));
         for (int64_t k = 0; k < n; k++)
-            if (!vp_chain_proves(&parts[k].ilp, a->problem.budget_bytes, a->problem.upper_ns, 0))
+            if (!vp_chain_proves(&parts[k].ilp, a->problem.budget_bytes, a->problem.upper_ns, NULL))
                 VP_TRY(add_part(&l, a, i, &parts[k], err));
     }
     for (int64_t i = 0; l.n == 0 && i < a->n_scenarios; i++) /* the solver is always asked */

@@ -11,11 +11,12 @@ vp_status vp_parts_solve(const vp_plan_request *request, const vp_plan_answer *a
                          int64_t scenario_idx, int64_t arena_bytes, int64_t upper_ns,
                          int64_t max_states, int64_t *counts, vp_dp_end *end, vp_err *err);
 
-/* As vp_dp_bound(), of an integer program that has the items and constant of a scenario's, in its parts; where it is in
- * none, *bound_ns stays. INT64_MAX: none fits. */
+/* What chains of an integer program take at least that has the items and constant of a scenario's, as a whole or the
+ * least of its parts: as vp_dp_bound() says, or upper_ns where going through *n_states_left partial chains (from which
+ * they are counted off) proves that much. INT64_MAX: none fits. */
 vp_status vp_parts_bound(const vp_plan_request *request, const vp_plan_answer *answer,
                          int64_t scenario_idx, const vp_ilp *ilp, int64_t arena_bytes,
-                         int64_t *bound_ns, vp_err *err);
+                         int64_t upper_ns, int64_t *n_states_left, int64_t *bound_ns, vp_err *err);
 
 /* The answer's problem with parts in place of programs that are in such and may hold something below
  * upper_ns. sources[i]: of which scenario ilps[i] is, and which part. Lives in arena. */

@@ -296,7 +296,7 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
         if (!valid || !c.fits)
             continue;
         /* room for each scenario's best beside the presets */
-        assert(*n_found < a->n_scenarios + a->n_presets + 1);
+        assert(*n_found < a->n_scenarios + a->n_presets + 2);
         found[(*n_found)++] = c;
         *best_ns            = vp_min_i64(*best_ns, llround(c.figures.step_time_s * 1e9));
     }
@@ -534,7 +534,7 @@ static vp_status find_at_budget(const vp_plan_request *r, const vp_plan_answer *
 
     *step_time_s = -1;
     VP_TRY_ALLOC(err, arena);
-    found = vp_arena_array(arena, a->n_scenarios + a->n_presets + 1, sizeof *found);
+    found = vp_arena_array(arena, a->n_scenarios + a->n_presets + 2, sizeof *found);
     VP_TRY_ALLOC(err, found);
     if (!ilps_only && a->least_budget_bytes && a->least_budget_bytes <= budget_bytes)
         take_known(&a->least, found, &n, &best_ns);
@@ -542,6 +542,11 @@ static vp_status find_at_budget(const vp_plan_request *r, const vp_plan_answer *
         if (a->presets[i].candidate.figures.device_bytes <= budget_bytes &&
             obeys_pins(r, &a->presets[i].candidate.scenario))
             take_known(&a->presets[i].candidate, found, &n, &best_ns);
+    for (int64_t i = 0; !ilps_only && i < a->n_candidates; i++)
+        if (a->candidates[i].figures.device_bytes <= budget_bytes) {
+            take_known(&a->candidates[i], found, &n, &best_ns);
+            break; /* fastest first */
+        }
     VP_TRY(search(r, a, arena, 0, budget_bytes, 0, found, &n, &best_ns, err));
     qsort(found, (size_t)n, sizeof *found, by_time);
     if (n) {

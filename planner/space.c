@@ -294,6 +294,9 @@ out:
 
 /* ---- chunks between those that are listed ---- */
 
+/* Partial chains that are gone through to see where none of them pays. */
+enum { STATES_BETWEEN = 1000000 };
+
 static int64_t n_chunks(const vp_scenario *s)
 {
     return s->loss_chunk ? vp_ceil_div(s->micro_batch * s->seq, s->loss_chunk) : 1;
@@ -346,7 +349,8 @@ static int64_t chunk_between(const vp_scenario *x, const vp_scenario *y)
 
 /* What a chunk between those of two scenarios takes at least. INT64_MAX: more than there is room for. */
 static vp_status bound_between(const vp_plan_request *r, const vp_plan_answer *a, int64_t larger,
-                               int64_t smaller, int64_t upper_ns, int64_t *bound_ns, vp_err *err)
+                               int64_t smaller, int64_t upper_ns, int64_t *n_states_left,
+                               int64_t *bound_ns, vp_err *err)
 {
     vp_ilp    p  = a->problem.ilps[larger];
     vp_status st = VP_OK;
@@ -358,7 +362,8 @@ static vp_status bound_between(const vp_plan_request *r, const vp_plan_answer *a
         !vp_dp_bound(&p, a->problem.budget_bytes, bound_ns))
         *bound_ns = INT64_MAX;
     else if (*bound_ns < upper_ns)
-        VP_TRY(vp_parts_bound(r, a, larger, &p, a->problem.budget_bytes, bound_ns, err));
+        VP_TRY(vp_parts_bound(r, a, larger, &p, a->problem.budget_bytes, upper_ns, n_states_left,
+                              bound_ns, err));
 out:
     return st;
 }
@@ -391,6 +396,7 @@ vp_status vp_space_refine(const vp_plan_request *r, vp_plan_answer *a, vp_cost *
     const int64_t n        = a->n_scenarios;
     const int64_t upper_ns = best_ns - (int64_t)(r->gap * (double)best_ns);
     int64_t       cap[3]   = {n, n, n}; /* all that there is room for, as far as is known */
+    int64_t       n_states = STATES_BETWEEN;
     vp_status     st       = VP_OK;
 
     a->between_ns = INT64_MAX;
@@ -404,7 +410,7 @@ vp_status vp_space_refine(const vp_plan_request *r, vp_plan_answer *a, vp_cost *
         next = next_smaller(a, i, a->n_listed, next);
         if (next < 0 || next >= n || !(chunk = chunk_between(x, &a->scenarios[next]->scenario)))
             continue;
-        VP_TRY(bound_between(r, a, i, next, best_ns, &bound_ns, err));
+        VP_TRY(bound_between(r, a, i, next, best_ns, &n_states, &bound_ns, err));
         if (bound_ns<upper_ns && * n_left> 0) {
             VP_TRY(add_chunk(r, a, cost, x, chunk, cap, err));
             --*n_left;

@@ -74,6 +74,19 @@ with tempfile.TemporaryDirectory() as folder:
     pinned = plan(words + ["--recompute", "mlp"])
     ok(free and pinned and seconds(pinned), "both fit")
     compare(free, seconds(pinned), "a small llama's --recompute mlp")
+# few blocks, of which each is a large share: prices of bytes say little, chains are soon gone through; chunks between those tried left a gap of 30 %
+small = dict(model_type="opt", architectures=["OPTForCausalLM"], hidden_size=256, ffn_dim=1024, num_hidden_layers=3, num_attention_heads=4, vocab_size=256, max_position_embeddings=4096,
+             word_embed_proj_dim=256, do_layer_norm_before=True, activation_function="relu")
+with tempfile.TemporaryDirectory() as folder:
+    card = json.loads(subprocess.run([vplan, "devices", "a100-sxm-80gb", "--json"], stdout=subprocess.PIPE, text=True).stdout)["devices"][0]
+    card = {k: v for k, v in dict(card, name="changed", alias=None, outside_bytes=None, host_link_bytes_per_s=1.77e11, sources=None).items() if v is not None}
+    for name, document in (("config", small), ("card", card)):
+        with open("%s/%s.json" % (folder, name), "w") as f:
+            json.dump(document, f)
+    base = "%s/config.json --device %s/card.json --seq 512 --global-batch 64 --optimizer muon --precision bf16 --host-memory 8GiB" % (folder, folder)
+    least = plan((base + " --budget 1MiB").split())["proof"]["least_budget_bytes"]
+    proof = plan((base + " --budget %dB" % (2 * least)).split())["proof"]
+    ok(proof["status"] == "optimal" and proof["gap"] <= 1e-5, "three blocks beside host memory are proved optimal", proof)
 # so little host memory that nothing goes there, and so many settings that chunks double with offload
 words = "pythia-70m --device 4090 --seq 128 --global-batch 24 --optimizer any --precision bf16-mixed --budget 1542272793B --host-memory 2MiB".split()
 compare(plan(words), seconds(plan(words + ["--offload", "none"])), "host memory that is of no use")

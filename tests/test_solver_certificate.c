@@ -230,6 +230,13 @@ static void a_certificate_is_exactly_as_described_or_proves_nothing(void **state
     }
 }
 
+static bool by_chains(const vp_ilp *ilp, int64_t budget_bytes, int64_t cutoff_ns)
+{
+    int64_t n_states = 1000000;
+
+    return vp_chain_proves(ilp, budget_bytes, cutoff_ns, &n_states);
+}
+
 static void what_the_frontier_found_is_found_again_or_proves_nothing(void **state)
 {
     vp_item_row    items[2];
@@ -265,11 +272,11 @@ static void what_the_frontier_found_is_found_again_or_proves_nothing(void **stat
             if (vp_dp_solve(&e.ilps[i], e.p.budget_bytes, want, 1000000, n, &cost) != VP_DP_NONE)
                 fail_with(&e.p, "the frontier finds something cheaper than the optimum", seed, cost,
                           want);
-            if (!vp_chain_proves(&e.ilps[i], e.p.budget_bytes, want, 1000000))
+            if (!by_chains(&e.ilps[i], e.p.budget_bytes, want))
                 fail_with(&e.p, "the checker sees no proof of the optimum", seed, 0, want);
             if (want == INT64_MAX)
                 continue;
-            if (vp_chain_proves(&e.ilps[i], e.p.budget_bytes, want + 1, 1000000))
+            if (by_chains(&e.ilps[i], e.p.budget_bytes, want + 1))
                 fail_with(&e.p, "the checker sees a proof of more than the optimum", seed, 0, want);
             if (vp_dp_solve(&e.ilps[i], e.p.budget_bytes, want + 1, 1000000, n, &cost) !=
                     VP_DP_FOUND ||
@@ -325,12 +332,12 @@ static void a_chain_of_other_items_proves_nothing(void **state)
     vp_ilp      g = by_hand(items);
 
     (void)state;
-    assert_true(vp_chain_proves(&g, 19, 100, 1000));
+    assert_true(by_chains(&g, 19, 100));
     items[0].beta_bytes = 2;
-    assert_false(vp_chain_proves(&g, 19, 100, 1000));
+    assert_false(by_chains(&g, 19, 100));
     items[0].beta_bytes = 5;
     items[1].cost_ns    = -1;
-    assert_false(vp_chain_proves(&g, 19, 50, 1000));
+    assert_false(by_chains(&g, 19, 50));
 }
 
 /* A row of <= times a negative number is a row of >=, which no chain need keep: of it a bound as high

@@ -182,7 +182,7 @@ static bool subtree_proves(walk *w, int depth)
     const json_t *node = json_array_get(w->tree, w->next++), *kind = json_array_get(node, 0),
                  *at = json_array_get(node, 1), *floor = json_array_get(node, 2);
     size_t  n = json_array_size(node);
-    int64_t idx, f, old;
+    int64_t idx, f, old, n_states = VP_CHAIN_CHECK_STATES;
     bool    ok;
 
     if (depth > MAX_DEPTH || !json_is_integer(kind))
@@ -218,7 +218,7 @@ static bool subtree_proves(walk *w, int depth)
         return n == 1 && box_is_empty(w);
     case 4:
         return n == 1 && depth == 0 && (*w->n_chain_proofs)-- > 0 &&
-               vp_chain_proves(w->g, w->budget_bytes, w->cutoff_ns, VP_CHAIN_CHECK_STATES);
+               vp_chain_proves(w->g, w->budget_bytes, w->cutoff_ns, &n_states);
     default:
         return false;
     }

@@ -32,6 +32,7 @@ typedef struct price {
     int64_t k_bytes, k_blocks; /* for blocks that have at least k_bytes / k_blocks of room each */
     wide    least;             /* of q cost + p k a block: least / blocks */
     int64_t blocks;
+    int64_t item; /* whose corner of the hull it begins at */
 } price;
 
 typedef struct chain {
@@ -94,8 +95,11 @@ static void add_price(check *c, wide p, wide q, const vp_item_row *at)
     assert(c->n_prices <= c->g->n_items + 1);
     for (; p > MOST_PRICE || q > MOST_PRICE; p /= 2)
         q = q > 1 ? q / 2 : 1;
-    *x = (price){
-        .p = (int64_t)p, .q = (int64_t)q, .k_bytes = at->k_bytes, .k_blocks = vp_item_blocks(at)};
+    *x = (price){.p        = (int64_t)p,
+                 .q        = (int64_t)q,
+                 .k_bytes  = at->k_bytes,
+                 .k_blocks = vp_item_blocks(at),
+                 .item     = at - c->g->items};
     for (int64_t s = 0; s < c->n_items; s++) {
         const vp_item_row *item = &c->g->items[s];
         wide               sum  = q * item->cost_ns + p * item->k_bytes;
@@ -134,6 +138,16 @@ static void find_prices(check *c)
             add_price(c, 0, 1, at);
         at = to;
     }
+}
+
+/* Whether the hull has a corner at this item: without it prices are others. */
+static bool is_corner(const check *c, int64_t item)
+{
+    int64_t i = 0;
+
+    while (i < c->n_prices && c->prices[i].item != item)
+        i++;
+    return i < c->n_prices;
 }
 
 /* Whether n more blocks cannot bring this chain to its end below the cutoff. *at: the price to ask,
@@ -234,7 +248,8 @@ static bool none_ends(check *c)
 
     for (int64_t s = c->g->n_items - 1; s >= 0; s--) {
         c->n_items = s + 1;
-        find_prices(c);
+        if (is_corner(c, s + 1))
+            find_prices(c);
         const int64_t m = vp_item_blocks(&c->g->items[s]);
         for (int64_t j = m; j <= n_blocks; j++)
             if (!prepend(c, &c->g->items[s], &c->fronts[j - m], n_blocks - j) ||
@@ -244,10 +259,11 @@ static bool none_ends(check *c)
     return c->fronts[n_blocks].n == 0;
 }
 
-bool vp_chain_proves(const vp_ilp *g, int64_t budget_bytes, int64_t cutoff_ns, int64_t max_states)
+bool vp_chain_proves(const vp_ilp *g, int64_t budget_bytes, int64_t cutoff_ns,
+                     int64_t *n_states_left)
 {
-    check   c    = {.g = g, .n_items = g->n_items, .n_states_left = max_states};
-    wide    room = (wide)budget_bytes - g->base_bytes;
+    check c = {.g = g, .n_items = g->n_items, .n_states_left = n_states_left ? *n_states_left : 0};
+    wide  room = (wide)budget_bytes - g->base_bytes;
     int64_t last;
     bool    ok = false;
 
@@ -265,8 +281,11 @@ bool vp_chain_proves(const vp_ilp *g, int64_t budget_bytes, int64_t cutoff_ns, i
     last              = c.n_prices - 1;
     c.fronts[0].at[0] = (chain){.m_bytes = g->end_bytes};
     c.fronts[0].n     = 1;
-    ok = is_hopeless(&c, &c.fronts[0].at[0], g->n_blocks, &last) || (max_states && none_ends(&c));
+    ok =
+        is_hopeless(&c, &c.fronts[0].at[0], g->n_blocks, &last) || (n_states_left && none_ends(&c));
 out:
+    if (n_states_left)
+        *n_states_left = c.n_states_left > 0 ? c.n_states_left : 0;
     for (int64_t j = 0; c.fronts && j <= g->n_blocks; j++)
         free(c.fronts[j].at);
     free(c.fronts);

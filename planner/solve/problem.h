@@ -151,10 +151,11 @@ bool vp_ilp_evaluate(const vp_ilp_problem *p, int64_t ilp_idx, const int64_t *co
 bool vp_certificate_proves(const vp_ilp_problem *p, const json_t *certificate, int64_t cutoff_ns);
 
 /* Whether no counts within the budget cost less than cutoff_ns, found by going through chains block
- * by block, planner/solve/chain_check.c. False also where that takes more than max_states
- * chains, or more memory than there is. max_states 0: only what a price of a byte proves at once. */
+ * by block, planner/solve/chain_check.c. False also where that takes more than *n_states_left
+ * chains, from which those that it takes are counted off, or more memory than there is. NULL: only
+ * what a price of a byte proves at once. */
 bool vp_chain_proves(const vp_ilp *ilp, int64_t budget_bytes, int64_t cutoff_ns,
-                     int64_t max_states);
+                     int64_t *n_states_left);
 
 typedef enum vp_dp_end { VP_DP_FOUND, VP_DP_NONE, VP_DP_TOO_LARGE } vp_dp_end;
 

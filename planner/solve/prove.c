@@ -114,12 +114,16 @@ static void take_proof(vp_arena *arena, const vp_ilp_problem *problem, const vp_
     vp_text_release(&text);
 }
 
-/* The integer programs that may hold something below upper_ns: no price of a byte proves otherwise.
- * The first where there is none, so that the solver is always asked. places: where each of them stands
- * in the problem. */
+/* Chains that are gone through before the solver is asked: of one integer program, and of all. */
+enum { STATES_OF_ONE = 200000, STATES_OF_ALL = 2000000 };
+
+/* The integer programs that may hold something below upper_ns: going through their chains proves nothing else, or
+ * takes too long. Where there is none the one that took the least, so that the solver is always asked.
+ * places: where each of them stands in the problem. */
 static vp_status list_open(vp_arena *arena, const vp_ilp_problem *problem, vp_ilp_problem *open,
                            int64_t *places, vp_err *err)
 {
+    int64_t   n_left = STATES_OF_ALL, least = INT64_MAX;
     vp_status st = VP_OK;
 
     assert(problem->n_ilps > 0);
@@ -127,15 +131,23 @@ static vp_status list_open(vp_arena *arena, const vp_ilp_problem *problem, vp_il
     open->n_ilps = 0;
     open->ilps   = vp_arena_array(arena, problem->n_ilps, sizeof *open->ilps);
     VP_TRY_ALLOC(err, open->ilps);
+    places[0] = 0;
     for (int64_t i = 0; i < problem->n_ilps; i++) {
-        if (vp_chain_proves(&problem->ilps[i], problem->budget_bytes, problem->upper_ns, 0))
-            continue;
-        places[open->n_ilps]       = i;
-        open->ilps[open->n_ilps++] = problem->ilps[i];
+        const int64_t most = n_left < STATES_OF_ONE ? n_left : STATES_OF_ONE;
+        int64_t       left = most;
+        const bool    none =
+            vp_chain_proves(&problem->ilps[i], problem->budget_bytes, problem->upper_ns, &left);
+        n_left -= most - left;
+        if (!none) {
+            places[open->n_ilps]       = i;
+            open->ilps[open->n_ilps++] = problem->ilps[i];
+        } else if (open->n_ilps == 0 && most - left < least) {
+            places[0] = i;
+            least     = most - left;
+        }
     }
     if (open->n_ilps == 0) {
-        places[0]     = 0;
-        open->ilps[0] = problem->ilps[0];
+        open->ilps[0] = problem->ilps[places[0]];
         open->n_ilps  = 1;
     }
 out:

@@ -16,8 +16,9 @@ typedef struct vp_proof {
     const char *note;              /* why nothing was proved, or NULL */
 } vp_proof;
 
-/* Run vplan-solve on those integer programs, of one or more, that could hold a solution below upper_ns
- * by what is proved here at once (vp_chain_proves()); silent for 10 s it is given up.
+/* Run vplan-solve on those integer programs, of one or more, that could hold a solution below upper_ns:
+ * all but those whose chains can be gone through here (vp_chain_proves()) and hold none; silent for
+ * 10 s it is given up.
  * Whatever it does (missing, dying, hanging, lying), this is VP_OK and costs the proof only;
  * note says why. VP_ERR_NOMEM: this process ran out of memory. What *out points to lives in
  * arena. */
