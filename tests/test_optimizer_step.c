@@ -54,6 +54,73 @@ static void states_in_8_bits_begin_at_4096_elements(void **state)
     assert_int_equal(left_by("lion_8bit", 8191), 1024 + 8192 + 512);
 }
 
+/* AdEMAMix: two moments and a slow one, three floats; in 8 bits two maps, three bytes, and three floats for each
+ * 256 elements. */
+static void ademamix_has_three_states(void **state)
+{
+    (void)state;
+    assert_int_equal(left_by("ademamix", 65536), 3 * 4 * 65536);
+    assert_int_equal(left_by("ademamix_8bit", 65536), 2 * 1024 + 3 * (65536 + 4 * 256));
+    assert_int_equal(left_by("ademamix_8bit", 4095),
+                     2 * 1024 + 32768 + 16384); /* 32760 and 16380 */
+    assert_int_equal(left_by("paged_ademamix_8bit", 102400), 2 * 1024 + 3584 + 2048);
+    assert_int_equal(left_by("rmsprop_bnb_8bit", 65536), 1024 + 65536 + 4 * 256);
+}
+
+/* schedulefree's AdamW: two states, and a list of denominators; its SGD: one. StableAdamW: two, and three of a
+ * number each. */
+static void schedule_free_and_stable_optimizers_step_like_adamw(void **state)
+{
+    vp_ledger_phase p = after_step("schedule_free_adamw", 1024, 0);
+
+    (void)state;
+    assert_int_equal(p.end_bytes, 2 * 4096);
+    assert_int_equal(p.allocated_bytes, 3 * 4096);
+    assert_int_equal(left_by("schedule_free_sgd", 1024), 4096);
+    assert_int_equal(left_by("stable_adamw", 1024), 2 * 4096 + 3 * 512);
+}
+
+/* By transformers' Trainer norms and biases are stepped behind the rest: of 1024 and 256 floats the denominators are
+ * never there together, so in the second step, with all four states, 4096 bytes more are the most. */
+static void groups_are_stepped_one_after_the_other(void **state)
+{
+    vp_ledger                 ledger  = {0};
+    vp_caching_allocator_opts options = {0};
+    vp_optimizer_step        *step    = NULL;
+    vp_err                    err     = {0};
+    vp_trained                both[]  = {{4096, FP32, 0}, {1024, FP32, 0}};
+
+    (void)state;
+    options.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED;
+    CHECK_OK(vp_caching_allocator_new(&options, &ledger.allocator, &err));
+    CHECK_OK(vp_optimizer_step_new("adamw_torch", both, 2, &ledger, &step, &err));
+    vp_optimizer_step_group(step, 1);
+    for (int i = 0; i < 2; i++) {
+        vp_ledger_begin(&ledger, "step");
+        CHECK_OK(vp_optimizer_step_play(step, &err));
+        vp_ledger_end(&ledger);
+    }
+    assert_int_equal(ledger.phases[0].allocated_bytes, 3 * 4096);
+    assert_int_equal(ledger.phases[1].allocated_bytes, 2 * (4096 + 1024) + 4096);
+    vp_optimizer_step_free(step);
+    vp_caching_allocator_destroy(ledger.allocator);
+}
+
+static void others_are_refused_with_their_reason(void **state)
+{
+    vp_err err = {0};
+
+    (void)state;
+    assert_int_equal(vp_optimizer_step_check("galore_adamw_layerwise", &err), VP_ERR_INPUT);
+    assert_non_null(strstr(err.message, "optim_target_modules"));
+    err = (vp_err){0};
+    assert_int_equal(vp_optimizer_step_check("adamw_hf", &err), VP_ERR_INPUT);
+    assert_non_null(strstr(err.message, "no more"));
+    err = (vp_err){0};
+    assert_int_equal(vp_optimizer_step_check("adam", &err), VP_ERR_INPUT);
+    assert_non_null(strstr(err.message, "adamw_torch_fused"));
+}
+
 /* From 100,000 elements on they are in managed memory. */
 static void paged_states_of_large_parameters_are_not_on_the_card(void **state)
 {
@@ -89,6 +156,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_of_pytorch_are_as_large_as_the_parameter),
         cmocka_unit_test(states_in_8_bits_begin_at_4096_elements),
+        cmocka_unit_test(ademamix_has_three_states),
+        cmocka_unit_test(schedule_free_and_stable_optimizers_step_like_adamw),
+        cmocka_unit_test(groups_are_stepped_one_after_the_other),
+        cmocka_unit_test(others_are_refused_with_their_reason),
         cmocka_unit_test(paged_states_of_large_parameters_are_not_on_the_card),
         cmocka_unit_test(adafactor_keeps_rows_and_columns),
         cmocka_unit_test(adagrad_takes_the_parameters_twice_while_it_steps),

@@ -99,7 +99,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7)):
+for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("optimizer_steps.csv", 24, 7)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -107,6 +107,23 @@ for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6
         if ok(not isinstance(errors, str), name, errors):
             ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and abs(errors["load"]) <= 1e-6, name, errors)
             ok(abs(errors.get("evaluate", 0)) <= 0.0001, name + ": evaluation", errors)
+
+# ---- every optimizer that transformers has a name for is answered, or refused with its reason ----
+OPTIMIZERS = """adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adafactor adamw_anyprecision adamw_torch_4bit adamw_torch_8bit ademamix sgd
+    adagrad adamw_bnb_8bit adamw_8bit ademamix_8bit lion_8bit lion_32bit paged_adamw_32bit paged_adamw_8bit paged_ademamix_32bit paged_ademamix_8bit
+    paged_lion_32bit paged_lion_8bit rmsprop rmsprop_bnb rmsprop_bnb_8bit rmsprop_bnb_32bit galore_adamw galore_adamw_8bit galore_adafactor
+    galore_adamw_layerwise galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo grokadamw schedule_free_radam schedule_free_adamw
+    schedule_free_sgd apollo_adamw apollo_adamw_layerwise stable_adamw""".split()
+answers = {}
+for name in OPTIMIZERS:
+    p = subprocess.run([vplan, "estimate", "smollm2-135m", "--trainer", "hf", "--precision", "bf16-mixed", "--seq", "64", "--optimizer", name, "--json"], stdout=subprocess.PIPE)
+    answers[name] = (p.returncode, json.loads(p.stdout))
+    ok(p.returncode == 0 or p.returncode == 4 and "is not covered: " in answers[name][1]["error"]["message"], "optimizer %s" % name, answers[name][1].get("error"))
+ok(sum(rc == 0 for rc, _ in answers.values()) >= 25, "most optimizers are answered", [n for n in answers if answers[n][0]])
+states = {n: i["bytes"] for n, (rc, j) in answers.items() if rc == 0 for i in j["items"] if i["name"] == "optimizer_state"}
+ok(abs(states["ademamix"] / states["adamw_torch"] - 1.5) < 0.01 and abs(states["adamw_torch"] / states["schedule_free_sgd"] - 2) < 0.02, "states: two of AdamW, three of AdEMAMix, one of schedule-free SGD", states)
+wide, narrow = [subprocess.run([vplan, "estimate", "smollm2-135m", "--trainer", "hf", "--precision", p, "--optimizer", "rmsprop_bnb", "--json"], stdout=subprocess.PIPE) for p in ("bf16-mixed", "bf16")]
+ok(wide.returncode == 0 and narrow.returncode == 4 and "no kernel" in json.loads(narrow.stdout)["error"]["message"], "bitsandbytes' RMSprop of bf16 gradients fails", narrow.stdout[:300])
 
 # ---- classifiers of texts and of tokens; a batch of one sample has fewer copies than what was recorded ----
 classes = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/class_steps.csv", scratch)]

@@ -442,6 +442,11 @@ static vp_status play_inputs(run *r, vp_err *err)
     VP_TRY(vp_hf_trained_list(q, r->step, r->world, r->found.sizes.symbols.at[VP_SYM_h],
                               &r->trained, err));
     VP_TRY(vp_optimizer_step_new(q->optimizer, t->list, t->n, &r->ledger, &r->optimizer, err));
+    if (strcmp(q->optimizer, "schedule_free_radam") == 0)
+        vp_hf_assume(r->out,
+                     "schedule_free_radam: a step as from the sixth on; with beta2 of 0.999 "
+                     "the first five have no denominators");
+    vp_optimizer_step_group(r->optimizer, t->n_first);
     if (!vp_hf_is_plain(q))
         vp_optimizer_step_widen(r->optimizer, t->n_tables);
     vp_ledger_begin(&r->ledger, phase_name(r, "inputs", 0, 0));

@@ -47,6 +47,40 @@ static void list_with_copies(const vp_hf_request *q, const vp_recorded *step, co
     out->n_tables = n_first;
 }
 
+/* Trainer has norms and biases in a group of their own, behind what has weight decay (get_decay_parameter_names).
+ * Adapters have none. */
+static void list_in_groups(const vp_recorded *step, vp_hf_trained *out)
+{
+    vp_trained *vectors = out->list + out->n; /* room of the second half */
+    int64_t     n_first = 0, n_vectors = 0;
+
+    for (int64_t i = 0; i < out->n; i++)
+        if (vp_recorded_is_vector(step, i))
+            vectors[n_vectors++] = out->list[i];
+        else
+            out->list[n_first++] = out->list[i];
+    memcpy(out->list + n_first, vectors, (size_t)n_vectors * sizeof *vectors);
+    out->n_first = n_first;
+}
+
+/* bitsandbytes 0.50 has no kernel for bf16 gradients of its RMSprop with fp32 states, which small parameters have in
+ * 8 bits too. */
+static vp_status check_kernels(const vp_hf_request *q, const vp_hf_trained *t, vp_err *err)
+{
+    bool is_rmsprop = strncmp(q->optimizer, "rmsprop_bnb", strlen("rmsprop_bnb")) == 0;
+    bool is_bf16    = strncmp(q->precision, "fp16", 4) != 0;
+    bool is_wide    = strcmp(q->optimizer, "rmsprop_bnb_8bit") != 0;
+
+    for (int64_t i = 0; i < t->n && is_rmsprop && is_bf16; i++)
+        if (t->list[i].element_bytes == 2 &&
+            (is_wide || vp_optimizer_step_is_small(&t->list[i]) || i < t->n_tables))
+            return VP_FAIL(err, VP_ERR_INPUT,
+                           "--optimizer %s does not run here: bitsandbytes has no kernel for bf16 "
+                           "gradients with fp32 states (ValueError); rmsprop and adamw_8bit run",
+                           q->optimizer);
+    return VP_OK;
+}
+
 vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, const vp_world *world,
                              int64_t hidden, vp_hf_trained *out, vp_err *err)
 {
@@ -56,13 +90,17 @@ vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, co
         world ? vp_world_trained(world, &out->n, &each) : vp_recorded_parameters(step, &out->n);
     vp_status st = VP_OK;
 
-    out->list     = calloc((size_t)out->n + 1, sizeof *out->list);
+    out->list     = calloc(2 * (size_t)out->n + 1, sizeof *out->list);
+    out->n_first  = out->n;
     out->n_tables = world && vp_world_joins(q->parallel) ? 0 : vp_recorded_tables(step);
     VP_TRY_ALLOC(err, out->list);
     for (int64_t i = 0; i < out->n; i++)
         out->list[i] = (vp_trained){bytes[i], each, columns};
     if (!world && vp_hf_saves_modules(q))
         list_with_copies(q, step, bytes, hidden, out);
+    if (!world && !vp_hf_is_plain(q) && !vp_hf_has_adapters(q))
+        list_in_groups(step, out);
+    VP_TRY(check_kernels(q, out, err));
 out:
     return st;
 }

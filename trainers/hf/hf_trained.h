@@ -11,8 +11,9 @@
 #include "trainers/torch/world.h"
 
 typedef struct vp_hf_trained {
-    vp_trained *list;        /* in the order of the model; the caller's */
+    vp_trained *list;        /* in the optimizer's order; the caller's */
     int64_t     n, n_tables; /* the first n_tables are look-up tables */
+    int64_t     n_first;     /* Trainer's first group: those with weight decay */
 } vp_hf_trained;
 
 /* step: loaded. world: or NULL, then it is one rank. hidden: the model's width, which most of its matrices have;

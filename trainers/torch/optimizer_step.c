@@ -11,19 +11,24 @@
 typedef enum form {
     FORM_IN_PLACE, /* one kernel, or in place: nothing besides the states                  */
     FORM_FOREACH,  /* adam: the denominators of all parameters, sqrt(v), freed at the end  */
+    FORM_KEEPING,  /* schedulefree: those of one group live on while the next is stepped    */
     FORM_TWICE,    /* adagrad: these, then as many quotients                                */
     FORM_LOOP,     /* adam: sqrt(v), then its quotient; the last quotient lives on
                       while those of the next parameter are made                           */
     FORM_FACTORED  /* transformers' Adafactor: step_factored()                             */
 } form;
 
-/* What a state is made of (bitsandbytes' optimizers from the third on). */
+/* What a state is made of; WIDE to MIXED_8BIT: bitsandbytes' optimizers. */
 typedef enum state_form {
-    STATE_LIKE,     /* like the parameter            */
-    STATE_WIDE,     /* fp32 whatever the parameter is */
-    STATE_8BIT,     /* a byte, and a scale for 256 of them; fp32 of small parameters */
-    STATE_FACTORED, /* fp32 of rows and of columns; of vectors of each element; a norm */
-    STATE_EARLY     /* like the parameter, made with the optimizer                     */
+    STATE_LIKE,       /* like the parameter            */
+    STATE_WIDE,       /* fp32 whatever the parameter is */
+    STATE_8BIT,       /* a byte, and a scale for 256 of them; fp32 of small parameters */
+    STATE_MIXED,      /* AdEMAMix, fp32: two of the three are one tensor                */
+    STATE_MIXED_8BIT, /* the same in 8 bits, scales first                               */
+    STATE_FACTORED,   /* fp32 of rows and of columns; of vectors of each element; a norm */
+    STATE_EARLY,      /* like the parameter, made with the optimizer                     */
+    STATE_STABLE      /* StableAdamW by Triton: like the parameter; epsilon, what rounding
+                         lost of 16-bit ones, a sum of squares                           */
 } state_form;
 
 static const struct {
@@ -52,6 +57,35 @@ static const struct {
     {"lion_8bit", 1, false, FORM_IN_PLACE, STATE_8BIT, false},
     {"paged_lion_32bit", 1, false, FORM_IN_PLACE, STATE_WIDE, true},
     {"paged_lion_8bit", 1, false, FORM_IN_PLACE, STATE_8BIT, true},
+    {"ademamix", 3, false, FORM_IN_PLACE, STATE_MIXED, false},
+    {"ademamix_8bit", 3, false, FORM_IN_PLACE, STATE_MIXED_8BIT, false},
+    {"paged_ademamix_32bit", 3, false, FORM_IN_PLACE, STATE_MIXED, true},
+    {"paged_ademamix_8bit", 3, false, FORM_IN_PLACE, STATE_MIXED_8BIT, true},
+    {"rmsprop_bnb", 1, false, FORM_IN_PLACE, STATE_WIDE, false},
+    {"rmsprop_bnb_32bit", 1, false, FORM_IN_PLACE, STATE_WIDE, false},
+    {"rmsprop_bnb_8bit", 1, false, FORM_IN_PLACE, STATE_8BIT, false},
+    {"schedule_free_adamw", 2, false, FORM_KEEPING, STATE_LIKE, false},
+    {"schedule_free_radam", 2, false, FORM_KEEPING, STATE_LIKE, false},
+    {"schedule_free_sgd", 1, false, FORM_IN_PLACE, STATE_LIKE, false},
+    {"stable_adamw", 2, false, FORM_IN_PLACE, STATE_STABLE, false},
+};
+
+/* Others of transformers' names, and why they are not among these. */
+static const struct {
+    const char *name, *why;
+} refused[] = {
+    {"adamw_torch_xla", "it is for TPUs"},
+    {"adamw_torch_npu_fused", "it is for Ascend's processors"},
+    {"adamw_anyprecision", "it takes torchdistx, which no release of PyTorch since 1.13 can load"},
+    {"adamw_apex_fused", "transformers 5 has it no more; adamw_torch_fused is PyTorch's own"},
+    {"adamw_hf", "transformers 5 has it no more; adamw_torch is PyTorch's own"},
+    {"adamw_torch_8bit", "torchao's step is compiled, and what a compiled step takes is not known"},
+    {"adamw_torch_4bit", "torchao's step is compiled, and what a compiled step takes is not known"},
+    {"grokadamw", "its states are made anew in each step, which was not ruled"},
+    {"lomo", "it updates within backward, which was not recorded"},
+    {"adalomo", "it updates within backward, which was not recorded"},
+    {"galore_", "it hangs on optim_target_modules and on optim_args' rank, and on scratch of SVDs"},
+    {"apollo_", "it hangs on optim_target_modules and on optim_args' rank"},
 };
 
 /* MAX_STATES: a counter, two states, two lists of scales. bitsandbytes' numbers: optimizer.py. */
@@ -69,7 +103,7 @@ enum {
 struct vp_optimizer_step {
     vp_ledger  *ledger;
     vp_trained *trained;
-    int64_t     n, n_wide;
+    int64_t     n, n_wide, n_first;
     /* MAX_STATES of each parameter, two that are made in a step */
     vp_ledger_block *states, *made, maps[MAX_MAPS];
     int              row;
@@ -91,9 +125,16 @@ int vp_optimizer_step_states(const char *name)
 
 static vp_status refuse(const char *name, vp_err *err)
 {
-    char   known[600] = "", shown[80];
+    char   known[800] = "", shown[80];
     size_t n          = 0;
 
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        size_t length = strlen(refused[i].name);
+        if (strncmp(name, refused[i].name, length) == 0 &&
+            (name[length] == '\0' || refused[i].name[length - 1] == '_'))
+            return VP_FAIL(err, VP_ERR_INPUT, "optimizer \"%s\" is not covered: %s",
+                           vp_text_escape(name, shown, sizeof shown), refused[i].why);
+    }
     for (int i = 0; i < N_ROWS && n < sizeof known; i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", table[i].name);
     return VP_FAIL(err, VP_ERR_INPUT,
@@ -122,7 +163,7 @@ vp_status vp_optimizer_step_new(const char *name, const vp_trained *trained, int
         row++;
     if (row == N_ROWS)
         VP_TRY(refuse(name, err));
-    *o         = (vp_optimizer_step){.ledger = ledger, .n = n, .row = row};
+    *o         = (vp_optimizer_step){.ledger = ledger, .n = n, .n_first = n, .row = row};
     o->trained = malloc((size_t)(n + 1) * sizeof *o->trained);
     o->states  = calloc((size_t)n * MAX_STATES + 1, sizeof *o->states);
     o->made    = calloc(2 * (size_t)n + 1, sizeof *o->made);
@@ -138,6 +179,11 @@ out:
 void vp_optimizer_step_widen(vp_optimizer_step *o, int64_t n)
 {
     o->n_wide = n;
+}
+
+void vp_optimizer_step_group(vp_optimizer_step *o, int64_t n_first)
+{
+    o->n_first = n_first;
 }
 
 void vp_optimizer_step_free(vp_optimizer_step *o)
@@ -161,21 +207,65 @@ static int64_t elements(const vp_trained *t)
     return t->bytes / t->element_bytes;
 }
 
-/* The states of parameter i of bitsandbytes' 8-bit forms: codes, then scales. */
+bool vp_optimizer_step_is_small(const vp_trained *t)
+{
+    return elements(t) < LEAST_8BIT;
+}
+
+static bool is_8bit(const vp_optimizer_step *o)
+{
+    return table[o->row].states == STATE_8BIT || table[o->row].states == STATE_MIXED_8BIT;
+}
+
+static bool is_mixed(const vp_optimizer_step *o)
+{
+    return table[o->row].states == STATE_MIXED || table[o->row].states == STATE_MIXED_8BIT;
+}
+
+/* Tensors that hold the states of a parameter. */
+static int n_tensors(const vp_optimizer_step *o)
+{
+    return is_mixed(o) ? 2 : table[o->row].n_states;
+}
+
+/* The states of parameter i of bitsandbytes' forms: codes, then scales; AdEMAMix makes the scales first. */
 static vp_status make_small_states(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
-    int64_t          n    = elements(&o->trained[i]);
-    bool             is_8 = table[o->row].states == STATE_8BIT && n >= LEAST_8BIT && i >= o->n_wide;
-    int64_t          bytes = is_8 ? n : 4 * n;
-    vp_ledger_block *state = &o->states[i * MAX_STATES];
-    bool             paged = table[o->row].is_paged && n >= LEAST_PAGED;
-    vp_status        st    = VP_OK;
+    const vp_trained *t     = &o->trained[i];
+    int64_t           n     = elements(t);
+    bool              is_8  = is_8bit(o) && !vp_optimizer_step_is_small(t) && i >= o->n_wide;
+    vp_ledger_block  *state = &o->states[i * MAX_STATES];
+    bool              paged = table[o->row].is_paged && n >= LEAST_PAGED;
+    vp_status         st    = VP_OK;
 
-    for (int j = 0; j < table[o->row].n_states && !paged; j++)
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes, state++, err));
-    for (int j = 0; j < table[o->row].n_states && is_8; j++)
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, 4 * vp_ceil_div(n, SCALED_BLOCK),
-                               state++, err));
+    for (int part = 0; part < 2; part++) {
+        bool scales = is_mixed(o) == (part == 0);
+        if (scales ? !is_8 : paged)
+            continue;
+        for (int j = 0; j < n_tensors(o); j++) {
+            int64_t here = is_mixed(o) && j == 0 ? 2 : 1;
+            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER,
+                                   here * (scales ? 4 * vp_ceil_div(n, SCALED_BLOCK)
+                                           : is_8 ? n
+                                                  : 4 * n),
+                                   state++, err));
+        }
+    }
+out:
+    return st;
+}
+
+/* Like the parameter, its square of epsilon, the rest of what was rounded where it has 16 bits, and a sum. */
+static vp_status make_stable_states(vp_optimizer_step *o, int64_t i, vp_err *err)
+{
+    const vp_trained *t = &o->trained[i];
+    int64_t   bytes[] = {t->bytes, t->bytes, t->element_bytes, t->element_bytes < 4 ? t->bytes : 1,
+                         4};
+    vp_status st      = VP_OK;
+
+    for (int j = 0; j < MAX_STATES; j++)
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes[j],
+                               &o->states[i * MAX_STATES + j], err));
 out:
     return st;
 }
@@ -218,27 +308,34 @@ static vp_status make_states_of(vp_optimizer_step *o, int64_t i, vp_err *err)
         return make_states_like(o, i, err);
     case STATE_FACTORED:
         return make_factors(o, i, err);
+    case STATE_STABLE:
+        return make_stable_states(o, i, err);
     default:
         return make_small_states(o, i, err);
     }
 }
 
-static vp_status make_states(vp_optimizer_step *o, vp_err *err)
+/* A list of parameters that is stepped at once: all, or one of Trainer's groups. */
+typedef struct range {
+    int64_t first, end;
+} range;
+
+static vp_status make_states(vp_optimizer_step *o, range of, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    for (int j = 0; table[o->row].states == STATE_8BIT && j < table[o->row].n_states; j++)
+    for (int j = 0; is_8bit(o) && of.first == 0 && j < n_tensors(o); j++)
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, MAP_BYTES, &o->maps[j], err));
-    for (int64_t i = 0; i < o->n; i++)
+    for (int64_t i = of.first; i < of.end; i++)
         VP_TRY(make_states_of(o, i, err));
-    o->has_states = true;
 out:
     return st;
 }
 
 vp_status vp_optimizer_step_begin(vp_optimizer_step *o, vp_err *err)
 {
-    return table[o->row].states == STATE_EARLY ? make_states(o, err) : VP_OK;
+    o->has_states = table[o->row].states == STATE_EARLY;
+    return o->has_states ? make_states(o, (range){0, o->n}, err) : VP_OK;
 }
 
 /* Norms of all gradients of one format, at once. */
@@ -294,19 +391,22 @@ out:
     return st;
 }
 
-/* One parameter at a time. Of 16 bits, gradient and parameter are copied to fp32; the square of the gradient, the
- * same with its epsilon, then the update, which lives on while those two of the next one are made. */
-static vp_status step_factored(vp_optimizer_step *o, vp_err *err)
+/* One parameter at a time. Of 16 bits, gradient and parameter are copied to fp32, with the states made between; the square
+ * of the gradient, the same with its epsilon, then the update, which lives on while those two of the next one are made. */
+static vp_status step_factored(vp_optimizer_step *o, range of, vp_err *err)
 {
     vp_ledger_block square = {0}, sum = {0}, scaled = {0}, copies[2] = {{0}}, update = {0};
     vp_status       st = VP_OK;
 
-    for (int64_t i = 0; i < o->n; i++) {
+    for (int64_t i = of.first; i < of.end; i++) {
         int64_t bytes     = 4 * elements(&o->trained[i]);
         bool    is_narrow = o->trained[i].element_bytes < 4;
-        for (int j = 0; j < 2 && is_narrow; j++) {
+        for (int j = 0; j < 2; j++) {
             vp_ledger_free(o->ledger, &copies[j]);
-            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &copies[j], err));
+            if (is_narrow)
+                VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &copies[j], err));
+            if (j == 0 && !o->has_states)
+                VP_TRY(make_states_of(o, i, err));
         }
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &square, err));
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &sum, err));
@@ -328,29 +428,31 @@ out:
 }
 
 /* A list of tensors like the parameters of a format, so many times over; a list goes when all are there. */
-static vp_status step_foreach(vp_optimizer_step *o, int64_t n_lists, vp_err *err)
+static vp_status step_foreach(vp_optimizer_step *o, range of, int64_t n_lists, vp_err *err)
 {
-    vp_status st = VP_OK;
+    const vp_trained *list = &o->trained[of.first];
+    int64_t           n    = of.end - of.first;
+    vp_status         st   = VP_OK;
 
-    for (int64_t of = 0; (of = next_format(o->trained, o->n, of)) != 0;)
-        for (int64_t i = 0; i < n_lists * o->n; i++)
-            if (o->trained[i % o->n].element_bytes == of)
-                VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->trained[i % o->n].bytes,
-                                       &o->made[i], err));
+    for (int64_t format = 0; (format = next_format(list, n, format)) != 0;)
+        for (int64_t i = 0; i < n_lists * n; i++)
+            if (list[i % n].element_bytes == format)
+                VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, list[i % n].bytes,
+                                       &o->made[n_lists * of.first + i], err));
 out:
     return st;
 }
 
-static vp_status step_loop(vp_optimizer_step *o, vp_err *err)
+static vp_status step_loop(vp_optimizer_step *o, range of, vp_err *err)
 {
     vp_ledger_block root = {0}, *made = o->made;
     vp_status       st = VP_OK;
 
-    for (int64_t i = 0; i < o->n; i++) {
+    for (int64_t i = of.first; i < of.end; i++) {
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->trained[i].bytes, &root, err));
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->trained[i].bytes, &made[i], err));
         vp_ledger_free(o->ledger, &root);
-        if (i > 0)
+        if (i > of.first)
             vp_ledger_free(o->ledger, &made[i - 1]);
     }
 out:
@@ -358,21 +460,42 @@ out:
     return st;
 }
 
-vp_status vp_optimizer_step_play(vp_optimizer_step *o, vp_err *err)
+static void drop_made(vp_optimizer_step *o)
+{
+    for (int64_t i = 0; i < 2 * o->n; i++)
+        vp_ledger_free(o->ledger, &o->made[i]);
+}
+
+static vp_status play_range(vp_optimizer_step *o, range of, vp_err *err)
 {
     form      f  = table[o->row].form;
     vp_status st = VP_OK;
 
-    if (!o->has_states)
-        VP_TRY(make_states(o, err));
-    if (f == FORM_FOREACH || f == FORM_TWICE)
-        VP_TRY(step_foreach(o, f == FORM_TWICE ? 2 : 1, err));
+    if (!o->has_states && f != FORM_FACTORED)
+        VP_TRY(make_states(o, of, err));
+    if (f == FORM_FOREACH || f == FORM_KEEPING || f == FORM_TWICE)
+        VP_TRY(step_foreach(o, of, f == FORM_TWICE ? 2 : 1, err));
     else if (f == FORM_LOOP)
-        VP_TRY(step_loop(o, err));
+        VP_TRY(step_loop(o, of, err));
     else if (f == FORM_FACTORED)
-        VP_TRY(step_factored(o, err));
+        VP_TRY(step_factored(o, of, err));
+    if (f != FORM_KEEPING)
+        drop_made(o);
 out:
-    for (int64_t i = 0; i < 2 * o->n; i++)
-        vp_ledger_free(o->ledger, &o->made[i]);
+    return st;
+}
+
+/* Adafactor's loop has the last update of a group still while it steps the next one. */
+vp_status vp_optimizer_step_play(vp_optimizer_step *o, vp_err *err)
+{
+    int64_t   n_first = table[o->row].form == FORM_FACTORED ? o->n : o->n_first;
+    vp_status st      = VP_OK;
+
+    VP_TRY(play_range(o, (range){0, n_first}, err));
+    if (n_first < o->n)
+        VP_TRY(play_range(o, (range){n_first, o->n}, err));
+    o->has_states = true;
+out:
+    drop_made(o);
     return st;
 }

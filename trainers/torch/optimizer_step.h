@@ -9,6 +9,8 @@
 
 #include "trainers/torch/ledger.h"
 
+#include <stdbool.h>
+
 typedef struct vp_optimizer_step vp_optimizer_step;
 
 /* A trained parameter, or its gradient: all its bytes, those of one element. Adafactor keeps rows and columns of
@@ -22,7 +24,10 @@ const char *vp_optimizer_step_name(int i);
 /* How many states an element has; 0: none, or no such optimizer. */
 int vp_optimizer_step_states(const char *name);
 
-/* VP_ERR_INPUT, with the names that are known: name is none of them. */
+/* Whether bitsandbytes keeps its states in fp32, whatever was asked for. */
+bool vp_optimizer_step_is_small(const vp_trained *trained);
+
+/* VP_ERR_INPUT, with the names that are known, or why it is not: name is none of them. */
 vp_status vp_optimizer_step_check(const char *name, vp_err *err);
 
 /* trained[n]: copied. VP_ERR_INPUT: no such optimizer. */
@@ -31,6 +36,9 @@ vp_status vp_optimizer_step_new(const char *name, const vp_trained *trained, int
 /* The first n parameters have fp32 states where others have 8 bits, as transformers' Trainer asks
  * bitsandbytes for embeddings. */
 void vp_optimizer_step_widen(vp_optimizer_step *optimizer, int64_t n);
+/* The first n are a group of their own, stepped before the others: by transformers' Trainer those with
+ * weight decay. One group, unless told otherwise. */
+void vp_optimizer_step_group(vp_optimizer_step *optimizer, int64_t n);
 /* What the optimizer allocates when it is made, within an open phase. */
 vp_status vp_optimizer_step_begin(vp_optimizer_step *optimizer, vp_err *err);
 void      vp_optimizer_step_free(vp_optimizer_step *optimizer);

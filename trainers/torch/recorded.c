@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ struct vp_recorded {
     int64_t           workspace_bytes;
     bool              taken[MAX_WORKSPACES], is_tied, stays;
     int64_t          *parameters, *rows_of_parameter, n_parameters, frozen_bytes, quantised_bytes;
+    bool             *is_vector;    /* of each parameter */
     const vp_recorded_watch *watch; /* or NULL */
     int64_t                  n_gradients;
     bool                     is_in_loss, is_behind_loss; /* of backward */
@@ -96,7 +98,8 @@ vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *
     s->blocks                 = calloc((size_t)n_slots + 1, sizeof *s->blocks);
     s->parameters             = calloc((size_t)n_parameters + 1, sizeof *s->parameters);
     s->rows_of_parameter      = calloc((size_t)n_parameters + 1, sizeof *s->rows_of_parameter);
-    VP_TRY_ALLOC(err, s->blocks && s->parameters && s->rows_of_parameter);
+    s->is_vector              = calloc((size_t)n_parameters + 1, sizeof *s->is_vector);
+    VP_TRY_ALLOC(err, s->blocks && s->parameters && s->rows_of_parameter && s->is_vector);
     *out = s;
     s    = NULL;
 out:
@@ -120,6 +123,7 @@ void vp_recorded_free(vp_recorded *s)
     free(s->blocks);
     free(s->parameters);
     free(s->rows_of_parameter);
+    free(s->is_vector);
     free(s);
 }
 
@@ -297,6 +301,23 @@ static vp_status watch_loss(vp_recorded *s, const slot *x, int phase_idx, int64_
     return s->watch->logits(s->watch->user, err);
 }
 
+/* Whether a parameter of this size has one dimension: in none of its terms there are two widths. Heads times their
+ * size are one. */
+static bool is_vector(const char *size)
+{
+    for (const char *at = size; *at; at += *at != '\0') {
+        int widths = 0, heads = 0, head_sizes = 0;
+        for (; *at && *at != '+'; at++) {
+            widths += isalpha((unsigned char)*at) != 0;
+            heads += *at == 'a' || *at == 'k';
+            head_sizes += *at == 'd';
+        }
+        if (widths - (heads < head_sizes ? heads : head_sizes) > 1)
+            return false;
+    }
+    return true;
+}
+
 static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
                             vp_err *err)
 {
@@ -318,7 +339,9 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
         vp_ledger_free(s->ledger, x->tile == 'h' ? &s->rows : &s->part);
     s->n_allocs++;
     if (x->owner == VP_OWNER_PARAMETER) {
-        s->rows_of_parameter[s->n_parameters] = rows_of(s, s->program->recording->sizes[x->size]);
+        const char *size                      = s->program->recording->sizes[x->size];
+        s->is_vector[s->n_parameters]         = is_vector(size);
+        s->rows_of_parameter[s->n_parameters] = rows_of(s, size);
         s->parameters[s->n_parameters++]      = bytes;
     } else if (x->owner == VP_OWNER_FROZEN)
         s->frozen_bytes += bytes;
@@ -450,6 +473,11 @@ static bool is_listed(const vp_recorded *s, const weight_list *list, const token
 
     return !t->is_free &&
            (owner == VP_OWNER_PARAMETER || (list->with_frozen && owner == VP_OWNER_FROZEN));
+}
+
+bool vp_recorded_is_vector(const vp_recorded *s, int64_t i)
+{
+    return s->is_vector[i];
 }
 
 static vp_status list_weights(const vp_recorded *s, int phase_idx, int section_idx, int64_t layer,

@@ -71,6 +71,8 @@ vp_status vp_recorded_play(vp_recorded *step, const char *phase, vp_err *err);
 const int64_t *vp_recorded_parameters(const vp_recorded *step, int64_t *n);
 /* Rows of the i-th, where it is as large as a look-up table; else 0. */
 int64_t vp_recorded_rows(const vp_recorded *step, int64_t i);
+/* Whether the i-th is a vector: of a norm, or a bias. */
+bool vp_recorded_is_vector(const vp_recorded *step, int64_t i);
 /* Of them the first so many are look-up tables. */
 int64_t vp_recorded_tables(const vp_recorded *step);
 int64_t vp_recorded_frozen_bytes(const vp_recorded *step);

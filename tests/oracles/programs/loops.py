@@ -116,12 +116,17 @@ class Instead:
         return getattr(self.of, name)
 
 
+def silence_triton():
+    import triton
+    triton.runtime.jit.KernelInterface.__getitem__ = Silent.__getitem__
+
+
 def use_liger(tiling):
     """Liger's kernels without scratch. tiling: (multiprocessors that they count, rows of tokens of a tile of its loss, tiles)."""
     import torch
     import triton
     import liger_kernel.ops.fused_linear_cross_entropy as loss
-    triton.runtime.jit.KernelInterface.__getitem__ = Silent.__getitem__
+    silence_triton()
     if tiling:
         processors, rows, n = tiling
         card = torch.cuda.get_device_properties

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --models: these, with sdpa. --attention: all rows with this one. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --models: these, with sdpa. --attention: all rows with this one. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -286,6 +286,25 @@ def drawn_checkpoints(n, seed, models):
     return out
 
 
+RARE_OPTIMIZERS = ("ademamix", "ademamix_8bit", "paged_ademamix_32bit", "paged_ademamix_8bit", "rmsprop_bnb", "rmsprop_bnb_8bit", "rmsprop_bnb_32bit",
+                   "schedule_free_adamw", "schedule_free_sgd", "stable_adamw", "adafactor", "adafactor", "adagrad", "rmsprop")
+
+
+def drawn_optimizers(n, seed, models):
+    """Trainer's and TRL's steps with optimizers that are asked for more rarely."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models or ("smollm2-135m", "qwen2.5-0.5b", "llama-3.2-1b", "gpt2", "opt-125m", "pythia-160m", "qwen3-0.6b", "phi3-mini", "mistral-7b"))
+        c, optimizer, lora = MODELS[name], rng.choice(RARE_OPTIMIZERS), rng.choice(["none", "none", "all-linear"])
+        precision = rng.choice(["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp", "bf16"])
+        if optimizer.startswith("rmsprop_bnb") and lora == "none" and precision in ("bf16", "bf16-amp"):         # which has no kernel
+            continue
+        out.append((name, c, precision, "sdpa:flash", rng.choice(["none", "full"]), optimizer, rng.choice([2, 3, 4]), rng.choice([64, 128, 256, 512]),
+                    "clm", "none", "hf", lora, rng.choice([4, 8, 16, 32]) if lora != "none" else 0, "none"))
+    return out
+
+
 def by_trainer(rows, seed, evaluates, liger):
     """The rows, by Trainer, with samples at once in an evaluation, and Liger's kernels."""
     rng = random.Random(seed)
@@ -384,6 +403,8 @@ def measure(row):
     gc.collect()
     end("load")
     params = [p for p in m.parameters() if p.requires_grad]
+    if opt_name == "stable_adamw":         # whose step is Triton's
+        loops.silence_triton()
     opt = loop.trainer.create_optimizer() if trainer != "torch" else optimizer(opt_name, params)
     of_batch = dict(B=1, S=batch * seq, o=batch * packing) if packing else dict(B=batch, S=seq, I=fields.get("image_size"))
     play.PACKED[:] = [True] * bool(packing)
@@ -421,6 +442,7 @@ def main():
     p.add_argument("--dropout", action="store_true")
     p.add_argument("--beside", action="store_true")
     p.add_argument("--checkpoints", action="store_true")
+    p.add_argument("--optimizers", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--attention")
@@ -432,7 +454,9 @@ def main():
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
     n = a.random * (40 if a.answered else 1)
-    if a.checkpoints:
+    if a.optimizers:
+        rows = drawn_optimizers(n, a.seed, a.models)
+    elif a.checkpoints:
         rows = drawn_checkpoints(n, a.seed, a.models)
     elif a.beside:
         rows = drawn_beside(n, a.seed, a.models)
