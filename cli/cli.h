@@ -29,9 +29,10 @@
 #include <stdbool.h>
 
 typedef struct vp_cli {
-    bool json;  /* --json was given anywhere before "--" */
-    bool help;  /* --help; main.c answers it */
-    bool quiet; /* -q: no notes */
+    bool json;    /* --json was given anywhere before "--" */
+    bool help;    /* --help; main.c answers it */
+    bool quiet;   /* -q: no notes */
+    bool verbose; /* -v: notes of what the answer was made from */
     int  exit_code;
 } vp_cli;
 
@@ -87,8 +88,11 @@ vp_status vp_help_print(const vp_command *command, vp_err *err);
 /* A note for people, a line on stderr; none with -q. */
 void vp_cli_note(const vp_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* -q, for commands that print notes; fills the vp_cli. */
-extern const vp_option_set vp_quiet_options;
+/* One for those who ask how an answer came about: with -v only. */
+void vp_cli_detail(const vp_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* -q and -v, for commands that print notes; fills the vp_cli. */
+extern const vp_option_set vp_note_options;
 
 /* Words of choices, for rows; NULL past the end. */
 const char *vp_word_of_precision(int i);

@@ -368,7 +368,7 @@ const vp_command vp_cmd_dryrun = {
          "PyTorch, 128+n ended by signal n."},
     .examples   = {"vplan dryrun --device 4090 -- python3 train.py",
                    "vplan dryrun --fake-weights gpt2 -o weights"},
-    .sets       = {&card_options, &fake_options, &vp_quiet_options},
+    .sets       = {&card_options, &fake_options, &vp_note_options},
     .argument   = VP_TAKES_NOTHING,
     .takes_rest = true,
     .run        = run,

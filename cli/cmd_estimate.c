@@ -473,7 +473,7 @@ const vp_command vp_cmd_estimate = {
                       "holds one, or a Hub id that the local Hugging Face cache holds."},
     .examples  = {"vplan estimate gpt2-xl --device 4090 --seq 1024 --recompute full",
                   "vplan estimate llama-3.1-8b --device h200 --precision bf16-mixed --max seq"},
-    .sets      = {&options, &vp_estimate_trainer_options, &vp_quiet_options},
+    .sets      = {&options, &vp_estimate_trainer_options, &vp_note_options},
     .argument  = VP_TAKES_MODEL,
     .max_words = 1,
     .run       = run,

@@ -529,6 +529,22 @@ out:
     return st;
 }
 
+/* How much was searched, for -v. */
+static void say_search(const vp_cli *cli, const answer *x)
+{
+    const vp_plan_answer *a        = &x->found;
+    int64_t               n_points = 0;
+
+    for (int64_t i = 0; i < a->n_scenarios; i++)
+        n_points += i == 0 || a->libraries[i] != a->libraries[i - 1] ? a->libraries[i]->n : 0;
+    vp_cli_detail(cli,
+                  "search: %lld scenarios, %lld strategies of blocks; vplan-solve: %lld nodes, "
+                  "%lld pivots; certificate %lld bytes%s%s; %.2f s in all",
+                  (long long)a->n_scenarios, (long long)n_points, (long long)a->n_nodes,
+                  (long long)a->n_pivots, (long long)a->certificate_bytes,
+                  a->solver_note ? "; " : "", a->solver_note ? a->solver_note : "", x->seconds);
+}
+
 static vp_status work_out(answer *x, bool frontier, const char *svg, const char *html, bool force,
                           vp_err *err)
 {
@@ -720,6 +736,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     x.job.request.gap = w.gap;
     VP_TRY(parse_within(w.within, &x.job.request.within, err));
     VP_TRY(work_out(&x, w.frontier, w.svg, w.html, w.force, err));
+    say_search(cli, &x);
     if (!x.plan)
         vp_offer_adapters(name, &o, &line, &x.adapters);
     if (w.monolithic)
@@ -762,7 +779,7 @@ const vp_command vp_cmd_plan = {
                   "vplan plan gpt2 --trainer torch --device 4090 --seq 1024 --global-batch 32",
                   "vplan plan gpt2-tiny --budget 8MB --seq 128 --global-batch 8 -o plan.json"},
     .sets      = {&vp_plan_options_set, &vp_pin_options_set, &options, &vp_plan_trainer_options_set,
-                  &vp_quiet_options},
+                  &vp_note_options},
     .argument  = VP_TAKES_MODEL,
     .max_words = 1,
     .run       = run,

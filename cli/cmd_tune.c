@@ -648,7 +648,7 @@ const vp_command vp_cmd_tune = {
                    "vplan tune --try batch=1,2,4 -- python3 train.py --batch {batch}",
                    "vplan tune --device l4 -o best -- python3 sft.py sft.yaml"},
     .sets       = {&vp_plan_options_set, &vp_pin_options_set, &options, &command_options,
-                   &vp_quiet_options},
+                   &vp_note_options},
     .argument   = VP_TAKES_MODEL,
     .max_words  = 1,
     .takes_rest = true,

@@ -57,13 +57,18 @@ const char *vp_word_of_model(int i)
 
 /* ---- rows ---- */
 
-static const vp_option quiet_rows[] = {
+static const vp_option note_rows[] = {
     {.name = "-q",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_cli, quiet),
      .help = "Print no notes on standard error; errors are printed all the same"},
+    {.name = "-v",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_cli, verbose),
+     .help = "Print on standard error what the answer was made from: which model, device, recorded "
+             "step; how much was searched"},
 };
-const vp_option_set vp_quiet_options = {VP_ROWS(quiet_rows)};
+const vp_option_set vp_note_options = {VP_ROWS(note_rows)};
 
 /* --json and --help are looked for before all else: main.c. */
 static const vp_option common_rows[] = {
@@ -243,6 +248,7 @@ static const struct {
     {"--overwrite", "--force", NULL},
     {"--quiet", "-q", NULL},
     {"--silent", "-q", NULL},
+    {"--verbose", "-v", NULL},
     {"--trials", "--max-trials", NULL},
     {"--csv", NULL, "vplan explain PLAN prints CSV with --buffers and with --program"},
     {"--lr", NULL, "the learning rate stands in the file of --recipe"},
@@ -326,21 +332,40 @@ vp_status vp_cli_parse(const vp_command *command, int argc, char **argv, vp_cli 
     for (int i = 0; i < spec.n_sets; i++)
         all[i] = i + 1 < spec.n_sets ? values[i] : cli;
     VP_TRY(vp_options_parse(&spec, argc, argv, all, line, err));
+    if (cli->quiet && cli->verbose)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "-q and -v: fewer notes, or more? Leave one out"));
     if (line->note[0])
         vp_cli_note(cli, "%s", line->note);
 out:
     return st;
 }
 
+static void say(const char *label, const char *fmt, va_list args)
+{
+    char text[2000];
+
+    vsnprintf(text, sizeof text, fmt, args);
+    vp_output_say(label, text);
+}
+
 void vp_cli_note(const vp_cli *cli, const char *fmt, ...)
 {
     va_list args;
-    char    text[2000];
 
     if (cli->quiet)
         return;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    say("note: ", fmt, args);
     va_end(args);
-    vp_output_say("note: ", text);
+}
+
+void vp_cli_detail(const vp_cli *cli, const char *fmt, ...)
+{
+    va_list args;
+
+    if (!cli->verbose)
+        return;
+    va_start(args, fmt);
+    say("detail: ", fmt, args);
+    va_end(args);
 }

@@ -37,7 +37,8 @@ static void add_estimate(const vp_command_line *line, const char *more, vp_text 
     vp_text_quoted(command, line->words[0]);
     for (int i = 0; i < line->n_given; i++) {
         const vp_option *o = line->given[i].option;
-        if (is_named(more, o->name) || is_chosen_by_qlora(more, o->name))
+        if (is_named(more, o->name) || is_chosen_by_qlora(more, o->name) ||
+            vp_is_of_printing(o->name))
             continue;
         vp_text_printf(command, " %s", o->name);
         if (o->kind != VP_OPTION_FLAG) {

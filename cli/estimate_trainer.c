@@ -188,6 +188,7 @@ vp_status vp_estimate_trainer(const vp_command_line *line, const char *model_nam
     vp_status          st = VP_OK;
 
     VP_TRY(set_up(model_name, o, &a, err));
+    vp_cli_detail(cli, "recorded step of %s", a.estimate.step);
     if (o->measured)
         VP_TRY(keep_measured(&a, err));
     if (cli->json)

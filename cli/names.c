@@ -198,7 +198,7 @@ static vp_status refuse_quantised(const char *name, vp_err *err)
         vp_text_escape(name, shown, sizeof shown), z->name);
 }
 
-vp_status vp_model_named(const vp_cli *cli, const char **name, vp_err *err)
+static vp_status resolve_model(const vp_cli *cli, const char **name, vp_err *err)
 {
     const vp_zoo_entry *z;
     struct stat         info;
@@ -235,6 +235,19 @@ vp_status vp_model_named(const vp_cli *cli, const char **name, vp_err *err)
                 find_exact(*name) ? "" : ", whose sizes such a variant has", why);
     *name = z->name;
     return VP_OK;
+}
+
+vp_status vp_model_named(const vp_cli *cli, const char **name, vp_err *err)
+{
+    char      shown[300];
+    vp_status st = VP_OK;
+
+    VP_TRY(resolve_model(cli, name, err));
+    if (*name)
+        vp_cli_detail(cli, "model: %s%s", vp_zoo_find(*name) ? "built in, " : "read from ",
+                      vp_text_escape(*name, shown, sizeof shown));
+out:
+    return st;
 }
 
 /* ---- devices ---- */
@@ -310,7 +323,7 @@ static vp_status suggest_device(const char *name, vp_err *err)
                    vp_text_escape(name, shown, sizeof shown), list[nearest]);
 }
 
-vp_status vp_device_named(const vp_cli *cli, const char **name, vp_err *err)
+static vp_status resolve_device(const vp_cli *cli, const char **name, vp_err *err)
 {
     static char found[64];
     vp_device   card;
@@ -357,5 +370,17 @@ vp_status vp_device_named(const vp_cli *cli, const char **name, vp_err *err)
     *name = found;
 out:
     vp_text_release(&candidates);
+    return st;
+}
+
+vp_status vp_device_named(const vp_cli *cli, const char **name, vp_err *err)
+{
+    char      shown[300];
+    vp_status st = VP_OK;
+
+    VP_TRY(resolve_device(cli, name, err));
+    if (*name)
+        vp_cli_detail(cli, "device: %s", vp_text_escape(*name, shown, sizeof shown));
+out:
     return st;
 }

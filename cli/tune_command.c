@@ -31,8 +31,8 @@ static void say(const char *text)
 static vp_status only_ours(const vp_command_line *line, vp_err *err)
 {
     static const char *const ours[] = {
-        "--device", "--budget", "--study", "--max-trials", "-o",     "--force", "--try",  "--keep",
-        "--steps",  "--world",  "--jobs",  "--timeout",    "--json", "-q",      "--quiet"};
+        "--device", "--budget", "--study", "--max-trials", "-o",     "--force", "--try", "--keep",
+        "--steps",  "--world",  "--jobs",  "--timeout",    "--json", "-q",      "-v"};
 
     for (int i = 0; i < line->n_given; i++) {
         bool known = false;

@@ -145,11 +145,21 @@ void vp_text_quoted(vp_text *out, const char *word)
     vp_text_printf(out, "'");
 }
 
+bool vp_is_of_printing(const char *option)
+{
+    static const char *const names[] = {"--json", "-q", "-v"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(option, names[i]) == 0)
+            return true;
+    return false;
+}
+
 static const vp_option_change *change_of(const char *option, const vp_option_change *changes, int n)
 {
     static const vp_option_change unsaid = {.leaves_out = true};
 
-    if (strcmp(option, "--json") == 0 || strcmp(option, "-q") == 0)
+    if (vp_is_of_printing(option))
         return &unsaid;
     for (int i = 0; i < n; i++)
         if (strcmp(changes[i].option, option) == 0 &&

@@ -31,6 +31,9 @@ typedef struct vp_option_change {
 /* Whether the command line that was read has the option. */
 bool vp_is_given(const vp_command_line *line, const char *option);
 
+/* An option that changes how an answer is printed, not what it says: a command to type next leaves it out. */
+bool vp_is_of_printing(const char *option);
+
 enum { VP_MAX_CHANGED = 64 };
 
 /* Words behind a command's name; borrowed. */

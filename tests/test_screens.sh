@@ -67,6 +67,15 @@ for line, code in (("estimate gpt2-tiny --optimizer lion", 0), ("explain plan.js
                    ("plan gpt2-xl --device 4090 --seq 1024 --global-batch 32", 3)):
     one(r"^recipe     (fp32|bf16-mixed), \S+, gradients fp32", call(line, code), "recipe: " + line)
 
+# ---- -v says on standard error what the answer was made from, and changes nothing of it ----
+for line, told in (("plan gpt2-tiny --device t4 --seq 128 --global-batch 8", ("model: built in, gpt2-tiny", "device: t4", r"search: \d+ scenarios, \d+ strategies .* \d+ nodes")),
+                   ("estimate gpt2 --trainer hf --device t4 --seq 128", ("recorded step of gpt2: task=clm precision=bf16-mixed attention=sdpa:efficient",))):
+    plain, loud = [subprocess.run([vplan] + line.split() + more, capture_output=True, text=True, env=env) for more in ([], ["-v"])]
+    ok(plain.stdout == loud.stdout and "detail:" not in plain.stderr, "the same answer: " + line)
+    for words in told:
+        one("^detail: " + words, loud.stderr, words)
+call("estimate gpt2 -q -v", 2)
+
 # ---- what is needed is bytes of the device everywhere, what lies outside the arena included ----
 
 

@@ -72,6 +72,7 @@ typedef struct vp_hf_estimate {
     int64_t         n_trained, n_params;      /* parameters */
     const char     *attention;                /* what runs: as asked, or what sdpa takes instead */
     char            versions[128], task[40];
+    char            step[480]; /* the recorded one that was played: family and key */
     char            assumptions[VP_HF_ASSUMPTIONS][200];
     int             n_assumptions;
     bool            stands_in; /* a plain loop's step, for Trainer's own was not recorded so */

@@ -600,6 +600,8 @@ static vp_status find_step(search *r, const vp_recorded_program **program, vp_er
                                 ? VP_HF_CUT
                                 : r->request->precision,
                             err));
+    if (r->pass == VP_HF_STEP)
+        snprintf(r->out->step, sizeof r->out->step, "%s: %s", r->model->family, other);
 out:
     return st;
 }
