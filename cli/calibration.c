@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/units.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -119,6 +120,49 @@ vp_status vp_calibration_find(const char *path, const char *card, vp_calibration
 out:
     free(text);
     return st;
+}
+
+const char *vp_calibration_card(const vp_device *card, char *buf, size_t size)
+{
+    return vp_text_escape(card->name, buf, size);
+}
+
+vp_status vp_calibration_outside(const char *path, const vp_device *card,
+                                 vp_dryrun_context *outside, vp_calibration *out, vp_err *err)
+{
+    char      name[VP_CALIBRATION_WORD];
+    vp_status st = VP_OK;
+
+    *outside = vp_dryrun_context_of(card);
+    VP_TRY(vp_calibration_find(path, vp_calibration_card(card, name, sizeof name), out, err));
+    if (!*out->card)
+        return VP_OK;
+    if (out->context_bytes >= 0)
+        outside->bytes = outside->least_bytes = out->context_bytes;
+    outside->bytes += out->cache_bytes;
+out:
+    return st;
+}
+
+json_t *vp_calibration_said(const vp_calibration *c, const char *path, bool is_new)
+{
+    char context[64], cache[64];
+
+    return json_sprintf(
+        "%s: context %s, PyTorch's cache %s more, as measured on %s (driver %s, "
+        "torch %s); in %s: delete it to forget, or --calibration none",
+        is_new ? "kept for later estimates" : "calibration",
+        c->context_bytes < 0 ? "as assumed"
+                             : vp_size_text(c->context_bytes, context, sizeof context),
+        vp_size_text(c->cache_bytes, cache, sizeof cache), c->card, c->driver, c->torch, path);
+}
+
+json_t *vp_calibration_json(const vp_calibration *c, const char *path, bool is_new)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:b}", "file", path, "card", c->card, "driver",
+                     c->driver, "torch", c->torch, "context_bytes",
+                     c->context_bytes < 0 ? json_null() : json_integer(c->context_bytes),
+                     "cache_bytes", (json_int_t)c->cache_bytes, "kept", (int)is_new);
 }
 
 static void add_line(vp_text *text, const vp_calibration *c)

@@ -9,11 +9,14 @@
 #define VP_CLI_CALIBRATION_H
 
 #include "base/err.h"
+#include "dryrun/dryrun_run.h"
+
+#include <jansson.h>
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { VP_CALIBRATION_WORD = 80 };
+enum { VP_CALIBRATION_WORD = 80, VP_CALIBRATION_PATH = 4096 };
 
 typedef struct vp_calibration {
     char    card[VP_CALIBRATION_WORD], driver[VP_CALIBRATION_WORD], torch[VP_CALIBRATION_WORD];
@@ -27,6 +30,18 @@ vp_status vp_calibration_path(const char *given, char *out, size_t size, vp_err 
 
 /* The last line of this card. No such file, or path "": none. VP_ERR_INPUT, located. */
 vp_status vp_calibration_find(const char *path, const char *card, vp_calibration *out, vp_err *err);
+
+/* The card's name as a calibration has it. Returns buf. */
+const char *vp_calibration_card(const vp_device *card, char *buf, size_t size);
+
+/* What a process takes of this card outside PyTorch's allocator, with what was kept of earlier runs in it: out->card is "" where
+ * nothing was. */
+vp_status vp_calibration_outside(const char *path, const vp_device *card,
+                                 vp_dryrun_context *outside, vp_calibration *out, vp_err *err);
+
+/* What an answer says of it, as an assumption and as an object; is_new: this run's own. */
+json_t *vp_calibration_said(const vp_calibration *c, const char *path, bool is_new);
+json_t *vp_calibration_json(const vp_calibration *c, const char *path, bool is_new);
 
 /* In place of a line of the same card, driver and torch, or behind the others; makes the last folders of the path. */
 vp_status vp_calibration_keep(const char *path, const vp_calibration *c, vp_err *err);

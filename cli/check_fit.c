@@ -148,6 +148,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     vp_choose_request *r     = &x->request;
     const char        *model = o->model, *device = o->device;
     char               shown[128];
+    vp_dryrun_context  outside;
     vp_err             why = {0};
     vp_status          st  = VP_OK;
 
@@ -166,6 +167,9 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     VP_TRY(vp_parse_budget(device, &o->budget, &x->device, &r->budget_bytes, err));
     if (x->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device cpu: other trainers' bytes are a CUDA card's"));
+    VP_TRY(
+        vp_calibration_path(o->calibration, x->calibration_path, sizeof x->calibration_path, err));
+    VP_TRY(vp_calibration_outside(x->calibration_path, &x->device, &outside, &x->calibration, err));
     VP_TRY(vp_model_open(model, &(vp_model_opts){.dropout_from_config = true}, &x->model, err));
     x->why = c->missing ? vp_arena_printf(arena, "not answered: %s is named and was not read",
                                           vp_text_escape(c->missing, shown, sizeof shown))
@@ -185,17 +189,18 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
         VP_TRY_ALLOC(err, x->why);
         goto out;
     }
-    r->job.model         = x->model;
-    r->job.device        = &x->device;
-    r->job.padded        = o->padding && strcmp(o->padding, "mask") == 0;
-    r->job.liger         = ligers_kernels(c);
-    r->job.eval_batch    = evaluated_at_once(c);
-    r->job.context_bytes = vp_dryrun_context_of(&x->device).bytes;
-    r->job.prices        = vp_arena_array(arena, 1, sizeof *r->job.prices);
-    r->job.shelf         = vp_hf_shelf_new();
-    r->versions          = c->versions;
-    r->model_name        = model;
-    r->seq               = o->seq;
+    r->job.model               = x->model;
+    r->job.device              = &x->device;
+    r->job.padded              = o->padding && strcmp(o->padding, "mask") == 0;
+    r->job.liger               = ligers_kernels(c);
+    r->job.eval_batch          = evaluated_at_once(c);
+    r->job.context_bytes       = outside.bytes;
+    r->job.context_least_bytes = outside.least_bytes;
+    r->job.prices              = vp_arena_array(arena, 1, sizeof *r->job.prices);
+    r->job.shelf               = vp_hf_shelf_new();
+    r->versions                = c->versions;
+    r->model_name              = model;
+    r->seq                     = o->seq;
     VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);
 out:
     return st;
@@ -263,6 +268,9 @@ static json_t *assumptions_json(const vp_check_fit *x)
         json_array_append_new(list, json_string(text));
     if (list && x->mended.now.why)
         json_array_append_new(list, json_string(x->mended.now.why));
+    if (list && *x->calibration.card)
+        json_array_append_new(list,
+                              vp_calibration_said(&x->calibration, x->calibration_path, false));
     return list;
 }
 
@@ -286,6 +294,9 @@ void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
                   (json_int_t)m->now.allocated_bytes, "reserved_peak_bytes",
                   (json_int_t)m->now.reserved_bytes, "step_time_s", m->now_s));
     json_object_set_new(answer, "assumptions", assumptions_json(x));
+    if (*x->calibration.card)
+        json_object_set_new(answer, "calibration",
+                            vp_calibration_json(&x->calibration, x->calibration_path, false));
     json_object_set_new(answer, "fits_on",
                         m->cards ? json_pack("{s:I, s:s, s:I}", "world", (json_int_t)m->cards,
                                              "parallel", m->cards_parallel, "device_bytes",

@@ -3,11 +3,12 @@
 #ifndef VP_CLI_CHECK_FIT_H
 #define VP_CLI_CHECK_FIT_H
 
+#include "cli/calibration.h"
 #include "cli/cli.h"
 #include "trainers/fit/mend.h"
 
 typedef struct vp_check_fit_options {
-    const char *model, *device;
+    const char *model, *device, *calibration;
     const char *named;   /* what the files call their model, which is none of ours; NULL */
     const char *padding; /* "mask"; NULL: none */
     vp_amount   budget;
@@ -17,6 +18,8 @@ typedef struct vp_check_fit_options {
 typedef struct vp_check_fit {
     vp_model         *model;
     vp_device         device;
+    vp_calibration    calibration; /* of this card; its card is "" where there is none */
+    char              calibration_path[VP_CALIBRATION_PATH];
     vp_choose_request request;
     vp_mended         mended;
     const char       *why; /* not answered, and this is why; NULL: mended is the answer */

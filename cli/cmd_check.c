@@ -40,6 +40,9 @@ static const vp_option rows[] = {
     {VP_ROW_BUDGET(check_options, fit.budget),
      .help      = "The device memory there is, context and libraries included",
      .otherwise = "what is usable on the card"},
+    {VP_ROW_CALIBRATION(check_options, fit.calibration),
+     .help = "Where estimate --measured keeps what it found out about a card, which the answer "
+             "counts with and names; none: not used"},
     {VP_ROW_SEQ(check_options, fit.seq),
      .help      = "Tokens of a sample, where the files do not say it",
      .otherwise = "what the files say"},

@@ -1,5 +1,6 @@
 #include "cli/cmd_plan_trainer.h"
 
+#include "cli/calibration.h"
 #include "cli/estimate.h"
 #include "cli/plan_trainer_changes.h"
 #include "cli/rows.h"
@@ -54,16 +55,21 @@ static const vp_option rows[] = {
          "Adapters over weights in NF4 with double quantisation (nf4-dq), as bitsandbytes loads and peft prepares them: --lora, "
          "where it is not given r=16,alpha=32,targets=all-linear"},
     {VP_ROW_VERSIONS(vp_plan_trainer_options, versions), .help = "The libraries of a trainer"},
+    {VP_ROW_CALIBRATION(vp_plan_trainer_options, calibration),
+     .help =
+         "Where estimate --measured keeps what it found out about a card, which a trainer's plan "
+         "on it counts with and names; none: not used"},
 };
 const vp_option_set vp_plan_trainer_options_set = {"plans for other trainers", VP_ROWS(rows)};
 
 vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
 {
-    const char *option = t->world      ? "--world"
-                         : t->parallel ? "--parallel"
-                         : t->padding  ? "--padding"
-                         : t->versions ? "--versions"
-                                       : NULL;
+    const char *option = t->world         ? "--world"
+                         : t->parallel    ? "--parallel"
+                         : t->padding     ? "--padding"
+                         : t->versions    ? "--versions"
+                         : t->calibration ? "--calibration"
+                                          : NULL;
 
     if (t->qlora)
         return VP_FAIL(
@@ -79,6 +85,8 @@ typedef struct answer {
     vp_profile            *profile;
     vp_device              device;
     vp_dryrun_context      context;
+    vp_calibration         calibration; /* of this card; its card is "" where there is none */
+    char                   calibration_path[VP_CALIBRATION_PATH];
     vp_choose_request      request;
     vp_chosen              chosen;
     vp_fit_changes         changes; /* where nothing fits */
@@ -255,21 +263,25 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
         VP_TRY(vp_profile_read(o->profile, &a->profile, err));
     if (t->versions)
         VP_TRY(vp_parse_versions(t->versions, &a->versions, err));
-    a->context     = vp_dryrun_context_of(&a->device);
+    VP_TRY(
+        vp_calibration_path(t->calibration, a->calibration_path, sizeof a->calibration_path, err));
+    VP_TRY(
+        vp_calibration_outside(a->calibration_path, &a->device, &a->context, &a->calibration, err));
     r->job.model   = a->model;
     r->job.device  = &a->device;
     r->job.profile = a->profile;
     r->job.prices  = vp_arena_array(a->arena, 1, sizeof *r->job.prices);
     r->job.shelf   = vp_hf_shelf_new();
     VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);
-    r->job.padded        = t->padding && strcmp(t->padding, "mask") == 0;
-    r->job.context_bytes = a->context.bytes;
-    r->versions          = a->versions;
-    r->model_name        = loadable_name(name);
-    r->seq               = o->seq;
-    r->global_batch      = o->global_batch;
-    r->world             = t->world ? t->world : 1;
-    r->micro_batch       = o->micro_batch;
+    r->job.padded              = t->padding && strcmp(t->padding, "mask") == 0;
+    r->job.context_bytes       = a->context.bytes;
+    r->job.context_least_bytes = a->context.least_bytes;
+    r->versions                = a->versions;
+    r->model_name              = loadable_name(name);
+    r->seq                     = o->seq;
+    r->global_batch            = o->global_batch;
+    r->world                   = t->world ? t->world : 1;
+    r->micro_batch             = o->micro_batch;
     VP_TRY(check_sizes(a, err));
     VP_TRY(pin_all(a, o, t, err));
 out:
@@ -314,6 +326,9 @@ static json_t *assumptions_json(const answer *a)
         json_array_append_new(list, json_string(b->bytes.why));
     if (a->precision_why)
         json_array_append_new(list, json_string(a->precision_why));
+    if (*a->calibration.card)
+        json_array_append_new(list,
+                              vp_calibration_said(&a->calibration, a->calibration_path, false));
     json_array_append_new(list,
                           json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
                                        100 * b->bytes.low, 100 * b->bytes.high,
@@ -421,6 +436,9 @@ static vp_status document(const answer *a, json_t **out, vp_err *err)
                 (json_int_t)(a->chosen.n - a->chosen.n_refused), "proof", proof_json(a),
                 "alternatives", alternatives, "next_gib", next_gib_json(a), "assumptions",
                 assumptions_json(a), "changes", vp_fit_changes_json(&a->changes, a->line))) == 0);
+    if (*a->calibration.card)
+        json_object_set_new(*out, "calibration",
+                            vp_calibration_json(&a->calibration, a->calibration_path, false));
 out:
     json_decref(own);
     json_decref(versions);

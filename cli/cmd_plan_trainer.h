@@ -8,7 +8,7 @@
 #include "base/text.h"
 
 typedef struct vp_plan_trainer_options {
-    const char *trainer, *parallel, *padding, *versions;
+    const char *trainer, *parallel, *padding, *versions, *calibration;
     bool        qlora;
     int64_t     world;
 } vp_plan_trainer_options;

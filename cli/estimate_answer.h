@@ -38,7 +38,7 @@ typedef struct vp_estimate_answer {
     const char       *measured_in;
     int64_t           assumed_context_bytes; /* before it was measured */
     vp_calibration    calibration;           /* of this card; its card is "" where there is none */
-    char              calibration_path[4096];
+    char              calibration_path[VP_CALIBRATION_PATH];
     bool              is_kept; /* what was measured, there */
 } vp_estimate_answer;
 
@@ -52,9 +52,6 @@ vp_estimate_options vp_estimate_with_qlora(const vp_estimate_options *given);
 
 /* The card, what may be taken of it, and what the process takes beside the allocator. */
 vp_status vp_estimate_open_device(const vp_estimate_options *o, vp_estimate_answer *a, vp_err *err);
-
-/* The card's name as a calibration has it. Returns buf. */
-const char *vp_estimate_card(const vp_estimate_answer *a, char *buf, size_t size);
 
 /* The model; the caller's, by vp_model_free(). */
 vp_status vp_estimate_open_model(const char *name, const vp_estimate_options *o, vp_model **out,

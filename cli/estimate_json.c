@@ -78,22 +78,6 @@ json_t *vp_estimate_interval(const vp_estimate_answer *a)
                      (json_int_t)(reserved + off + a->context.bytes), "probability", PROBABILITY);
 }
 
-/* What was kept of earlier runs, or is from now on; how to be rid of it. */
-static json_t *calibration_said(const vp_estimate_answer *a)
-{
-    const vp_calibration *c = &a->calibration;
-    char                  context[64], cache[64];
-
-    return json_sprintf("%s: context %s, PyTorch's cache %s more, as measured on %s (driver %s, "
-                        "torch %s); in %s: delete it to forget, or --calibration none",
-                        a->is_kept ? "kept for later estimates" : "calibration",
-                        c->context_bytes < 0
-                            ? "as assumed"
-                            : vp_size_text(c->context_bytes, context, sizeof context),
-                        vp_size_text(c->cache_bytes, cache, sizeof cache), c->card, c->driver,
-                        c->torch, a->calibration_path);
-}
-
 json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
 {
     json_t *list = json_array();
@@ -108,7 +92,8 @@ json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
                               json_sprintf("context and libraries: %lld bytes, as %s has them",
                                            (long long)a->context.bytes, a->measured_in));
     if (*a->calibration.card)
-        json_array_append_new(list, calibration_said(a));
+        json_array_append_new(
+            list, vp_calibration_said(&a->calibration, a->calibration_path, a->is_kept));
     if (!a->has_device)
         json_array_append_new(list, json_string("no device given: kernels of an H100"));
     json_array_append_new(
@@ -227,13 +212,8 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
         items_json(&e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a),
         "fits_with", fitting_json(a), "host_bytes", (json_int_t)e->host_bytes);
     if (j && *a->calibration.card)
-        json_object_set_new(
-            j, "calibration",
-            json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:b}", "file", a->calibration_path, "card",
-                      a->calibration.card, "driver", a->calibration.driver, "torch",
-                      a->calibration.torch, "context_bytes",
-                      vp_json_int_or_null(a->calibration.context_bytes), "cache_bytes",
-                      (json_int_t)a->calibration.cache_bytes, "kept", a->is_kept));
+        json_object_set_new(j, "calibration",
+                            vp_calibration_json(&a->calibration, a->calibration_path, a->is_kept));
     if (j && a->measured_in)
         json_object_set_new(j, "measured",
                             vp_measured_json(&a->measured, &a->estimate, a->assumed_context_bytes));

@@ -157,16 +157,11 @@ static const vp_option rows[] = {
               "off and likely why; process less reserved is the context that this estimate uses",
      .otherwise = "nothing was measured",
      .example   = "seen.txt"},
-    {.name  = "--calibration",
-     .kind  = VP_OPTION_TEXT,
-     .at    = offsetof(vp_estimate_options, calibration),
-     .value = "FILE|none",
+    {VP_ROW_CALIBRATION(vp_estimate_options, calibration),
      .help =
          "Where what --measured found out about a card (its context, and PyTorch's cache beyond "
          "the estimate) is kept for later estimates on it, which name it; none: neither kept "
-         "nor used. Deleting the file forgets it",
-     .otherwise = "$XDG_STATE_HOME/vplan/calibration, ~/.local/state without",
-     .example   = "none"},
+         "nor used. Deleting the file forgets it"},
     {.name  = "--versions",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(vp_estimate_options, versions),

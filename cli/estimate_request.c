@@ -171,29 +171,18 @@ vp_estimate_options vp_estimate_with_qlora(const vp_estimate_options *given)
     return o;
 }
 
-const char *vp_estimate_card(const vp_estimate_answer *a, char *buf, size_t size)
-{
-    return vp_text_escape(a->device.name, buf, size);
-}
-
 /* What earlier runs took on this card, where nothing was measured for this one. */
-static vp_status apply_calibration(const vp_estimate_options *o, vp_estimate_answer *a, vp_err *err)
+static vp_status find_outside(const vp_estimate_options *o, vp_estimate_answer *a, vp_err *err)
 {
-    vp_calibration *c = &a->calibration;
-    char            card[VP_CALIBRATION_WORD];
-    vp_status       st = VP_OK;
+    vp_status st = VP_OK;
 
     VP_TRY(
         vp_calibration_path(o->calibration, a->calibration_path, sizeof a->calibration_path, err));
     if (o->measured)
-        return VP_OK;
-    VP_TRY(
-        vp_calibration_find(a->calibration_path, vp_estimate_card(a, card, sizeof card), c, err));
-    if (!*c->card)
-        return VP_OK;
-    if (c->context_bytes >= 0)
-        a->context.bytes = a->context.least_bytes = c->context_bytes;
-    a->context.bytes += c->cache_bytes;
+        a->context = vp_dryrun_context_of(&a->device);
+    else
+        VP_TRY(vp_calibration_outside(a->calibration_path, &a->device, &a->context, &a->calibration,
+                                      err));
 out:
     return st;
 }
@@ -212,9 +201,7 @@ vp_status vp_estimate_open_device(const vp_estimate_options *o, vp_estimate_answ
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card, not for --device cpu",
                        o->trainer));
     if (o->device)
-        a->context = vp_dryrun_context_of(&a->device);
-    if (o->device)
-        VP_TRY(apply_calibration(o, a, err));
+        VP_TRY(find_outside(o, a, err));
     if (o->device)
         a->context.bytes += vp_world_communicator_bytes(o->world);
 out:

@@ -123,7 +123,7 @@ static vp_status keep_measured(vp_estimate_answer *a, vp_err *err)
     if (!a->has_device || a->request.world > 1 || !*a->calibration_path ||
         !vp_measured_calibrates(&a->measured, &a->estimate, c))
         return VP_OK;
-    snprintf(c->card, sizeof c->card, "%s", vp_estimate_card(a, card, sizeof card));
+    snprintf(c->card, sizeof c->card, "%s", vp_calibration_card(&a->device, card, sizeof card));
     a->is_kept = true;
     return vp_calibration_keep(a->calibration_path, c, err);
 }

@@ -96,6 +96,11 @@
     .value = "NAME=VERSION,...", .otherwise = "the newest that vplan knows", \
     .example = "transformers=5.17,trl=1.16"
 
+#define VP_ROW_CALIBRATION(type, field) \
+    .name = "--calibration", .kind = VP_OPTION_TEXT, .at = offsetof(type, field), \
+    .value     = "FILE|none", \
+    .otherwise = "$XDG_STATE_HOME/vplan/calibration, ~/.local/state without", .example = "none"
+
 #define VP_ROWS(array) .rows = array, .n = sizeof array / sizeof *array
 
 #endif

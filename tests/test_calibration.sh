@@ -87,6 +87,31 @@ ok(rc == 0 and "l40s-48gb\t-\t-\t1000\t0\n" in open(work + "/mine").read(), "--c
 os.remove(kept)
 ok("calibration" not in estimate("--device", "l40s"), "deleted is forgotten")
 
+# ---- plan --trainer and check count with it as well: context 600 MB, of the cache 7 MB more; all three have one interval ----
+with open(work + "/mine", "w") as f:
+    f.write("l40s-48gb\t550.54\t2.13.0\t600000000\t7000000\n")
+with open(work + "/trainer.yaml", "w") as f:
+    f.write("model_name_or_path: gpt2\nper_device_train_batch_size: 2\nbf16: true\nmax_length: 256\n")
+
+
+def asked(*words):
+    p = subprocess.run([vplan, *words, "--device", "l40s", "--json", "--calibration"] + [work + "/mine"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    q = subprocess.run([vplan, *words, "--device", "l40s", "--json", "--calibration", "none"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return json.loads(p.stdout), json.loads(q.stdout)
+
+
+PINS = ["--micro-batch", "2", "--recompute", "none", "--precision", "bf16-mixed"]
+pairs = {"plan": asked("plan", "gpt2", "--trainer", "hf", "--seq", "256", "--global-batch", "2", *PINS),
+         "check": asked("check", work + "/trainer.yaml", "--for", "hf", "--model", "gpt2", "--seq", "256"),
+         "estimate": asked("estimate", "gpt2", "--trainer", "hf", "--seq", "256", *PINS)}
+for what, (mine, none) in pairs.items():
+    ok(mine["device_bytes"] == mine["reserved_peak_bytes"] + 607000000 and mine["calibration"]["context_bytes"] == 600000000, what + " counts with what was kept", mine.get("calibration"))
+    ok("calibration" not in none and any("550.54" in x for x in mine["assumptions"]), what + " says so", mine["assumptions"])
+ok([x["interval"] for x in pairs["plan"]] == [x["interval"] for x in pairs["estimate"]], "plan --trainer and estimate have the same interval", [x["interval"] for x in pairs["plan"]])
+ok(pairs["plan"][1]["interval"]["low_bytes"] < pairs["plan"][1]["device_bytes"] - pairs["plan"][1]["reserved_peak_bytes"] // 50, "whose low end has the context's least", pairs["plan"][1]["interval"])
+p = subprocess.run([vplan, "plan", "gpt2", "--seq", "256", "--global-batch", "2", "--calibration", "none"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+ok(p.returncode == 2 and b"--calibration is for a plan with --trainer" in p.stderr, "of another trainer's plan alone", p.stderr)
+
 # ---- what is no calibration ----
 for text, number, word in (("l40s-48gb\t1\t2\t3\n", 1, "five fields"), ("# a remark\nl40s-48gb\t1\t2\tx\t0\n", 2, "no count of bytes"), ("l40s-48gb\t1\t2\t-3\t0\n", 1, "no count of bytes"),
                            ("\t1\t2\t3\t0\n", 1, "empty"), ("a\t1\t2\t3\t0\t5\n", 1, "five fields")):

@@ -247,7 +247,8 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     out->reserved_bytes  = e.reserved_bytes;
     out->device_bytes =
         e.reserved_bytes + job->context_bytes + vp_world_communicator_bytes(q.world);
-    out->low_bytes  = out->device_bytes - (int64_t)(low * (double)e.reserved_bytes);
+    out->low_bytes = e.reserved_bytes - (int64_t)(low * (double)e.reserved_bytes) +
+                     job->context_least_bytes; /* NCCL may take less than is assumed */
     out->high_bytes = out->device_bytes + (int64_t)(high * (double)e.reserved_bytes);
     out->low        = low;
     out->high       = high;

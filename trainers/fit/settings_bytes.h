@@ -25,6 +25,7 @@ typedef struct vp_fit_job {
     vp_eager_prices   *prices;        /* or NULL */
     vp_hf_shelf       *shelf;         /* or NULL */
     int64_t            context_bytes; /* what the process takes outside PyTorch's allocator */
+    int64_t            context_least_bytes; /* of it at least */
     bool               terse; /* nobody reads why a setting has no bytes: that is said in short */
     int64_t
         at_most_bytes; /* of the card: what needs more has no bytes but VP_ERR_NO_FIT; 0: all have */
