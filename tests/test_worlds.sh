@@ -47,12 +47,12 @@ for r in rows + adapted:
     error = j["allocated_peak_bytes"] / worst - 1
     off.setdefault(r["parallel"], []).append(abs(error))
     ok(abs(error) <= 0.01, "%s: allocated" % name, "%+.3f %%" % (100 * error))
-    wide = {"ddp": 0.03, "fsdp2": 0.10}.get(r["parallel"], 0.16)
+    wide = {"ddp": 0.03, "fsdp2": 0.10, "zero3": 0.17 if "lora" in r else 0.06}.get(r["parallel"], 0.16)
     error = j["reserved_peak_bytes"] / int(r["reserved"]) - 1
-    ok(abs(error) <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
-    for p in PHASES[1:]:
+    ok((-0.03 if r["parallel"] == "zero3" else -wide) <= error <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
+    for p in PHASES if r["parallel"] == "zero3" and r["offload"] == "none" else PHASES[1:]:
         there = int(r["allocated_" + p])
-        ok(abs(phases[p] - there) <= 0.03 * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
+        ok(abs(phases[p] - there) <= 0.035 * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
 ok({r["world"] for r in rows} == {"2", "4", "8"} and len({r["model"] for r in rows}) >= 3 and set(off) >= {"ddp", "fsdp2", "zero1", "zero2", "zero3"},
    "worlds, models and ways", sorted(off))
 for way, most in (("ddp", 0.002), ("fsdp2", 0.0005), ("zero1", 0.0001), ("zero2", 0.0001), ("zero3", 0.001)):
@@ -91,9 +91,8 @@ ok(held["forward1.2"]["gradients"] >= 2 * elements and held["step1"]["gradients"
 llama = json.loads(next(r["config"] for r in rows if r["model"] == "tinyllama-1.1b"))
 refused("a way without cards", 2, ["--world"], gpt2, "--parallel", "fsdp2")
 refused("offloading what the way does not", 2, ["--offload params", "ddp"], gpt2, "--world", "2", "--offload", "params")
-for way, how in (("zero3", "--lora"), ("zero2", "--qlora")):
-    refused("adapters under " + way, 4, ["adapters", way], llama, "--world", "2", "--parallel", way, *(["--lora", "r=8,targets=all-linear"] if how == "--lora" else [how]))
-refused("adapters of quantised weights that are cut", 4, ["adapters", "fsdp2"], llama, "--world", "2", "--parallel", "fsdp2", "--qlora")
+for way in ("fsdp2", "zero2", "zero3"):
+    refused("adapters of quantised weights under " + way, 4, ["adapters", way], llama, "--world", "2", "--parallel", way, "--qlora")
 # ---- Accelerate makes what FSDP trains fp32, but not what is frozen beside adapters ----
 elements = 1100048384
 for more, each in (([], 4), (["--lora", "r=8,targets=all-linear"], 2)):

@@ -70,7 +70,7 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT, "%s under --parallel %s are not known; %s",
                    is_quantised ? "adapters of quantised weights" : "adapters", q->parallel,
-                   is_quantised ? "--parallel ddp is" : "those of ddp, fsdp2, zero1 and zero2 are");
+                   is_quantised ? "--parallel ddp is" : "those of ddp are");
 }
 
 /* TRL's steps were recorded on one card. Of several, runs of SFTTrainer on whole models were played by two ways. */

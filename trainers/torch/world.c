@@ -102,6 +102,29 @@ static void add_weights(vp_world *w, const vp_recorded_weight *list, int64_t n)
     }
 }
 
+/* In a layer a pair of adapters follows the weight that it is of: the next one whose sizes are theirs. */
+static void put_adapters(vp_world *w, const vp_world_unit *unit)
+{
+    vp_world_weight *x = w->weights + unit->first, pair[2];
+    int64_t          r = w->opts.adapter_rank, n_frozen = 0;
+
+    while (n_frozen < unit->n && x[n_frozen].place < 0)
+        n_frozen++;
+    for (int64_t at = 0, i = n_frozen; i + 1 < unit->n; i += 2) {
+        while (at < i &&
+               (x[at].place >= 0 || x[at].elements != x[i].elements / r * (x[i + 1].elements / r)))
+            at++;
+        if (at == i)
+            return;
+        pair[0] = x[i];
+        pair[1] = x[i + 1];
+        memmove(&x[at + 3], &x[at + 1], (size_t)(i - at - 1) * sizeof *x);
+        x[at + 1] = pair[0];
+        x[at + 2] = pair[1];
+        at += 3;
+    }
+}
+
 /* Where in the order of gradients the layers begin: the last place from which on they repeat. */
 static vp_status find_layers(vp_world *w, vp_err *err)
 {
@@ -191,6 +214,8 @@ vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *
         VP_TRY(vp_recorded_weights(step, w->form->cuts_frozen, &list, &n, err));
     VP_TRY(allocate(w, list, w->form->replicates ? w->n_gradients : n, err));
     add_weights(w, list, n);
+    for (int64_t u = 0; u < w->n_layers && opts->adapter_rank; u++)
+        put_adapters(w, &w->units[u]);
     for (int64_t i = 0; i < w->n_weights; i++)
         w->has_frozen |= w->form->cuts_frozen && w->weights[i].place < 0;
     for (int64_t i = 0; w->n_layers && i < w->units[0].n; i++)

@@ -55,6 +55,7 @@ double vp_world_reserved_share(int64_t ranks, const char *parallel)
     return ranks < 2                        ? 0.02
            : strcmp(parallel, "ddp") == 0   ? 0.03
            : strcmp(parallel, "fsdp2") == 0 ? 0.10
+           : strcmp(parallel, "zero3") == 0 ? 0.06
                                             : 0.15;
 }
 

@@ -16,39 +16,89 @@ static bool keeps_states(const vp_world *w)
     return strcmp(w->opts.offload, "none") == 0;
 }
 
+/* A weight's part is made, then the weight goes. */
+static vp_status cut(vp_world *w, vp_world_weight *x, vp_err *err)
+{
+    int64_t   bytes = vp_ceil_div(x->elements, w->opts.ranks) * w->opts.weight_bytes;
+    vp_status st;
+
+    st = vp_world_take(w, x->place >= 0 ? VP_OWNER_TEMPORARY : VP_OWNER_FROZEN, bytes, &x->shard,
+                       err);
+    vp_ledger_free(w->ledger, &x->whole);
+    return st;
+}
+
+/* Of what is trained, which lies in one tensor. */
 static int64_t part(const vp_world *w)
 {
     int64_t sum = 0;
 
     for (int64_t i = 0; i < w->n_weights; i++)
-        sum += vp_ceil_div(w->weights[i].elements, w->opts.ranks);
+        if (w->weights[i].place >= 0)
+            sum += vp_ceil_div(w->weights[i].elements, w->opts.ranks);
     return sum;
 }
 
-/* The model comes whole, or weight by weight, and is cut; what is small stays whole. */
+/* The model comes whole, or weight by weight, and is cut; parts of what is frozen stay where they are. */
 static vp_status load_weights(vp_world *w, vp_err *err)
 {
     int64_t   each = w->opts.weight_bytes;
     vp_status st   = VP_OK;
 
     for (int64_t i = 0; i < w->n_weights; i++) {
-        vp_world_weight *x     = &w->weights[i];
-        bool             stays = x->elements <= VP_ZERO3_PERSISTENT;
-        VP_TRY(vp_world_take(w, stays ? VP_OWNER_PARAMETER : VP_OWNER_TEMPORARY, x->elements * each,
-                             &x->whole, err));
-        if (!w->opts.loads_in_parts)
-            continue;
-        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, vp_ceil_div(x->elements, w->opts.ranks) * each,
-                             &x->shard, err));
-        if (!stays)
-            vp_ledger_free(w->ledger, &x->whole);
+        vp_world_weight *x = &w->weights[i];
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, x->elements * each, &x->whole, err));
+        if (w->opts.loads_in_parts)
+            VP_TRY(cut(w, x, err));
     }
+    for (int64_t i = 0; i < w->n_weights && !w->opts.loads_in_parts; i++)
+        VP_TRY(cut(w, &w->weights[i], err));
+    for (int64_t i = 0; i < w->n_weights; i++)
+        if (w->weights[i].place >= 0 || !keeps_weights(w)) /* one tensor of them all follows */
+            vp_ledger_free(w->ledger, &w->weights[i].shard);
+out:
+    return st;
+}
+
+/* What is small is whole from its first use to the step, and cut while the optimizer works. */
+static vp_status keep_small(vp_world *w, bool whole, vp_err *err)
+{
+    vp_status st = VP_OK;
+
     for (int64_t i = 0; i < w->n_weights; i++) {
-        vp_ledger_free(w->ledger, &w->weights[i].shard); /* one tensor of them all follows */
-        if (w->weights[i].elements > VP_ZERO3_PERSISTENT)
-            vp_ledger_free(w->ledger, &w->weights[i].whole);
+        vp_world_weight *x = &w->weights[i];
+        if (x->elements > VP_ZERO3_PERSISTENT)
+            continue;
+        if (!whole)
+            vp_ledger_free(w->ledger, &x->whole);
+        else if (!x->whole.block)
+            VP_TRY(vp_world_take(w, x->place < 0 ? VP_OWNER_FROZEN : VP_OWNER_PARAMETER,
+                                 x->elements * w->opts.weight_bytes, &x->whole, err));
     }
 out:
+    return st;
+}
+
+/* Each weight that is trained is made whole once, for autograd's node that its gradient comes to
+ * (create_reduce_and_remove_grad_hooks()). */
+static vp_status look_at_each(vp_world *w, vp_err *err)
+{
+    vp_ledger_block whole = {0};
+    vp_status       st    = VP_OK;
+
+    for (int64_t place = 0, i; place < w->n_weights; place++) {
+        for (i = 0; i < w->n_weights && w->weights[i].place != place; i++) {
+        }
+        if (i == w->n_weights)
+            break;
+        VP_TRY(vp_world_take(w, VP_OWNER_GATHERED,
+                             vp_ceil_div(w->weights[i].elements, w->opts.ranks) * w->opts.ranks *
+                                 w->opts.weight_bytes,
+                             &whole, err));
+        vp_ledger_free(w->ledger, &whole);
+    }
+out:
+    vp_ledger_free(w->ledger, &whole);
     return st;
 }
 
@@ -80,6 +130,7 @@ static vp_status load(vp_world *w, vp_err *err)
     VP_TRY(vp_world_take(w, VP_OWNER_BUCKET, VP_ZERO_BUCKET * each, &w->input, err));
     if (keeps_states(w))
         VP_TRY(vp_world_take(w, VP_OWNER_GRADIENT, n * each, &w->buffers[VP_ZERO_REDUCED], err));
+    VP_TRY(look_at_each(w, err));
 out:
     vp_ledger_free(w->ledger, &scratch);
     return st;
@@ -121,6 +172,7 @@ static vp_status begin(vp_world *w, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    VP_TRY(keep_small(w, true, err));
     if (w->is_backward)
         return w->is_traced ? use(w, w->head, true, err) : VP_OK;
     if (!w->fetch)
@@ -132,11 +184,16 @@ out:
     return st;
 }
 
-/* A layer's part of a forward pass begins, or that of what is behind the layers. */
+static vp_status turn(vp_world *w, int64_t done, int64_t u, vp_err *err);
+
+/* A layer's part of a forward pass begins, or that of what is behind the layers; of a backward pass likewise, where gradients do
+ * not tell. */
 static vp_status layer(vp_world *w, int64_t i, vp_err *err)
 {
-    if (w->is_backward)
+    if (w->is_backward && (!w->has_frozen || i == w->n_layers))
         return VP_OK;
+    if (w->is_backward)
+        return turn(w, i == 0 ? w->head : w->n_layers - i, w->n_layers - 1 - i, err);
     release(w, i > 0 ? i - 1 : w->opts.is_tied ? w->head : w->embed);
     if (i == 0)
         release(w, w->rest);
@@ -217,6 +274,8 @@ static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err
     int64_t   u = vp_world_unit_of_gradient(w, i), next = u;
     vp_status st = VP_OK;
 
+    if (w->has_frozen)
+        return put(w, i, block, err);
     if (!w->is_traced && (i < end || !w->opts.is_tied))
         VP_TRY(glance(w, w->gradients[i] / w->opts.weight_bytes, err));
     if (i >= end)
@@ -238,7 +297,7 @@ static vp_status end(vp_world *w, vp_err *err)
 
     if (!w->is_backward)
         return VP_OK;
-    if (!w->is_traced) {
+    if (!w->is_traced && (!w->has_frozen || w->opts.is_recomputed)) {
         VP_TRY(vp_zero3_fetch_alone(w, input, &w->gathered, err));
         VP_TRY(vp_zero3_fetch_alone(w, more, &w->pending, err));
     }
@@ -262,6 +321,7 @@ static vp_status step(vp_world *w, vp_err *err)
     vp_ledger_block joint = {0};
     vp_status       st    = VP_OK;
 
+    VP_TRY(keep_small(w, false, err));
     if (!keeps_states(w))
         return VP_OK;
     if (each < 4)
@@ -272,13 +332,24 @@ out:
     return st;
 }
 
-const vp_world_form vp_world_zero3 = {.name     = "zero3",
-                                      .is_flat  = true,
-                                      .offloads = "optimizer params",
-                                      .load     = load,
-                                      .begin    = begin,
-                                      .layer    = layer,
-                                      .gradient = gradient,
-                                      .end      = end,
-                                      .step     = step,
-                                      .stepped  = vp_world_zero_stepped};
+static vp_status stepped(vp_world *w, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_world_zero_stepped(w, err));
+    VP_TRY(keep_small(w, true, err));
+out:
+    return st;
+}
+
+const vp_world_form vp_world_zero3 = {.name        = "zero3",
+                                      .is_flat     = true,
+                                      .cuts_frozen = true,
+                                      .offloads    = "optimizer params",
+                                      .load        = load,
+                                      .begin       = begin,
+                                      .layer       = layer,
+                                      .gradient    = gradient,
+                                      .end         = end,
+                                      .step        = step,
+                                      .stepped     = stepped};

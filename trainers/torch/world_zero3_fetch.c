@@ -91,8 +91,10 @@ static vp_status note_all(vp_zero3_fetch *f, vp_err *err)
             VP_TRY(note(f, u, false, err));
         VP_TRY(note(f, u, true, err));
     }
-    VP_TRY(note(f, w->rest, true, err));
-    VP_TRY(note(f, input, true, err));
+    if (!w->has_frozen || w->opts.is_recomputed) {
+        VP_TRY(note(f, w->rest, true, err));
+        VP_TRY(note(f, input, true, err));
+    }
 out:
     return st;
 }

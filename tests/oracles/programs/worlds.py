@@ -29,6 +29,9 @@ STEPS = [
     ("pythia-410m", "bf16-mixed", "none", "sgd_momentum", 2, 256, 1),
     ("qwen3-0.6b", "fp32", "none", "adamw_torch_fused", 1, 256, 1),
 ]
+# Tables larger than a bucket of 5e8 elements, which many models of 7B and more have.
+rows.MODELS["llama-3.1-8b-4"] = dict(rows.MODELS["llama-3.1-8b"], num_hidden_layers=4)
+LARGE_TABLES = ("llama-3.1-8b-4", "bf16-mixed", "none", "adamw_torch", 1, 512, 1)
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 SETTINGS = ["model", "config", "parallel", "world", "offload", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "accumulation"]
 ADAPTERS = "all-linear", 16          # targets and rank, with --adapters
@@ -54,6 +57,7 @@ def wanted(adapters):
                  (("fsdp2", 2, "none", 0, "bf16-amp"), ("fsdp2", 8, "none", 2, "bf16-amp"), ("fsdp2", 4, "params", 3, "bf16-amp"), ("fsdp2", 4, "none", 3, "bf16"),
                   ("fsdp2", 2, "params", 2, "bf16-mixed"), ("zero3", 4, "optimizer", 2, "bf16-mixed"), ("zero3", 2, "params", 0, "bf16-mixed"))])
     added_up = ("smollm2-360m", "bf16-mixed", "full", "adamw_torch", 1, 512, 2)
+    out += [(parallel, world, "none", LARGE_TABLES) for parallel, world in (("zero3", 4), ("zero3", 8), ("zero2", 4), ("fsdp2", 4))]
     return out + [(parallel, 4, "none", added_up) for parallel in ("ddp", "fsdp2", "zero1", "zero2", "zero3")]
 
 
