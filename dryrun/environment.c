@@ -150,6 +150,10 @@ vp_status vp_dryrun_env_make(const vp_dryrun_opts *opts, const char *null_dir, c
         vp_dryrun_env_set(env, "PYTHONDONTWRITEBYTECODE=1");
         vp_dryrun_env_set(env, "VPLAN_NULL_BYTECODE=1");
     }
+    /* what torch.compile compiles here is for a card that is not there: it goes with the folder, and
+       a compilation that is kept elsewhere would be left out of the peak */
+    vp_dryrun_env_set(env, "TORCHINDUCTOR_CACHE_DIR=%s/inductor", folder);
+    vp_dryrun_env_set(env, "TRITON_CACHE_DIR=%s/triton", folder);
     vp_dryrun_env_set(env, "VPLAN_NULL_REPORT=%s", folder);
     vp_dryrun_env_set(env, "VPLAN_NULL_NAME=%s", dev->product[0] ? dev->product : dev->name);
     vp_dryrun_env_set(env, "VPLAN_NULL_CC=%d", dev->compute_capability);

@@ -389,6 +389,23 @@ sh dryrun/stand_in/list_symbols.sh "$libraries" > "$work/imported"
 grep -v '^#' dryrun/stand_in/symbols.txt | LC_ALL=C sort -u | LC_ALL=C comm -13 - "$work/imported" > "$work/lacking"
 [ "$(wc -l < "$work/imported")" -gt 500 ] && [ ! -s "$work/lacking" ] && ok || bad "the stand-in lacks functions of torch $version" "$work/lacking"
 
+# torch.compile: what it compiles is gone with the run (a card that is not there must not serve a real one), and the
+# values it folds are real: x + 2 is another tensor than x, 4 MiB each.
+if "$python" -c 'import triton' 2> /dev/null; then
+    cat > "$work/fold.py" <<'P'
+import torch
+add = torch.compile(lambda x: x + torch.full((1 << 20,), 2.0, device="cuda") * 1.0)
+x = torch.zeros(1 << 20, device="cuda")
+y = add(x)
+print("apart", y.data_ptr() != x.data_ptr(), torch.cuda.memory_allocated())
+P
+    TORCHINDUCTOR_CACHE_DIR=$work/inductor TRITON_CACHE_DIR=$work/triton expect "torch.compile folds constants as a card does" 0 \
+        "apart True 8388608" dry --device l4 -- "$python" "$work/fold.py"
+    [ ! -e "$work/inductor" ] && [ ! -e "$work/triton" ] && ok || bad "what was compiled for a card that is not there is kept"
+else
+    skip "no triton beside torch: torch.compile"
+fi
+
 # Launchers are followed to the rank that is played: the same bytes as that rank by itself.
 peaks() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys
 d = json.load(sys.stdin)

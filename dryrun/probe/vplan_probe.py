@@ -18,6 +18,7 @@ import threading
 import time
 import weakref
 
+from vplan_compile import Compile
 from vplan_growth import Growth
 from vplan_program import Program
 from vplan_ranks import Ranks
@@ -50,6 +51,8 @@ def start():
             "torch.utils.data.dataloader": _probe.hook_loaders, "transformers.trainer": _probe.on_trainer,
             "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
             "transformers.masking_utils": _probe.on_masking,
+            "torch._inductor.fx_passes.joint_graph": _probe.on_constant_folding,
+            "torch._inductor.fx_passes.pad_mm": _probe.on_padding,
             "transformers.generation.stopping_criteria": _probe.on_stopping,
             "transformers.generation.utils": _probe.on_generation}))
         _probe.hook_exceptions()           # for an import of torch that fails
@@ -93,7 +96,7 @@ class _ImportHook:
         return spec
 
 
-class Probe(Values, Ranks, Steps, Program, Growth):
+class Probe(Values, Ranks, Steps, Program, Growth, Compile):
     def __init__(self):
         self.pid = os.getpid()
         self.folder = os.environ["VPLAN_NULL_REPORT"]
@@ -881,7 +884,7 @@ def _address(t):
 
 
 def _short(place):
-    for marker in ("/site-packages/", "/dist-packages/"):
+    for marker in ("/site-packages/", "/dist-packages/", os.environ["VPLAN_NULL_REPORT"] + "/"):
         if marker in place:
             return place.split(marker, 1)[1]
     return place
