@@ -358,6 +358,12 @@ expect "the document, and what the script itself reads" 0 "document holds" pytho
 expect "out of memory" 3 "CUDA out of memory. Tried to allocate" dry --device 4090 --budget 1GiB -- "$python" \
     tests/dryrun/scripts/plain_loop.py "$work/x.pt"
 expect "a second device" 4 "exit code 1" dry -- "$python" -c 'import torch; torch.zeros(1, device="cuda:1")'
+expect "a card chosen by its number on the user's machine" 0 "one card, True" dry -- "$python" -c '
+import os; os.environ["CUDA_VISIBLE_DEVICES"] = "3"
+import torch; print(["no", "one"][torch.cuda.device_count()], "card,", torch.cuda.get_device_properties(0).total_memory > 0)'
+expect "a script that hides the card" 0 "none, False.*never used the device" dry -- "$python" -c '
+import os; os.environ["CUDA_VISIBLE_DEVICES"] = ""
+import torch; print(["none", "one"][torch.cuda.device_count()] + ",", torch.cuda.is_available())'
 expect "torch that was looked for before it is imported" 0 "^FITS" dry -- "$python" -c \
     'import importlib.util; importlib.util.find_spec("torch"); import torch; torch.zeros(1, device="cuda")'
 expect "an unmodelled library call" 4 "cusolver.*is not modelled" dry -- "$python" -c \

@@ -257,6 +257,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile):
         self.raw_reset = C._cuda_resetPeakMemoryStats
         C._cuda_memoryStats = self.stats_for_script
         C._cuda_resetPeakMemoryStats = self.reset_for_script
+        self.hook_visible(torch)
         self.start_cudnn(torch)
         torch.cuda._lazy_call(self.on_cuda)
         self.hook_modules(torch)
@@ -275,6 +276,11 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile):
         self.hook_masks(torch)
         if self.value:
             self.hook_values(torch)
+
+    def hook_visible(self, torch):
+        """A script that chooses a card of its machine by CUDA_VISIBLE_DEVICES chooses the one there is."""
+        plain = torch.cuda._parse_visible_devices
+        torch.cuda._parse_visible_devices = lambda: [0] if plain() else []
 
     def hook_exceptions(self):
         plain = sys.excepthook

@@ -14,6 +14,8 @@ vp_null_counters vp_null_count;
 
 static vp_null_device device;
 static pthread_once_t device_once = PTHREAD_ONCE_INIT;
+static int            n_devices;
+static pthread_once_t n_devices_once = PTHREAD_ONCE_INIT;
 
 static uint64_t env_u64(const char *name, uint64_t fallback)
 {
@@ -67,6 +69,20 @@ const vp_null_device *vp_null_device_get(void)
 {
     pthread_once(&device_once, device_init);
     return &device;
+}
+
+/* As the driver reads it: the list ends at its first entry that is none, so "" and "-1" hide all. */
+static void n_devices_init(void)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+    n_devices = !visible || (*visible && *visible != '-');
+}
+
+int vp_null_n_devices(void)
+{
+    pthread_once(&n_devices_once, n_devices_init);
+    return n_devices;
 }
 
 /* ---- the probe's side: plain C entry points for ctypes

@@ -20,7 +20,7 @@ E int cuInit(unsigned flags);
 int   cuInit(unsigned flags)
 {
     (void)flags;
-    return VP_NULL_OK;
+    return vp_null_n_devices() ? VP_NULL_OK : VP_NULL_NO_DEVICE;
 }
 
 E int cuDriverGetVersion(int *v);
@@ -33,7 +33,7 @@ int   cuDriverGetVersion(int *v)
 E int cuDeviceGetCount(int *n);
 int   cuDeviceGetCount(int *n)
 {
-    *n = 1;
+    *n = vp_null_n_devices();
     return VP_NULL_OK;
 }
 

@@ -86,6 +86,7 @@ enum {
     VP_NULL_OK                  = 0,
     VP_NULL_INVALID_VALUE       = 1,
     VP_NULL_OUT_OF_MEMORY       = 2,
+    VP_NULL_NO_DEVICE           = 100,
     VP_NULL_INVALID_DEVICE      = 101,
     VP_NULL_NO_KERNEL_IMAGE     = 209,
     VP_NULL_NOT_FOUND           = 500,
@@ -124,6 +125,9 @@ extern vp_null_counters vp_null_count;
 int vp_null_failed(int error);
 
 const vp_null_device *vp_null_device_get(void);
+
+/* 1; 0 where CUDA_VISIBLE_DEVICES hides all, as it is set when this is first asked. */
+int vp_null_n_devices(void);
 
 /* Device memory: addresses inside one reserved range, counted against limit_bytes. 0 or
  * VP_NULL_OUT_OF_MEMORY, VP_NULL_INVALID_VALUE. */

@@ -279,8 +279,8 @@ int   cudaDeviceGetAttribute(int *value, int attribute, int d)
 E int cudaGetDeviceCount(int *n);
 int   cudaGetDeviceCount(int *n)
 {
-    *n = 1;
-    return VP_NULL_OK;
+    *n = vp_null_n_devices();
+    return *n ? VP_NULL_OK : vp_null_failed(VP_NULL_NO_DEVICE);
 }
 
 E int cudaGetDevice(int *d);
@@ -404,6 +404,7 @@ static const struct {
     {0, "cudaSuccess", "no error"},
     {1, "cudaErrorInvalidValue", "invalid argument"},
     {2, "cudaErrorMemoryAllocation", "out of memory"},
+    {100, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {101, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {209, "cudaErrorNoKernelImageForDevice",
      "no kernel image is available for execution on the device"},
