@@ -59,6 +59,7 @@ RUNTIME = $(BUILD)/runtime.a
 TUNER   = $(BUILD)/tuner.a
 DRYRUN  = $(BUILD)/dryrun.a
 REPORT  = $(BUILD)/report.a
+DOCTOR  = $(BUILD)/doctor.a
 ORACLE  = $(BUILD)/reference.a
 
 PROGRAMS = $(BUILD)/vplan $(BUILD)/vplan-run $(BUILD)/vplan-solve
@@ -83,6 +84,7 @@ $(RUNTIME): $(filter-out $(BUILD)/runtime/main.o,$(call objs,runtime))
 $(TUNER): $(call objs,tuner)
 $(DRYRUN): $(call objs,dryrun)
 $(REPORT): $(call objs,report)
+$(DOCTOR): $(call objs,doctor)
 $(ORACLE): $(call objs,kernels/reference)
 
 %.a:
@@ -100,7 +102,7 @@ $(BUILD)/%.o: %.c
 
 # ---- programs: vplan links neither BLAS, GLPK nor CUDA, and of runtime/ a table of options; vplan-run links no planner; only vplan-solve links GLPK ----
 
-$(BUILD)/vplan: $(call objs,cli) $(BUILD)/runtime/run_options.o $(REPORT) $(DRYRUN) $(TUNER) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
+$(BUILD)/vplan: $(call objs,cli) $(BUILD)/runtime/run_options.o $(DOCTOR) $(REPORT) $(DRYRUN) $(TUNER) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
 	$(call say,link)
 	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lyaml -lsqlite3 -lm
 
@@ -132,7 +134,7 @@ TEST_SH = $(wildcard tests/test_*.sh)
 # One program that makes every allocation fail once wraps the allocator at link time.
 $(BUILD)/tests/test_alloc_faults: WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
 
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(RUNTIME) $(KERNELS) $(ORACLE) $(REPORT) $(DRYRUN) $(TUNER) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(RUNTIME) $(KERNELS) $(ORACLE) $(DOCTOR) $(REPORT) $(DRYRUN) $(TUNER) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
 	$(call say,link)
 	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lyaml -lsqlite3 -lcmocka -lm -ldl
 
@@ -157,7 +159,7 @@ else
 FUZZ_MAIN = $(BUILD)/tests/fuzz/replay.o
 endif
 
-$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/mutate.o $(filter %.o,$(FUZZ_MAIN)) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/mutate.o $(filter %.o,$(FUZZ_MAIN)) $(DOCTOR) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
 	$(call say,link)
 	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) $(filter -f%,$(FUZZ_MAIN)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lyaml -lm
 

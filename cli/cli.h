@@ -204,6 +204,6 @@ json_t *vp_presets_json(const vp_plan_answer *answer);
 
 extern const vp_command vp_cmd_estimate, vp_cmd_plan, vp_cmd_explain, vp_cmd_run, vp_cmd_tune,
     vp_cmd_emit, vp_cmd_check, vp_cmd_dryrun, vp_cmd_models, vp_cmd_devices, vp_cmd_targets,
-    vp_cmd_help, vp_cmd_completion, vp_cmd_study;
+    vp_cmd_help, vp_cmd_completion, vp_cmd_study, vp_cmd_doctor;
 
 #endif

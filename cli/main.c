@@ -15,9 +15,9 @@
 #define VP_VERSION "0.1.0"
 
 static const vp_command *const commands[] = {
-    &vp_cmd_estimate, &vp_cmd_plan,    &vp_cmd_explain, &vp_cmd_run,        &vp_cmd_tune,
-    &vp_cmd_study,    &vp_cmd_emit,    &vp_cmd_check,   &vp_cmd_dryrun,     &vp_cmd_models,
-    &vp_cmd_devices,  &vp_cmd_targets, &vp_cmd_help,    &vp_cmd_completion,
+    &vp_cmd_estimate, &vp_cmd_plan,    &vp_cmd_explain, &vp_cmd_run,    &vp_cmd_tune,
+    &vp_cmd_study,    &vp_cmd_emit,    &vp_cmd_check,   &vp_cmd_dryrun, &vp_cmd_doctor,
+    &vp_cmd_models,   &vp_cmd_devices, &vp_cmd_targets, &vp_cmd_help,   &vp_cmd_completion,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -33,7 +33,7 @@ run_cppcheck() {
     cppcheck -q -j "$jobs" --std=c11 --enable=warning,portability,performance --inline-suppr --max-configs=1 --error-exitcode=1 \
         --suppressions-list=<(grep -v '^#' scripts/cppcheck.txt) --suppress=missingInclude -D_GNU_SOURCE -D__GNUC__=12 -I. \
         --template='{file}:{line}: {severity}: {message} [{id}]' \
-        base plan models devices planner trainers kernels/cpu kernels/reference runtime tuner dryrun/*.c report cli
+        base plan models devices planner trainers kernels/cpu kernels/reference runtime tuner dryrun/*.c doctor report cli
 }
 
 # The flags of the Makefile that decide what a source means; -Wno-...: what gcc says is said by the build.

@@ -10,7 +10,7 @@ Checked in each file of DOCUMENTS:
     ```console      a block that begins with `$ vplan`. Lines that begin with "$ " are commands, the lines below each are its
                     output, standard error included. Commands of one file run in one folder, from top to bottom. "# exit 3" behind
                     a command is the exit status it must have (0 if nothing is said). A line "..." stands for any lines.
-    ```yaml NAME    a file that the commands below it find in their folder
+    ```yaml NAME    a file that the commands below it find in their folder; ```text NAME likewise
     ```json         a piece of plan.json, the plan the file's commands left: it must stand in it, keys in any order. A member
                     "...": "..." stands for any other members, an element "..." for any other elements.
     docs/plan-file.md names every key of that plan
@@ -317,7 +317,7 @@ def check_document(path, update, tell):
                     out += [line] + shown
                 new[first + shift:last + shift] = out
                 shift += len(out) - (last - first)
-            elif kind.startswith("yaml "):
+            elif kind.startswith(("yaml ", "text ")):
                 with open(os.path.join(folder, kind.split()[1]), "w") as f:
                     f.write("\n".join(text[first:last]) + "\n")
             elif kind == "json" and os.path.exists(folder + "/plan.json"):

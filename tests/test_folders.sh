@@ -17,7 +17,7 @@ MAY = {  # top folder: where its "..." includes may come from. cli/, tests/ and 
     "base": {"base"}, "plan": {"base", "plan"}, "models": {"base", "plan", "models"}, "devices": {"base", "plan", "devices"},
     "planner": {"base", "plan", "models", "devices", "planner"},
     "trainers": {"base", "plan", "models", "devices", "planner/lowering", "trainers"},
-    "report": {"base", "plan", "devices", "report"}, "dryrun": {"base", "plan", "devices", "dryrun"}, "kernels": {"base", "plan", "kernels"}, "runtime": {"base", "plan", "kernels", "runtime"}, "tuner": {"base", "plan", "models", "devices", "planner", "trainers", "tuner"},
+    "report": {"base", "plan", "devices", "report"}, "doctor": {"base", "plan", "devices", "trainers", "doctor"}, "dryrun": {"base", "plan", "devices", "dryrun"}, "kernels": {"base", "plan", "kernels"}, "runtime": {"base", "plan", "kernels", "runtime"}, "tuner": {"base", "plan", "models", "devices", "planner", "trainers", "tuner"},
 }
 EVERYWHERE = {"cli", "tests", "bench"}
 # dryrun/stand_in stands in for the CUDA libraries: its own programs, no part of vplan's libraries.
@@ -48,7 +48,7 @@ for f in sources:
     ok(not wrong, "includes", "\n".join(wrong))
 # the rule itself finds what it is for
 for path, line in ("base/x.c", "plan/op.h"), ("plan/x.c", "models/graph.h"), ("planner/x.c", "runtime/runtime.h"), ("runtime/x.c", "planner/planner.h"), ("kernels/cpu/x.c", "runtime/data.h"), \
-        ("models/x.c", "planner/lowering/pack.h"), ("models/x.c", "devices/devices.h"), ("tuner/x.c", "runtime/runtime.h"), ("trainers/torch/x.c", "planner/planner.h"), ("dryrun/x.c", "models/model.h"), ("base/x.c", "json.h"), ("extra/x.c", "base/err.h"):
+        ("models/x.c", "planner/lowering/pack.h"), ("models/x.c", "devices/devices.h"), ("tuner/x.c", "runtime/runtime.h"), ("trainers/torch/x.c", "planner/planner.h"), ("dryrun/x.c", "models/model.h"), ("doctor/x.c", "planner/planner.h"), ("base/x.c", "json.h"), ("extra/x.c", "base/err.h"):
     ok(wrong_includes(path, '#include "%s"\n' % line), "the include rule", "does not see that %s includes %s" % (path, line))
 for path, line in ("base/x.c", "base/err.h"), ("plan/x.c", "base/err.h"), ("tuner/x.c", "planner/planner.h"), ("trainers/torch/x.c", "planner/lowering/lower.h"), ("cli/x.c", "runtime/runtime.h"), ("runtime/x.c", "kernels/backend.h"):
     ok(not wrong_includes(path, '#include "%s"\n' % line), "the include rule", "forbids %s to include %s" % (path, line))

@@ -81,7 +81,7 @@ for name, command in commands.items():
         fish = "-l " + option[2:] if option.startswith("--") else "-s " + option[1:]
         ok(re.search(r"__vplan_command %s' %s " % (name, re.escape(fish)), scripts["fish"]), what + ": fish", "no word")
     words = re.search(r"^    %s\)\n(?:.*\\\n)*.*'\*(:+)%s:" % (name, name), scripts["zsh"], re.M)  # "*::" would hide the words before
-    ok(words.group(1) == ":" if words else name in ("dryrun",), name + ": zsh's words", words)
+    ok(words.group(1) == ":" if words else name in ("dryrun", "doctor"), name + ": zsh's words", words)
     for example in command["examples"]:
         ok(example in shown and len(example) <= 76, name + ": examples", example)
         used = set(re.findall(r"(?<= )--?[a-z][a-z-]*", example.split(" -- ")[0]))

@@ -1,0 +1,72 @@
+/* vplan doctor: what really happened when memory ran out, and what to type next. */
+#include "cli/cli.h"
+#include "cli/doctor_print.h"
+#include "cli/rows.h"
+
+typedef struct arguments {
+    const char *oom;
+} arguments;
+
+static const vp_option rows[] = {
+    {.name  = "--oom",
+     .kind  = VP_OPTION_INPUT,
+     .at    = offsetof(arguments, oom),
+     .value = "FILE|-",
+     .help =
+         "A log, or the pasted error: which line is the reason, whose memory ran out, and what helps",
+     .otherwise = "none",
+     .example   = "train.log"},
+};
+static const vp_option_set options = {NULL, VP_ROWS(rows)};
+
+static vp_status read_oom(const vp_cli *cli, const char *path, vp_err *err)
+{
+    vp_arena      *arena = vp_arena_new();
+    vp_doctor_next next  = {0};
+    vp_oom        *oom;
+    vp_status      st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    VP_TRY(vp_oom_read(arena, path, &oom, err));
+    VP_TRY(vp_doctor_next_of(arena, oom, &next, err));
+    if (cli->json)
+        VP_TRY(vp_print_json(vp_doctor_oom_json(oom, &next), err));
+    else
+        vp_doctor_print_oom(oom, &next);
+out:
+    vp_doctor_next_release(&next);
+    vp_arena_free(arena);
+    return st;
+}
+
+static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
+{
+    arguments       args = {0};
+    vp_command_line line;
+    vp_status       st = VP_OK;
+
+    VP_TRY(vp_cli_parse(&vp_cmd_doctor, argc, argv, cli, (void *[]){&args}, &line, err));
+    if (!args.oom)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "what shall be read? vplan doctor --oom FILE, or - for standard input"));
+    VP_TRY(read_oom(cli, args.oom, err));
+out:
+    return st;
+}
+
+const vp_command vp_cmd_doctor = {
+    .name    = "doctor",
+    .summary = "a run that died: what ran out of memory, why, and what to type next",
+    .usage   = {"--oom FILE|- [--json]"},
+    .about =
+        {"Reads any log of a training, or the error alone, and finds the message that is the reason: the first refusal, not "
+         "what follows from it. Tells a full card from a fragmented one, from another process on it, from a limit, and all "
+         "of these from host memory, pinned memory, shared memory, and from errors that are no shortage; each with its "
+         "line and with the sum that decides it.",
+         "Numbers are those of the text, KB, MB and GB being powers of 1024 there. What a program cannot know (2^64 bytes) "
+         "is left out. Nothing of the log is executed, and no file is opened but the one that is named."},
+    .examples = {"vplan doctor --oom train.log", "vplan doctor --oom - < train.log"},
+    .sets     = {&options},
+    .argument = VP_TAKES_NOTHING,
+    .run      = run,
+};
