@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --models: these, with sdpa. --attention: all rows with this one. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --models: these, with sdpa. --attention: all rows with this one. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -251,6 +251,25 @@ def drawn_with_dropout(n, seed, models):
     return out
 
 
+def drawn_narrow(n, seed, models):
+    """Adapters over weights of 8 and of 4 bits, and DoRA, by all families that have them, with and without checkpoints."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models or ("llama-3.2-1b", "smollm2-360m", "llama-3.1-8b", "qwen2.5-0.5b", "qwen2.5-1.5b", "mistral-7b", "qwen3-0.6b", "qwen3-4b",
+                                     "gemma2-2b", "phi3-mini"))
+        c, load = MODELS[name], rng.choice(["int8", "int8", "none", "none", "nf4", "nf4-dq"])
+        dora = int(load == "none" or load != "int8" and rng.random() < 0.5)
+        precision = rng.choice(["bf16-amp", "bf16-amp", "fp16-amp", "bf16"] if load == "int8" else ["bf16-amp", "bf16", "bf16-mixed"] if load == "none" else ["bf16-amp"])
+        adapters = "all-linear" if c["model_type"] == "phi3" else rng.choice(["all-linear", "all-linear", "q_proj+v_proj"])
+        trainer = rng.choice(["torch", "hf", "hf"])
+        optimizer = rng.choice(["adamw_torch_fused", "adamw_torch", "paged_adamw_8bit", "adamw_8bit"] if trainer == "hf" else ["adamw_torch_fused", "adamw_torch"])
+        out.append((name, c, precision, "sdpa:flash", rng.choice(["none", "full"]), optimizer, rng.choice([2, 3, 4, 8]),
+                    rng.choice([64, 128, 250, 256, 500, 512, 1000, 1024]), "clm", "none", trainer, adapters, rng.choice([4, 8, 16, 32]), load, 0, "none", 0, dora,
+                    int(rng.random() < 0.4)))
+    return out
+
+
 def drawn_beside(n, seed, models):
     """Adapters with what is trained beside them: whole copies of the table and of the head, or some tokens of the table."""
     rng = random.Random(seed)
@@ -443,6 +462,7 @@ def main():
     p.add_argument("--beside", action="store_true")
     p.add_argument("--checkpoints", action="store_true")
     p.add_argument("--optimizers", action="store_true")
+    p.add_argument("--narrow", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--attention")
@@ -456,6 +476,8 @@ def main():
     n = a.random * (40 if a.answered else 1)
     if a.optimizers:
         rows = drawn_optimizers(n, a.seed, a.models)
+    elif a.narrow:
+        rows = drawn_narrow(n, a.seed, a.models)
     elif a.checkpoints:
         rows = drawn_checkpoints(n, a.seed, a.models)
     elif a.beside:
