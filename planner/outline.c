@@ -159,6 +159,17 @@ static bool is_worth_lowering(const choices *c, uint64_t set)
     return true;
 }
 
+/* What a recompute kind repeats of these ops: it is lowered in any case, so that who pins it finds nothing
+ * that is not here. An adapter's columns may be all that it makes again of an op. */
+static bool is_kind(const vp_outlines *o, uint64_t ops, uint64_t set)
+{
+    bool is = false;
+
+    for (int kind = 0; kind < VP_N_RECOMPUTES; kind++)
+        is |= (vp_recompute_set(o->model, (vp_recompute)kind) & ops) == set;
+    return is;
+}
+
 /* Every subset of the n_bits ops that is worth lowering. */
 static vp_status list_sets(vp_outlines *o, const int *bit, int n_bits, vp_err *err)
 {
@@ -169,14 +180,17 @@ static vp_status list_sets(vp_outlines *o, const int *bit, int n_bits, vp_err *e
     if (!wanted)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     vp_wanted_gradients(g, block, wanted);
-    choices c = find_choices(g, block, o->semantics, wanted);
+    choices  c   = find_choices(g, block, o->semantics, wanted);
+    uint64_t ops = 0;
 
+    for (int b = 0; b < n_bits; b++)
+        ops |= UINT64_C(1) << bit[b];
     assert(n_bits >= 0 && n_bits <= MAX_CHOICES);
     for (int64_t i = 0; i < (int64_t)1 << n_bits; i++) {
         uint64_t set = 0;
         for (int b = 0; b < n_bits; b++)
             set |= (uint64_t)(i >> b & 1) << bit[b];
-        if (!is_worth_lowering(&c, set))
+        if (!is_worth_lowering(&c, set) && !is_kind(o, ops, set))
             continue;
         if (!vp_arena_grow(o->arena, (void **)&o->sets, o->n_sets, &o->cap_sets, sizeof *o->sets))
             return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");

@@ -193,7 +193,8 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
     vp_status     st     = VP_OK;
 
     a->least_host_bytes = vp_min_i64(a->least_host_bytes, host_need(r, s, &s->figures[recipe_idx]));
-    if (s->figures[recipe_idx].host_bytes > r->host_bytes || (partly && r->n_segments))
+    if (s->figures[recipe_idx].host_bytes > r->host_bytes ||
+        (r->n_segments && (partly || s->offload.blocks)))
         return VP_OK;
     VP_TRY_ALLOC(err, c);
     *c = (vp_candidate){.scenario = {.recipe         = *recipe,
