@@ -38,19 +38,6 @@ void vp_find(vp_checked *c, const vp_checked_file *file, vp_severity severity, c
 
 /* ---- whose file it is ---- */
 
-static bool listed(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-
-    for (const char *p = list; p && *p;) {
-        size_t m = strcspn(p, " ");
-        if (m == n && memcmp(p, name, n) == 0)
-            return true;
-        p += m + (p[m] == ' ');
-    }
-    return false;
-}
-
 static const char *signs_of(const vp_dialect *d, const vp_document *doc)
 {
     return doc->format == VP_FORMAT_FLAGS && d->flag_signs ? d->flag_signs : d->signs;
@@ -64,7 +51,7 @@ static bool is_program(const char *programs, const vp_document *doc)
         char   word[256];
         snprintf(word, sizeof word, "%.*s", (int)n, p);
         for (const char *tail = word; tail; tail = strchr(tail, '/'), tail += tail != NULL)
-            if (listed(programs, tail))
+            if (vp_listed(programs, tail))
                 return true;
         p += n + (p[n] == ' ');
     }
@@ -83,7 +70,7 @@ static bool is_named_in(const vp_dialect *of, const char *key)
             if (strcmp(d->keys[i].path, key) == 0)
                 return true;
         for (int i = 0; i < d->n_sections; i++)
-            if (!d->sections[i].path[0] && listed(d->sections[i].known, key))
+            if (!d->sections[i].path[0] && vp_listed(d->sections[i].known, key))
                 return true;
     }
     return false;
@@ -103,7 +90,7 @@ bool vp_check_is_own(const vp_checked_file *file)
     if (!file->dialect->own || vp_check_is_run_by(file->dialect, file->doc))
         return true;
     for (const vp_value *v = file->doc->root->first; v; v = v->next) {
-        if (listed(file->dialect->own, v->key))
+        if (vp_listed(file->dialect->own, v->key))
             return true;
         strangers += !is_named_in(file->dialect, v->key);
     }
@@ -121,14 +108,14 @@ static int score_of(const vp_dialect *of, const vp_document *doc)
     int  score = vp_check_is_run_by(of, doc) ? 1000 : 0;
 
     for (const vp_value *v = doc->root->first; v; v = v->next) {
-        int best = listed(signs_of(of, doc), v->key) ? 16 : open ? -1 : -4;
+        int best = vp_listed(signs_of(of, doc), v->key) ? 16 : open ? -1 : -4;
         for (const vp_dialect *d = of; d; d = d->base) {
             int worth = d == of ? 8 : 7;
             for (int i = 0; i < d->n_keys && best < worth; i++)
                 if (strcmp(d->keys[i].path, v->key) == 0)
                     best = worth;
             for (int i = 0; i < d->n_sections && best < worth; i++)
-                if (!d->sections[i].path[0] && listed(d->sections[i].known, v->key))
+                if (!d->sections[i].path[0] && vp_listed(d->sections[i].known, v->key))
                     best = worth;
         }
         score += best < 0 && v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0 ? 0 : best;

@@ -177,6 +177,66 @@ static void list_words(const char *words, char *buf, size_t size)
         n += (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", (int)strcspn(p, "|"), p);
 }
 
+static bool is_nothing(const vp_value *v)
+{
+    return v->kind == VP_VALUE_NULL || (v->kind == VP_VALUE_BOOL && !v->boolean) ||
+           ((v->kind == VP_VALUE_INT || v->kind == VP_VALUE_REAL) && v->real == 0);
+}
+
+enum { MAX_USUAL = 96 };
+
+/* The words that are usual for a text: its key's, and those that a saying has for it. */
+static int usual_words(vp_checked *c, const vp_checked_file *file, const vp_key *k,
+                       const char **words)
+{
+    int n = 0;
+
+    for (const char *p = k->words; p && *p && n < MAX_USUAL; p += strcspn(p, "|"), p += *p == '|') {
+        words[n] = vp_arena_printf(c->arena, "%.*s", (int)strcspn(p, "|"), p);
+        n += words[n] != NULL;
+    }
+    for (const vp_dialect *d = file->dialect; d; d = d->base)
+        for (int i = 0; i < d->n_says && n < MAX_USUAL; i++) {
+            const vp_saying *row = &d->says[i];
+            if (row->value && row->setting != VP_ALWAYS && strcmp(row->key, k->path) == 0) {
+                const char *word = strcmp(row->value, "$word") == 0 ? row->word : row->value;
+                if (!strpbrk(word, "$*:") && strlen(word) > 1)
+                    words[n++] = word;
+            }
+        }
+    return n;
+}
+
+/* A text may be switched off by false; of one with usual words another that is nearly one of them was not meant. */
+static void check_text(vp_checked *c, const vp_checked_file *file, const vp_key *k,
+                       const vp_value *v, const char *shown)
+{
+    bool typed = file->doc->format == VP_FORMAT_JSON || file->doc->format == VP_FORMAT_YAML ||
+                 file->doc->format == VP_FORMAT_TOML;
+    const char *words[MAX_USUAL];
+    int         n, nearest;
+
+    if (typed && (v->kind == VP_VALUE_LIST || v->kind == VP_VALUE_MAP)) {
+        vp_find(c, file, VP_ERROR, v, k->path, NULL, "is a %s, not a text",
+                v->kind == VP_VALUE_LIST ? "list" : "map");
+        return;
+    }
+    if (typed && v->kind != VP_VALUE_STRING && !is_nothing(v)) {
+        vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s is no text", shown);
+        return;
+    }
+    if (v->kind != VP_VALUE_STRING)
+        return;
+    n       = usual_words(c, file, k, words);
+    nearest = vp_word_nearest(v->text, words, n);
+    for (int i = 0; i < n; i++)
+        if (strcasecmp(words[i], v->text) == 0)
+            return;
+    if (nearest >= 0 && vp_word_distance(v->text, words[nearest]) <= (strlen(v->text) >= 8 ? 2 : 1))
+        vp_find(c, file, VP_ERROR, v, k->path, words[nearest],
+                "%s is none of the words that are known", shown);
+}
+
 static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key *k,
                         const vp_value *v)
 {
@@ -240,6 +300,9 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
                     shown, words);
         }
         break;
+    case VP_KEY_TEXT:
+        check_text(c, file, k, v, shown);
+        break;
     default:
         break;
     }
@@ -247,17 +310,35 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
 
 /* ---- keys ---- */
 
-static bool is_listed(const char *list, const char *name)
+const char *vp_listed(const char *list, const char *name)
 {
     size_t n = strlen(name);
 
     for (const char *p = list; p && *p;) {
-        size_t m = strcspn(p, " ");
-        if (m == n && memcmp(p, name, n) == 0)
-            return true;
-        p += m + (p[m] == ' ');
+        if (strcspn(p, " :") == n && memcmp(p, name, n) == 0)
+            return p;
+        p += strcspn(p, " ");
+        p += *p == ' ';
     }
-    return false;
+    return NULL;
+}
+
+/* The type behind a name in such a list. */
+static vp_key_type listed_type(const char *at)
+{
+    at += strcspn(at, " :");
+    switch (at[0] == ':' ? at[1] : '\0') {
+    case 'b':
+        return VP_KEY_BOOL;
+    case 'i':
+        return VP_KEY_INT;
+    case 'r':
+        return VP_KEY_REAL;
+    case 't':
+        return VP_KEY_TEXT;
+    default:
+        return VP_KEY_ANY;
+    }
 }
 
 /* Of a file with more strangers than that the others get no "did you mean". */
@@ -285,26 +366,59 @@ static int names_of(vp_checked *c, const vp_checked_file *file, const char *path
             if (strcmp(d->sections[i].path, path) != 0)
                 continue;
             for (const char *p = d->sections[i].known; p && *p && n < MAX_NAMES;) {
-                size_t m    = strcspn(p, " ");
+                size_t m    = strcspn(p, " :");
                 char  *name = vp_arena_alloc(c->arena, m + 1);
                 if (!name)
                     return n;
                 memcpy(name, p, m);
                 names[n++] = name;
-                p += m + (p[m] == ' ');
+                p += strcspn(p, " ");
+                p += *p == ' ';
             }
         }
     }
     return n;
 }
 
-static bool is_known(const vp_checked_file *file, const char *section, const char *name)
+/* Where it stands among what its section may have besides keys; NULL: nowhere. */
+static const char *known_at(const vp_checked_file *file, const char *section, const char *name)
 {
+    const char *at = NULL;
+
+    for (const vp_dialect *d = file->dialect; d && !at; d = d->base)
+        for (int i = 0; i < d->n_sections && !at; i++)
+            if (strcmp(d->sections[i].path, section) == 0)
+                at = vp_listed(d->sections[i].known, name);
+    return at;
+}
+
+/* The one other section, or "" of the root, in which a name is a key; NULL: none is, or several are, or the name is
+ * one that anybody may have. */
+static const char *home_of(vp_checked *c, const vp_checked_file *file, const char *section,
+                           const char *name)
+{
+    const char *home = NULL;
+
+    if (!strchr(name, '_') || name[0] == '_' || strlen(name) < 6)
+        return NULL;
     for (const vp_dialect *d = file->dialect; d; d = d->base)
-        for (int i = 0; i < d->n_sections; i++)
-            if (strcmp(d->sections[i].path, section) == 0 && is_listed(d->sections[i].known, name))
-                return true;
-    return false;
+        for (int i = 0; i < d->n_sections; i++) {
+            const char *path = d->sections[i].path;
+            const char *full = path[0] ? vp_arena_printf(c->arena, "%s.%s", path, name) : name;
+            if (strcmp(path, section) == 0 || !full ||
+                !(known_at(file, path, name) || vp_file_key(c, file, full, NULL)))
+                continue;
+            if (home && strcmp(home, path) != 0)
+                return NULL;
+            home = path;
+        }
+    return home;
+}
+
+/* Whether strangers of a section are arguments that somebody's own function takes, whatever they are called. */
+static bool is_parameter(const vp_checked_file *file, const vp_section *s)
+{
+    return s->strangers == VP_STRANGERS_KEPT && s->path[0] && file->dialect->base == NULL;
 }
 
 static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_section *s,
@@ -321,11 +435,19 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
 
     /* among keys of the user's own only what is as good as the same word was meant */
     if (near && fate == VP_STRANGERS_KEPT && !vp_check_is_run(file) &&
-        (is_listed(s->scripts, v->key) || vp_word_distance(v->key, near) > (letters >= 12  ? 2
+        (vp_listed(s->scripts, v->key) || vp_word_distance(v->key, near) > (letters >= 12  ? 2
                                                                             : letters >= 5 ? 1
                                                                                            : 0)))
         near = NULL;
-    if (fate == VP_STRANGERS_REFUSED && s->unless && v->kind == VP_VALUE_MAP && !near)
+    const char *home =
+        many || vp_listed(s->scripts, v->key) ? NULL : home_of(c, file, s->path, v->key);
+    if (home && !is_parameter(file, s))
+        vp_find(c, file, fate == VP_STRANGERS_REFUSED ? VP_ERROR : VP_WARNING, v, path,
+                home[0] ? vp_arena_printf(c->arena, "%s.%s", home, v->key) : v->key,
+                home[0] ? "is read within %s: here it does nothing"
+                        : "is read at the top of the file: here it does nothing%.0s",
+                home);
+    else if (fate == VP_STRANGERS_REFUSED && s->unless && v->kind == VP_VALUE_MAP && !near)
         vp_find(c, file, VP_WARNING, v, path, NULL,
                 "%s refuses it unless %s, here or on the command line, names a module that has it",
                 file->dialect->library, s->unless);
@@ -343,12 +465,6 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
                 file->dialect->library);
     else
         vp_text_printf(own, "%s%s", own->n_bytes ? ", " : "", v->key);
-}
-
-static bool is_nothing(const vp_value *v)
-{
-    return v->kind == VP_VALUE_NULL || (v->kind == VP_VALUE_BOOL && !v->boolean) ||
-           ((v->kind == VP_VALUE_INT || v->kind == VP_VALUE_REAL) && v->real == 0);
 }
 
 /* The dialect's own key by which the trainer in question would read a key of another version. */
@@ -393,12 +509,18 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
             continue;
         if (!k && file->doc->format == VP_FORMAT_PYTHON && isdigit((unsigned char)v->key[0]))
             continue; /* an argument without a name: replace(old, ...) */
-        if (!k && !is_known(file, s->path, v->key)) {
+        const char *known = k ? NULL : known_at(file, s->path, v->key);
+        if (!k && !known) {
             check_stranger(c, file, s, path, v, &own);
             continue;
         }
-        if (!k)
+        if (!k && file->doc->format == VP_FORMAT_PYTHON)
+            continue; /* what is no literal there would be named for nothing */
+        if (!k) {
+            check_value(c, file,
+                        &(vp_key){.path = path, .type = listed_type(known), .or_auto = true}, v);
             continue;
+        }
         if (!vp_version_within(version, k->since, k->until)) {
             check_age(c, file, k, path, v, version);
         } else if (k->noop) {
@@ -414,8 +536,45 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
     vp_text_release(&own);
 }
 
+static bool has_section(const vp_checked_file *file, const char *path)
+{
+    for (const vp_dialect *d = file->dialect; d; d = d->base)
+        for (int i = 0; i < d->n_sections; i++)
+            if (strcmp(d->sections[i].path, path) == 0)
+                return true;
+    return false;
+}
+
+/* Maps that pass on what is in them, under whatever name. */
+static bool passes_on(const char *name)
+{
+    return strstr(name, "kwargs") || strstr(name, "config") || strstr(name, "deepspeed") ||
+           strstr(name, "arg");
+}
+
+/* Keys of the root that stand in a map of which nothing is known: one level too deep, as a wrong indent makes it. */
+static void check_depth(vp_checked *c, const vp_checked_file *file)
+{
+    bool is_tree = file->doc->format == VP_FORMAT_JSON || file->doc->format == VP_FORMAT_YAML ||
+                   file->doc->format == VP_FORMAT_TOML;
+
+    for (const vp_value *map = is_tree ? file->doc->root->first : NULL; map; map = map->next) {
+        if (map->kind != VP_VALUE_MAP || has_section(file, map->key) || passes_on(map->key))
+            continue;
+        for (const vp_value *v = map->first; v; v = v->next) {
+            const char *path   = vp_arena_printf(c->arena, "%s.%s", map->key, v->key);
+            bool        is_own = !path || vp_file_key(c, file, path, NULL);
+            const char *home   = is_own ? NULL : home_of(c, file, map->key, v->key);
+            if (home && !home[0] && vp_file_key(c, file, v->key, NULL))
+                vp_find(c, file, VP_WARNING, v, path, v->key,
+                        "is read at the top of the file: within %s it is not", map->key);
+        }
+    }
+}
+
 void vp_check_keys(vp_checked *c, vp_checked_file *file)
 {
+    check_depth(c, file);
     for (const vp_dialect *d = file->dialect; d; d = d->base)
         for (int i = 0; i < d->n_sections; i++) {
             bool again = false; /* the root of a base is the root of its child */

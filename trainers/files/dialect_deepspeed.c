@@ -117,51 +117,51 @@ static const vp_key deepspeed_keys[] = {
 
 static const vp_section deepspeed_sections[] = {
     {"", VP_STRANGERS_DROPPED,
-     "_comment bfloat16 prescale_gradients gradient_predivide_factor sparse_gradients "
-     "disable_allgather dump_state disable_python_gc vocabulary_size flops_profiler autotuning "
+     "_comment bfloat16 prescale_gradients:b gradient_predivide_factor:r sparse_gradients:b "
+     "disable_allgather:b dump_state:b disable_python_gc vocabulary_size flops_profiler autotuning "
      "elasticity csv_monitor wandb tensorboard comet monitor_config comms_logger aio checkpoint "
-     "dataloader_drop_last pipeline data_efficiency curriculum_learning "
+     "dataloader_drop_last:b pipeline data_efficiency curriculum_learning "
      "progressive_layer_drop eigenvalue quantize_training hybrid_engine nebula weight_quantization "
-     "use_data_before_expert_parallelism graph_harvesting tensor_parallel sequence_parallel_size "
-     "seq_parallel_communication_data_type fp32_allreduce timers zenflow "
+     "use_data_before_expert_parallelism graph_harvesting tensor_parallel sequence_parallel_size:i "
+     "seq_parallel_communication_data_type fp32_allreduce:b timers zenflow "
      "managed_gradient_accumulation gradient_allreduce_op keep_in_fp32_modules ddp_bf16 "
      "data_parallel_group log_level load_universal_checkpoint use_node_local_storage_checkpoint "
      "train_batch_size_per_gpu domino mics_shard_size mpu"},
     {"zero_optimization", VP_STRANGERS_REFUSED,
-     "use_multi_rank_bucket_allreduce compute_grad_norm load_from_fp32_weights elastic_checkpoint "
-     "zenflow cpu_offload_param cpu_offload_use_pin_memory prefetch_bucket_size "
-     "param_persistence_threshold model_persistence_threshold stage3_model_persistence_threshold "
-     "max_live_parameters max_reuse_distance gather_16bit_weights_on_model_save "
-     "module_granularity_threshold stage3_module_granularity_threshold "
-     "use_all_reduce_for_fetch_params stage3_use_all_reduce_for_fetch_params allgather_sequential "
-     "ignore_unused_parameters legacy_stage1 parameter_alignment zero_quantized_weights "
-     "zero_quantized_nontrainable_weights zero_quantized_gradients memory_efficient_linear "
-     "pipeline_loading_checkpoint override_module_apply log_trace_cache_warnings "
-     "enable_sanity_checks save_muon_momentum_buffer_in_memory leaf_module mics_shard_size "
+     "use_multi_rank_bucket_allreduce:b compute_grad_norm:b load_from_fp32_weights:b elastic_checkpoint:b "
+     "zenflow cpu_offload_param:b cpu_offload_use_pin_memory:b prefetch_bucket_size:i "
+     "param_persistence_threshold:i model_persistence_threshold:i stage3_model_persistence_threshold "
+     "max_live_parameters:i max_reuse_distance:i gather_16bit_weights_on_model_save:b "
+     "module_granularity_threshold:i stage3_module_granularity_threshold "
+     "use_all_reduce_for_fetch_params:b stage3_use_all_reduce_for_fetch_params allgather_sequential:b "
+     "ignore_unused_parameters:b legacy_stage1:b parameter_alignment:b zero_quantized_weights:b "
+     "zero_quantized_nontrainable_weights:b zero_quantized_gradients:b memory_efficient_linear:b "
+     "pipeline_loading_checkpoint:b override_module_apply:b log_trace_cache_warnings:b "
+     "enable_sanity_checks:b save_muon_momentum_buffer_in_memory:b leaf_module mics_shard_size "
      "mics_hierarchical_params_gather"},
     {"optimizer", VP_STRANGERS_DROPPED, "legacy_fusion"},
     /* of its Adam, Lamb, Lion, Adagrad and Muon, and of PyTorch's by name: what theirs do not take ends in a TypeError */
     {"optimizer.params", VP_STRANGERS_REFUSED,
-     "bias_correction amsgrad set_grad_none fp32_optimizer_states fused foreach capturable "
-     "differentiable maximize max_coeff min_coeff eps_inside_sqrt use_nesterov lr_decay "
-     "initial_accumulator_value rho momentum muon_lr adam_lr ns_method nesterov dampening "
-     "freeze_step cuda_aware comm_backend_name coeff_beta factor_max factor_min factor_threshold "
+     "bias_correction:b amsgrad:b set_grad_none:b fp32_optimizer_states fused foreach capturable "
+     "differentiable maximize max_coeff:r min_coeff:r eps_inside_sqrt use_nesterov lr_decay "
+     "initial_accumulator_value rho momentum:r muon_lr adam_lr ns_method nesterov:b dampening "
+     "freeze_step:i cuda_aware comm_backend_name coeff_beta factor_max factor_min factor_threshold "
      "var_freeze_step var_update_scaler local_step_scaler local_step_clipper adamw_mode alpha "
      "centered"},
     {"scheduler", VP_STRANGERS_DROPPED, ""},
     {"scheduler.params", VP_STRANGERS_REFUSED,
-     "last_batch_iteration warmup_min_ratio cos_min_ratio cycle_min_lr cycle_max_lr decay_lr_rate "
+     "last_batch_iteration:i warmup_min_ratio:r cos_min_ratio:r cycle_min_lr:r cycle_max_lr:r decay_lr_rate "
      "cycle_first_step_size cycle_second_step_size cycle_first_stair_count "
      "cycle_second_stair_count decay_step_size cycle_momentum cycle_min_mom cycle_max_mom "
      "decay_mom_rate lr_range_test_min_lr lr_range_test_step_size lr_range_test_step_rate "
      "lr_range_test_staircase"},
     {"zero_optimization.offload_optimizer", VP_STRANGERS_REFUSED,
-     "pipeline_read pipeline_write fast_init super_offload cpuadam_cores_perc pipeline "
+     "pipeline_read:b pipeline_write:b fast_init:b super_offload:b cpuadam_cores_perc:r pipeline "
      "buffer_size"},
     {"zero_optimization.offload_param", VP_STRANGERS_REFUSED, ""},
-    {"bf16", VP_STRANGERS_REFUSED, "immediate_grad_update check_grad_overflow"},
+    {"bf16", VP_STRANGERS_REFUSED, "immediate_grad_update:b check_grad_overflow:b"},
     {"fp16", VP_STRANGERS_REFUSED,
-     "auto_cast hysteresis consecutive_hysteresis fp16_master_weights_and_grads"},
+     "auto_cast:b hysteresis:i consecutive_hysteresis:b fp16_master_weights_and_grads:b"},
     {"activation_checkpointing", VP_STRANGERS_DROPPED, "synchronize_checkpoint_boundary profile"},
     {"data_types", VP_STRANGERS_DROPPED, "buffer_dtype"},
     {"torch_autocast", VP_STRANGERS_DROPPED, "dtype lower_precision_safe_modules"},
@@ -357,10 +357,10 @@ static const vp_key accelerate_keys[] = {
 
 static const vp_section accelerate_sections[] = {
     {"", VP_STRANGERS_REFUSED,
-     "gpu_ids main_process_ip main_process_port rdzv_backend same_network main_training_function "
-     "enable_cpu_affinity fp8_config megatron_lm_config mpirun_config "
-     "downcast_bf16 tpu_name tpu_zone tpu_use_cluster tpu_use_sudo command_file commands tpu_vm "
-     "tpu_env dynamo_config ipex_config monitor_interval fp8_backend use_megatron_lm use_ipex "
+     "gpu_ids main_process_ip main_process_port:i rdzv_backend same_network:b main_training_function "
+     "enable_cpu_affinity:b fp8_config megatron_lm_config mpirun_config "
+     "downcast_bf16:b tpu_name tpu_zone tpu_use_cluster:b tpu_use_sudo:b command_file commands tpu_vm "
+     "tpu_env dynamo_config ipex_config monitor_interval fp8_backend use_megatron_lm:b use_ipex "
      "ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version "
      "transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file "
      "additional_args dynamo_backend deepspeed_config_file "
@@ -371,15 +371,15 @@ static const vp_section accelerate_sections[] = {
      "parallelism_config_sp_backend parallelism_config_sp_seq_length "
      "parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation"},
     {"dynamo_config", VP_STRANGERS_DROPPED,
-     "dynamo_backend dynamo_mode dynamo_use_dynamic dynamo_use_fullgraph "
-     "dynamo_use_regional_compilation",
+     "dynamo_backend dynamo_mode dynamo_use_dynamic:b dynamo_use_fullgraph:b "
+     "dynamo_use_regional_compilation:b",
      .prefix = "dynamo_"},
     {"fp8_config", VP_STRANGERS_DROPPED,
-     "fp8_backend fp8_use_autocast_during_eval fp8_margin fp8_interval fp8_format "
-     "fp8_amax_history_len fp8_amax_history_length fp8_amax_compute_algo "
+     "fp8_backend fp8_use_autocast_during_eval:b fp8_margin:i fp8_interval:i fp8_format "
+     "fp8_amax_history_len:i fp8_amax_history_length:i fp8_amax_compute_algo "
      "fp8_amax_compute_algorithm fp8_override_linear_precision fp8_opt_level "
-     "fp8_optimization_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim "
-     "fp8_use_mxfp8_block_scaling",
+     "fp8_optimization_level fp8_enable_fsdp_float8_all_gather:b fp8_pad_inner_dim:b "
+     "fp8_use_mxfp8_block_scaling:b",
      .prefix = "fp8_"},
     {"mpirun_config", VP_STRANGERS_DROPPED, "mpirun_hostfile mpirun_ccl"},
     {"deepspeed_config", VP_STRANGERS_DROPPED,

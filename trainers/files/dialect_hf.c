@@ -7,18 +7,6 @@
  * was, and nll the full one. */
 #include "trainers/files/target.h"
 
-#define OPTIMIZERS \
-    "adamw_torch|adamw_torch_fused|adamw_torch_xla|adamw_torch_npu_fused|adafactor|" \
-    "adamw_anyprecision|adamw_torch_4bit|adamw_torch_8bit|ademamix|sgd|adagrad|adamw_bnb_8bit|" \
-    "adamw_8bit|ademamix_8bit|lion_8bit|lion_32bit|paged_adamw_32bit|paged_adamw_8bit|" \
-    "paged_ademamix_32bit|paged_ademamix_8bit|paged_lion_32bit|paged_lion_8bit|rmsprop|" \
-    "rmsprop_bnb|rmsprop_bnb_8bit|rmsprop_bnb_32bit|galore_adamw|galore_adamw_8bit|" \
-    "galore_adafactor|galore_adamw_layerwise|galore_adamw_8bit_layerwise|" \
-    "galore_adafactor_layerwise|lomo|adalomo|grokadamw|schedule_free_radam|schedule_free_adamw|" \
-    "schedule_free_sgd|apollo_adamw|apollo_adamw_layerwise|stable_adamw|adamw_hf"
-#define SCHEDULES \
-    "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|" \
-    "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay|greedy"
 #define BIG 1e12
 
 static const vp_key trainer_keys[] = {
@@ -46,7 +34,7 @@ static const vp_key trainer_keys[] = {
     {"bf16_full_eval", VP_KEY_BOOL, "false"},
     {"fp16_full_eval", VP_KEY_BOOL, "false"},
     {"tf32", VP_KEY_BOOL},
-    {"optim", VP_KEY_WORD, "adamw_torch_fused", OPTIMIZERS},
+    {"optim", VP_KEY_WORD, "adamw_torch_fused", VP_HF_OPTIMIZERS},
     {"optim_args", VP_KEY_TEXT},
     {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
     {"learning_rate", VP_KEY_REAL, "5.0e-05", .min = 0, .max = 100},
@@ -54,7 +42,7 @@ static const vp_key trainer_keys[] = {
     {"adam_beta1", VP_KEY_REAL, "0.9", .min = 0, .max = 1},
     {"adam_beta2", VP_KEY_REAL, "0.999", .min = 0, .max = 1},
     {"adam_epsilon", VP_KEY_REAL, "1.0e-08", .min = 0, .max = 1},
-    {"lr_scheduler_type", VP_KEY_WORD, "linear", SCHEDULES},
+    {"lr_scheduler_type", VP_KEY_WORD, "linear", VP_HF_SCHEDULES},
     {"warmup_steps", VP_KEY_REAL, "0", .min = 0, .max = BIG},
     {"num_train_epochs", VP_KEY_REAL, "3.0", .min = 0, .max = BIG},
     {"max_steps", VP_KEY_INT, "-1", .min = -1, .max = BIG},
@@ -141,19 +129,19 @@ static const vp_key trainer_keys[] = {
 };
 
 #define TRAINER_KNOWN \
-    "lr_scheduler_kwargs optim_target_modules average_tokens_across_devices " \
-    "label_smoothing_factor torch_compile_backend torch_compile_mode neftune_noise_alpha " \
-    "logging_first_step log_on_each_node logging_nan_inf_filter include_num_input_tokens_seen " \
-    "log_level log_level_replica disable_tqdm run_name project trackio_space_id " \
-    "trackio_bucket_id trackio_static_space_id eval_delay prediction_loss_only eval_on_start " \
-    "eval_do_concat_batches eval_use_gather_object include_for_metrics batch_eval_metrics " \
-    "save_only_model enable_jit_checkpoint push_to_hub hub_token hub_private_repo hub_model_id " \
-    "hub_strategy hub_always_push hub_revision load_best_model_at_end metric_for_best_model " \
-    "greater_is_better ignore_data_skip restore_callback_states_from_checkpoint " \
-    "full_determinism data_seed accelerator_config parallelism_config dataloader_drop_last " \
-    "dataloader_multiprocessing_context dataloader_in_order label_names length_column_name " \
-    "ddp_broadcast_buffers ddp_static_graph ddp_backend ddp_timeout debug do_predict " \
-    "resume_from_checkpoint local_rank"
+    "lr_scheduler_kwargs optim_target_modules average_tokens_across_devices:b " \
+    "label_smoothing_factor:r torch_compile_backend torch_compile_mode neftune_noise_alpha:r " \
+    "logging_first_step:b log_on_each_node:b logging_nan_inf_filter:b include_num_input_tokens_seen " \
+    "log_level log_level_replica disable_tqdm:b run_name project trackio_space_id " \
+    "trackio_bucket_id trackio_static_space_id eval_delay:r prediction_loss_only:b eval_on_start:b " \
+    "eval_do_concat_batches:b eval_use_gather_object:b include_for_metrics batch_eval_metrics:b " \
+    "save_only_model:b enable_jit_checkpoint:b push_to_hub:b hub_token hub_private_repo:b hub_model_id " \
+    "hub_strategy hub_always_push:b hub_revision load_best_model_at_end:b metric_for_best_model " \
+    "greater_is_better:b ignore_data_skip:b restore_callback_states_from_checkpoint:b " \
+    "full_determinism:b data_seed:i accelerator_config parallelism_config dataloader_drop_last:b " \
+    "dataloader_multiprocessing_context dataloader_in_order:b label_names length_column_name " \
+    "ddp_broadcast_buffers:b ddp_static_graph:b ddp_backend ddp_timeout:i debug do_predict:b " \
+    "resume_from_checkpoint local_rank:i"
 
 /* One letter from use_dora, eval_steps, datasets. */
 #define SCRIPTS_HAVE "use_lora eval_step dataset model_name save_step"
@@ -374,11 +362,11 @@ static const vp_key trl_keys[] = {
 
 static const vp_section trl_sections[] = {
     {"", VP_STRANGERS_KEPT,
-     "model_init_kwargs trust_remote_code router_aux_loss_coef chat_template_path "
-     "dataset_text_field dataset_kwargs eos_token truncation_mode shuffle_dataset eval_packing "
-     "completion_only_loss pad_token model_revision lora_target_parameters lora_task_type "
-     "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming "
-     "ignore_bias_buffers env datasets streaming test_split_size",
+     "model_init_kwargs trust_remote_code:b router_aux_loss_coef:r chat_template_path "
+     "dataset_text_field dataset_kwargs eos_token truncation_mode shuffle_dataset:b eval_packing:b "
+     "completion_only_loss:b pad_token model_revision lora_target_parameters lora_task_type "
+     "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming:b "
+     "ignore_bias_buffers:b env datasets streaming test_split_size",
      .scripts = SCRIPTS_HAVE},
 };
 
@@ -555,12 +543,12 @@ static const vp_key lora_keys[] = {
 
 static const vp_section lora_sections[] = {
     {"", VP_STRANGERS_REFUSED,
-     "task_type auto_mapping peft_version base_model_name_or_path revision inference_mode "
-     "exclude_modules fan_in_fan_out init_lora_weights layers_to_transform layers_pattern "
+     "task_type auto_mapping peft_version base_model_name_or_path revision inference_mode:b "
+     "exclude_modules fan_in_fan_out:b init_lora_weights layers_to_transform layers_pattern "
      "rank_pattern alpha_pattern megatron_config megatron_core trainable_token_indices "
      "loftq_config eva_config corda_config lora_ga_config velora_config alora_invocation_tokens "
-     "use_qalora qalora_group_size monteclora_config layer_replication runtime_config lora_bias "
-     "target_parameters use_bdlora arrow_config kasa_config ensure_weight_tying"}};
+     "use_qalora:b qalora_group_size:i monteclora_config layer_replication runtime_config lora_bias:b "
+     "target_parameters use_bdlora arrow_config kasa_config ensure_weight_tying:b"}};
 
 /* Whether the weights beneath are quantised, what loads them says. */
 static const vp_saying lora_says[] = {

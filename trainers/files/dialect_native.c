@@ -43,13 +43,13 @@ static const vp_key lightning_keys[] = {
 static const vp_section lightning_sections[] = {
     {"", VP_STRANGERS_KEPT, "seed_everything model data ckpt_path optimizer lr_scheduler"},
     {"trainer", VP_STRANGERS_REFUSED,
-     "logger callbacks fast_dev_run max_epochs min_epochs max_steps min_steps max_time "
-     "limit_train_batches limit_val_batches limit_test_batches limit_predict_batches "
-     "overfit_batches val_check_interval check_val_every_n_epoch num_sanity_val_steps "
-     "log_every_n_steps enable_checkpointing enable_progress_bar enable_model_summary "
-     "gradient_clip_algorithm deterministic benchmark inference_mode use_distributed_sampler "
-     "profiler detect_anomaly barebones plugins sync_batchnorm reload_dataloaders_every_n_epochs "
-     "default_root_dir enable_autolog_hparams model_registry"},
+     "logger callbacks fast_dev_run max_epochs:i min_epochs:i max_steps:i min_steps:i max_time "
+     "limit_train_batches:r limit_val_batches:r limit_test_batches:r limit_predict_batches:r "
+     "overfit_batches:r val_check_interval check_val_every_n_epoch:i num_sanity_val_steps:i "
+     "log_every_n_steps:i enable_checkpointing:b enable_progress_bar:b enable_model_summary:b "
+     "gradient_clip_algorithm deterministic benchmark:b inference_mode:b use_distributed_sampler:b "
+     "profiler detect_anomaly:b barebones:b plugins sync_batchnorm:b reload_dataloaders_every_n_epochs:i "
+     "default_root_dir enable_autolog_hparams:b model_registry"},
 };
 
 static const vp_saying lightning_says[] = {
@@ -138,8 +138,8 @@ static const vp_section litgpt_sections[] = {
      "tokenizer_dir access_token lora_query lora_key lora_value lora_projection lora_mlp "
      "lora_head"},
     {"train", VP_STRANGERS_REFUSED,
-     "save_interval log_interval lr_warmup_steps lr_warmup_fraction epochs max_tokens max_steps "
-     "max_time tie_embeddings min_lr"},
+     "save_interval:i log_interval:i lr_warmup_steps:i lr_warmup_fraction:r epochs:i max_tokens:i max_steps:i "
+     "max_time:r tie_embeddings:b min_lr:r"},
 };
 
 static const vp_saying litgpt_says[] = {
@@ -203,25 +203,28 @@ static const vp_key torchtune_keys[] = {
 /* What a component takes is its own. */
 static const vp_section torchtune_sections[] = {
     {"", VP_STRANGERS_KEPT,
-     "model checkpointer dataset datasets dataset_val seed shuffle epochs max_steps_per_epoch lr_scheduler output_dir "
-     "resume_from_checkpoint metric_logger log_every_n_steps log_peak_memory_stats log_level device "
+     "model checkpointer dataset datasets dataset_val seed shuffle:b epochs:i max_steps_per_epoch:i lr_scheduler output_dir "
+     "resume_from_checkpoint:b metric_logger log_every_n_steps:i log_peak_memory_stats:b log_level device "
      "profiler"},
     {"model", VP_STRANGERS_KEPT,
-     "lora_attn_modules apply_lora_to_mlp apply_lora_to_output lora_rank lora_alpha lora_dropout "
-     "use_dora quantize_base decoder_trainable encoder_trainable fusion_trainable vocab_size "
+     "lora_attn_modules apply_lora_to_mlp:b apply_lora_to_output:b lora_rank:i lora_alpha:r lora_dropout:r "
+     "use_dora:b quantize_base:b decoder_trainable encoder_trainable fusion_trainable vocab_size "
      "num_layers num_heads num_kv_heads embed_dim intermediate_dim max_seq_len attn_dropout "
      "norm_eps rope_base scale_factor num_classes image_size"},
-    {"optimizer", VP_STRANGERS_KEPT, "lr weight_decay betas eps momentum nesterov"},
+    {"optimizer", VP_STRANGERS_KEPT, "lr weight_decay:r betas eps:r momentum:r nesterov:b"},
     {"tokenizer", VP_STRANGERS_KEPT,
      "path prompt_template merges_file special_tokens_path max_seq_len image_size"},
     {"loss", VP_STRANGERS_KEPT, "ignore_index mask_pre_projection reduction"},
     {"checkpointer", VP_STRANGERS_KEPT,
      "_component_ checkpoint_dir checkpoint_files model_type output_dir adapter_checkpoint "
      "recipe_checkpoint resume_from_checkpoint should_load_recipe_state keep_last_n_checkpoints"},
+    {"profiler", VP_STRANGERS_KEPT,
+     "_component_ enabled:b output_dir cpu:b cuda:b profile_memory:b with_stack:b record_shapes:b "
+     "with_flops:b wait_steps:i warmup_steps:i active_steps:i num_cycles:i"},
     {"lr_scheduler", VP_STRANGERS_KEPT,
-     "_component_ num_warmup_steps num_training_steps num_cycles"},
+     "_component_ num_warmup_steps:i num_training_steps num_cycles"},
     {"dataset", VP_STRANGERS_KEPT,
-     "_component_ packed source split split_across_pack train_on_input new_system_prompt "
+     "_component_ packed:b source split split_across_pack:b train_on_input:b new_system_prompt "
      "column_map data_files column conversation_column conversation_style max_seq_len add_eos "
      "packing name data_dir"},
 };

@@ -36,10 +36,10 @@ static const vp_key swift_keys[] = {
 static const vp_section swift_sections[] = {
     {"", VP_STRANGERS_KEPT,
      "dataset val_dataset template system model_type task_type model_revision adapters streaming "
-     "split_dataset_ratio dataset_num_proc lazy_tokenize use_hf freeze_llm freeze_vit "
+     "split_dataset_ratio dataset_num_proc:i lazy_tokenize use_hf freeze_llm freeze_vit "
      "freeze_aligner truncation_strategy bnb_4bit_compute_dtype bnb_4bit_quant_type "
      "bnb_4bit_quant_storage use_galore galore_rank loss_scale "
-     "create_checkpoint_symlink add_version router_aux_loss_coef model_name loss_type "
+     "create_checkpoint_symlink add_version router_aux_loss_coef:r model_name loss_type "
      "acc_strategy activation_cpu_offload adalora_beta1 adalora_beta2 adalora_deltaT "
      "adalora_init_r adalora_orth_reg_weight adalora_target_r adalora_tfinal adalora_tinit "
      "adapter_act adapter_length add_non_thinking_prefix advantage_estimator advantage_reweight "

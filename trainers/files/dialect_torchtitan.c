@@ -113,39 +113,40 @@ static const vp_section torchtitan_sections[] = {
      "custom_config_module",
      TITAN_OWN},
     {"profiling", VP_STRANGERS_REFUSED,
-     "enable_profiling save_traces_folder profile_freq profiler_active profiler_warmup "
-     "enable_memory_snapshot save_memory_snapshot_folder",
+     "enable_profiling:b save_traces_folder profile_freq:i profiler_active:i profiler_warmup:i "
+     "enable_memory_snapshot:b save_memory_snapshot_folder",
      TITAN_OWN},
     {"metrics", VP_STRANGERS_REFUSED,
-     "log_freq enable_tensorboard disable_color_printing save_tb_folder save_for_all_ranks "
-     "enable_wandb",
+     "log_freq:i enable_tensorboard:b disable_color_printing:b save_tb_folder save_for_all_ranks:b "
+     "enable_wandb:b",
      TITAN_OWN},
     {"model", VP_STRANGERS_REFUSED,
      "name flavor hf_assets_path tokenizer_path converters print_after_conversion", TITAN_OWN},
-    {"optimizer", VP_STRANGERS_REFUSED, "lr beta1 beta2 eps weight_decay early_step_in_backward",
-     TITAN_OWN},
+    {"optimizer", VP_STRANGERS_REFUSED,
+     "lr:r beta1:r beta2:r eps:r weight_decay:r early_step_in_backward:b", TITAN_OWN},
     {"lr_scheduler", VP_STRANGERS_REFUSED,
-     "warmup_steps total_steps decay_ratio decay_type min_lr_factor", TITAN_OWN},
+     "warmup_steps:i total_steps:i decay_ratio:r decay_type min_lr_factor:r", TITAN_OWN},
     {"training", VP_STRANGERS_REFUSED,
-     "dataset dataset_path steps mixed_precision_reduce gc_freq gc_debug dataloader", TITAN_OWN},
+     "dataset dataset_path steps:i mixed_precision_reduce gc_freq:i gc_debug:b dataloader",
+     TITAN_OWN},
     {"parallelism", VP_STRANGERS_REFUSED,
-     "disable_loss_parallel enable_async_tensor_parallel module_fqns_per_model_part "
+     "disable_loss_parallel:b enable_async_tensor_parallel module_fqns_per_model_part "
      "pipeline_parallel_first_stage_less_layers pipeline_parallel_last_stage_less_layers "
-     "pipeline_parallel_layers_per_stage pipeline_parallel_schedule "
-     "pipeline_parallel_schedule_csv pipeline_parallel_microbatch_size "
+     "pipeline_parallel_layers_per_stage:i pipeline_parallel_schedule "
+     "pipeline_parallel_schedule_csv pipeline_parallel_microbatch_size:i "
      "pipeline_parallel_expert_parallel_overlap context_parallel_load_balancer "
-     "context_parallel_rotate_method expert_parallel_degree expert_tensor_parallel_degree "
+     "context_parallel_rotate_method expert_parallel_degree:i expert_tensor_parallel_degree:i "
      "expert_parallel_comm_backend",
      TITAN_OWN},
     {"checkpoint", VP_STRANGERS_REFUSED,
-     "enable enable_ft_dataloader_checkpoints folder interval initial_load_path "
-     "initial_load_model_only initial_load_in_hf initial_load_in_hf_quantized "
-     "last_save_model_only last_save_in_hf export_dtype async_mode keep_latest_k load_step "
-     "exclude_from_loading enable_first_step_checkpoint create_seed_checkpoint load_only",
+     "enable:b enable_ft_dataloader_checkpoints folder interval:i initial_load_path "
+     "initial_load_model_only:b initial_load_in_hf:b initial_load_in_hf_quantized "
+     "last_save_model_only:b last_save_in_hf:b export_dtype async_mode keep_latest_k:i load_step:i "
+     "exclude_from_loading enable_first_step_checkpoint:b create_seed_checkpoint:b load_only:b",
      TITAN_OWN},
     {"activation_checkpoint", VP_STRANGERS_REFUSED,
-     "per_op_sac_force_recompute_mm_shapes_by_fqns early_stop memory_budget "
-     "visualize_memory_budget_pareto preserve_rng_state determinism_check debug",
+     "per_op_sac_force_recompute_mm_shapes_by_fqns early_stop:b memory_budget:r "
+     "visualize_memory_budget_pareto preserve_rng_state:b determinism_check debug:b",
      TITAN_OWN},
     {"compile", VP_STRANGERS_REFUSED, "components backend", TITAN_OWN},
     {"quantize", VP_STRANGERS_REFUSED, "linear grouped_mm", TITAN_OWN},

@@ -32,7 +32,7 @@ static const vp_key unsloth_keys[] = {
     {"per_device_train_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG,
      .costs = "8 samples a device at once"},
     {"gradient_accumulation_steps", VP_KEY_INT, "1", .min = 1, .max = BIG},
-    {"optim", VP_KEY_TEXT, "adamw_torch_fused"},
+    {"optim", VP_KEY_TEXT, "adamw_torch_fused", VP_HF_OPTIMIZERS},
     {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
     {"bf16", VP_KEY_BOOL},
     {"fp16", VP_KEY_BOOL},

@@ -38,7 +38,8 @@ typedef struct vp_key {
     vp_key_type type;
     /* its default, as a value of the file, or "2*" another key; NULL: none, or not known */
     const char *otherwise;
-    /* of a word: "none|cpu|nvme"; with "null" among them nothing is a value, not the default */
+    /* of a word: "none|cpu|nvme"; with "null" among them nothing is a value, not the default. Of a
+     * text the usual ones: what is nearly one of them was not meant */
     const char *words;
     double      min, max; /* of a number; both 0: not bounded */
     const char *since;    /* version of the dialect's library that first has it */
@@ -70,6 +71,20 @@ typedef struct vp_saying {
 
 #define VP_ALWAYS (-1)
 
+/* optim and lr_scheduler_type of transformers, which files of other trainers have too. */
+#define VP_HF_OPTIMIZERS \
+    "adamw_torch|adamw_torch_fused|adamw_torch_xla|adamw_torch_npu_fused|adafactor|" \
+    "adamw_anyprecision|adamw_torch_4bit|adamw_torch_8bit|ademamix|sgd|adagrad|adamw_bnb_8bit|" \
+    "adamw_8bit|ademamix_8bit|lion_8bit|lion_32bit|paged_adamw_32bit|paged_adamw_8bit|" \
+    "paged_ademamix_32bit|paged_ademamix_8bit|paged_lion_32bit|paged_lion_8bit|rmsprop|" \
+    "rmsprop_bnb|rmsprop_bnb_8bit|rmsprop_bnb_32bit|galore_adamw|galore_adamw_8bit|" \
+    "galore_adafactor|galore_adamw_layerwise|galore_adamw_8bit_layerwise|" \
+    "galore_adafactor_layerwise|lomo|adalomo|grokadamw|schedule_free_radam|schedule_free_adamw|" \
+    "schedule_free_sgd|apollo_adamw|apollo_adamw_layerwise|stable_adamw|adamw_hf"
+#define VP_HF_SCHEDULES \
+    "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|" \
+    "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay|greedy"
+
 /* when: optimizers that vplan knows and transformers' Trainer has no word for. */
 #define VP_NOT_TRAINERS "optimizer!=adamw_torch_forloop|adamw_bnb_32bit|sgd_momentum"
 
@@ -96,7 +111,9 @@ typedef enum vp_strangers {
 typedef struct vp_section {
     const char  *path; /* "" is the root */
     vp_strangers strangers;
-    const char  *known; /* names of its members, by spaces, besides those of keys[] */
+    /* names of its members, by spaces, besides those of keys[]; with ":b", ":i", ":r" or ":t" behind it a truth value, a whole
+     * number, a number, a text */
+    const char *known;
     /* a key that brings a schema of the user's own: where it is written strangers are kept */
     const char *unless;
     /* names that scripts have of their own, however near a known one */
