@@ -103,16 +103,13 @@ const char *vp_word_of_device(int i);
 const char *vp_word_of_model(int i);
 const char *vp_word_of_target(int i);
 
-/* ---- shared by commands ---- */
-
-/* Print a JSON document to stdout; takes the reference, NULL counts as out of memory. */
-vp_status vp_print_json(json_t *j, vp_err *err);
-
 /* Before any work: whether path can be written. VP_ERR_USAGE where it exists and overwrite is
  * false, or where it is one of the inputs (NULL: none), also by another name; VP_ERR_STORAGE
  * where its folder takes no file. */
 vp_status vp_output_check(const char *path, bool overwrite, const char *const *inputs, int n_inputs,
                           vp_err *err);
+
+/* ---- what to plan: cli/plan_options.c ---- */
 
 /* The options that choose a plan, as plan and tune take them. */
 typedef struct vp_plan_options {
@@ -180,6 +177,8 @@ vp_status vp_parse_host(const vp_plan_options *o, const vp_device *device, vp_pl
 vp_status vp_parse_updates(const vp_plan_options *o, const vp_device *device, vp_plan_request *r,
                            vp_err *err);
 
+/* ---- scenarios in words: cli/scenario_words.c ---- */
+
 /* Appends "micro-batch 4, gradient accumulation 2, recompute none, loss in chunks of 1,024 tokens"; mixed
  * blocks are listed in chain order, "9 blocks recompute ln_1 + mlp.act; 3 blocks recompute nothing". */
 void vp_scenario_text(vp_text *t, const vp_model *model, const vp_scenario *s);
@@ -187,6 +186,11 @@ void vp_scenario_text(vp_text *t, const vp_model *model, const vp_scenario *s);
 /* The same on a screen: one line for the whole, and a row of "blocks" for each run of blocks where
  * they differ: "0 to 17: recompute mlp.act". */
 void vp_print_scenario(const char *label, const vp_model *model, const vp_scenario *s);
+
+/* ---- answers as JSON: cli/answer_json.c ---- */
+
+/* Print a JSON document to stdout; takes the reference, NULL counts as out of memory. */
+vp_status vp_print_json(json_t *j, vp_err *err);
 
 /* On whose authority the plan says what lies outside its arena: "assumed", or "measured: " and
  * with what. Returns buf. */

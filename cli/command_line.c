@@ -2,12 +2,15 @@
 #include "cli/cli.h"
 #include "cli/rows.h"
 
+#include "base/file.h"
 #include "base/output.h"
 #include "planner/assemble.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- words of choices ---- */
 
@@ -368,4 +371,31 @@ void vp_cli_detail(const vp_cli *cli, const char *fmt, ...)
     va_start(args, fmt);
     say("detail: ", fmt, args);
     va_end(args);
+}
+
+/* ---- files that a command is told to write ---- */
+
+vp_status vp_output_check(const char *path, bool overwrite, const char *const *inputs, int n_inputs,
+                          vp_err *err)
+{
+    vp_file_writer writer;
+    struct stat    output, input;
+    char           config[1200];
+    vp_status      st = VP_OK;
+
+    assert(path && n_inputs >= 0);
+    for (int i = 0; i < n_inputs && stat(path, &output) == 0; i++) {
+        if (!inputs[i] || stat(inputs[i], &input) != 0)
+            continue;
+        snprintf(config, sizeof config, "%s/config.json", inputs[i]);
+        if (S_ISDIR(input.st_mode) && stat(config, &input) != 0)
+            continue;
+        if (output.st_dev == input.st_dev && output.st_ino == input.st_ino)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, path, 0, NULL,
+                              "is an input too; write the answer elsewhere"));
+    }
+    VP_TRY(vp_file_begin(path, overwrite, &writer, err));
+    vp_file_abort(&writer);
+out:
+    return st;
 }

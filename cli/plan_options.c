@@ -1,59 +1,13 @@
+/* What the options of plan and tune ask for: words, device, budget, recipe, pins. */
 #include "cli/cli.h"
 #include "cli/estimate.h"
 #include "cli/rows.h"
-#include "cli/screen.h"
 #include "cli/words.h"
 #include "devices/device_here.h"
 
-#include "base/file.h"
-#include "base/output.h"
-#include "base/text.h"
-#include "base/units.h"
-
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-
-vp_status vp_print_json(json_t *j, vp_err *err)
-{
-    vp_text   text = {0};
-    vp_status st   = VP_OK;
-
-    VP_TRY_ALLOC(err, j && vp_json_dump(j, &text));
-    fwrite(text.data, 1, text.n_bytes, stdout);
-    VP_TRY(vp_output_end(err));
-out:
-    vp_text_release(&text);
-    json_decref(j);
-    return st;
-}
-
-vp_status vp_output_check(const char *path, bool overwrite, const char *const *inputs, int n_inputs,
-                          vp_err *err)
-{
-    vp_file_writer writer;
-    struct stat    output, input;
-    char           config[1200];
-    vp_status      st = VP_OK;
-
-    assert(path && n_inputs >= 0);
-    for (int i = 0; i < n_inputs && stat(path, &output) == 0; i++) {
-        if (!inputs[i] || stat(inputs[i], &input) != 0)
-            continue;
-        snprintf(config, sizeof config, "%s/config.json", inputs[i]);
-        if (S_ISDIR(input.st_mode) && stat(config, &input) != 0)
-            continue;
-        if (output.st_dev == input.st_dev && output.st_ino == input.st_ino)
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, path, 0, NULL,
-                              "is an input too; write the answer elsewhere"));
-    }
-    VP_TRY(vp_file_begin(path, overwrite, &writer, err));
-    vp_file_abort(&writer);
-out:
-    return st;
-}
 
 vp_status vp_parse_recompute(const char *text, vp_recompute *out, int64_t *n_segments, vp_err *err)
 {
@@ -129,23 +83,6 @@ out:
     return st;
 }
 
-static const char *precision_word(int i)
-{
-    return vp_precision_name((vp_precision)i);
-}
-static const char *gradients_word(int i)
-{
-    return vp_gradients_name((vp_gradients)i);
-}
-static const char *optimizer_word(int i)
-{
-    return vp_optimizer_name((vp_optimizer)i);
-}
-static const char *attention_word(int i)
-{
-    return vp_attention_name((vp_attention_kind)i);
-}
-
 /* No precision is in fp8. Where people ask for it on a card that has none, that is the nearer
  * reason. */
 static vp_status check_fp8(const char *text, const char *device_name, vp_err *err)
@@ -168,7 +105,7 @@ vp_status vp_parse_precision(const char *text, bool any, const char *device_name
     vp_status st   = VP_OK;
 
     VP_TRY(check_fp8(text, device_name, err));
-    VP_TRY(parse_word("--precision", text, precision_word, VP_N_PRECISIONS, any, &word, err));
+    VP_TRY(parse_word("--precision", text, vp_word_of_precision, VP_N_PRECISIONS, any, &word, err));
     *out = (vp_precision)word;
 out:
     return st;
@@ -177,7 +114,8 @@ out:
 vp_status vp_parse_gradients(const char *text, bool any, vp_gradients *out, vp_err *err)
 {
     int       word = VP_N_GRADIENTS;
-    vp_status st = parse_word("--gradients", text, gradients_word, VP_N_GRADIENTS, any, &word, err);
+    vp_status st =
+        parse_word("--gradients", text, vp_word_of_gradients, VP_N_GRADIENTS, any, &word, err);
 
     *out = (vp_gradients)word;
     return st;
@@ -196,7 +134,7 @@ vp_status vp_parse_optimizer(const char *text, bool any, vp_optimizer *out, vp_e
 {
     int       word = VP_N_OPTIMIZERS;
     vp_status st =
-        parse_word("--optimizer", text, optimizer_word, VP_N_OPTIMIZERS, any, &word, err);
+        parse_word("--optimizer", text, vp_word_of_optimizer, VP_N_OPTIMIZERS, any, &word, err);
 
     *out = (vp_optimizer)word;
     return st;
@@ -206,7 +144,7 @@ vp_status vp_parse_attention(const char *text, bool any, vp_attention_kind *out,
 {
     int       word = VP_N_ATTENTIONS;
     vp_status st =
-        parse_word("--attention", text, attention_word, VP_N_ATTENTIONS, any, &word, err);
+        parse_word("--attention", text, vp_word_of_attention, VP_N_ATTENTIONS, any, &word, err);
 
     *out = (vp_attention_kind)word;
     return st;
@@ -445,179 +383,4 @@ void vp_plan_job_release(vp_plan_job *job)
 {
     vp_model_free(job->model);
     vp_profile_free(job->profile);
-}
-
-/* Names of the ops in mask, " + " between them. */
-static void append_ops(vp_text *t, const vp_template *block, uint64_t mask)
-{
-    for (int i = 0; i < block->n_ops; i++)
-        if (mask >> i & 1)
-            vp_text_printf(t, "%s%s", mask & (((uint64_t)1 << i) - 1) ? " + " : "",
-                           block->ops[i].name);
-}
-
-/* The blocks of a run: "9 blocks recompute ln_1 + mlp.act", "22 blocks in segments of 2". */
-static void append_run(vp_text *t, const vp_model *model, const vp_block_run *run)
-{
-    const vp_template *block = &model->graph.templates[vp_block_template(&model->graph)];
-
-    assert(run->n_blocks > 0 && run->segment > 0 && block->n_ops <= 64);
-    if (run->segment > 1) {
-        vp_text_printf(t, "%lld blocks in segments of %lld", (long long)run->n_blocks,
-                       (long long)run->segment);
-        return;
-    }
-    vp_text_printf(t, "%lld block%s ", (long long)run->n_blocks,
-                   run->n_blocks == 1 ? " recomputes" : "s recompute");
-    if (run->recompute)
-        append_ops(t, block, run->recompute);
-    else
-        vp_text_printf(t, "nothing");
-    if (run->offload) {
-        vp_text_printf(t, ", move ");
-        append_ops(t, block, run->offload);
-    }
-}
-
-/* Chunks of the loss, and what lies in host memory. */
-static void append_rest(vp_text *t, const vp_model *model, const vp_scenario *s)
-{
-    char count[32];
-
-    if (s->loss_chunk)
-        vp_text_printf(t, ", loss in chunks of %s tokens",
-                       vp_count_text(s->loss_chunk, count, sizeof count));
-    else
-        vp_text_printf(t, ", loss all at once");
-    if (s->offload.blocks)
-        vp_text_printf(
-            t, ", optimizer states and the blocks' parameters and gradients in host memory");
-    else if (s->offload.states)
-        vp_text_printf(t, ", optimizer states of %lld of the chain's %lld parts in host memory",
-                       (long long)s->offload.states, (long long)model->graph.n_instances);
-    if (s->offload.host_step)
-        vp_text_printf(t, ", stepped there");
-    if (vp_scenario_updates_in_backward(s))
-        vp_text_printf(t, ", updates in backward");
-}
-
-static void append_micro_steps(vp_text *t, const vp_scenario *s)
-{
-    vp_text_printf(t, "micro-batch %lld, gradient accumulation %lld", (long long)s->micro_batch,
-                   (long long)vp_scenario_n_micro(s));
-    if (vp_scenario_last_batch(s))
-        vp_text_printf(t, ", the last of %lld", (long long)vp_scenario_last_batch(s));
-}
-
-void vp_scenario_text(vp_text *t, const vp_model *model, const vp_scenario *s)
-{
-    const char *kind = vp_scenario_recompute_name(s, model);
-
-    assert(s->n_runs >= 0 && s->n_runs <= VP_MAX_RUNS);
-    append_micro_steps(t, s);
-    vp_text_printf(t, ", ");
-    if (strcmp(kind, "mixed") != 0)
-        vp_text_printf(t, "recompute %s", kind);
-    for (int i = 0; strcmp(kind, "mixed") == 0 && i < s->n_runs; i++) {
-        vp_text_printf(t, "%s", i ? "; " : "");
-        append_run(t, model, &s->runs[i]);
-    }
-    append_rest(t, model, s);
-}
-
-void vp_print_scenario(const char *label, const vp_model *model, const vp_scenario *s)
-{
-    vp_text t     = {0};
-    int64_t first = 0;
-
-    if (strcmp(vp_scenario_recompute_name(s, model), "mixed") != 0) {
-        vp_scenario_text(&t, model, s);
-        vp_screen_line(label, "%s", vp_text_string(&t));
-        vp_text_release(&t);
-        return;
-    }
-    append_micro_steps(&t, s);
-    append_rest(&t, model, s);
-    vp_screen_line(label, "%s", vp_text_string(&t));
-    for (int i = 0; i < s->n_runs; i++) {
-        vp_text_release(&t);
-        vp_text_printf(&t, s->runs[i].n_blocks > 1 ? "%lld to %lld: " : "%lld: ", (long long)first,
-                       (long long)(first + s->runs[i].n_blocks - 1));
-        append_run(&t, model, &s->runs[i]);
-        vp_screen_line(i ? "" : "blocks", "%s", vp_text_string(&t));
-        first += s->runs[i].n_blocks;
-    }
-    vp_text_release(&t);
-}
-
-const char *vp_overhead_class_text(const vp_plan *plan, char *buf, size_t buf_size)
-{
-    char shown[300];
-    bool assumed = !plan->outside_class || strcmp(plan->outside_class, "assumed") == 0;
-
-    if (assumed || !plan->outside_of || !plan->outside_of[0])
-        snprintf(buf, buf_size, "%s", assumed ? "assumed" : plan->outside_class);
-    else
-        snprintf(buf, buf_size, "%s: %s", plan->outside_class,
-                 vp_text_escape(plan->outside_of, shown, sizeof shown));
-    return buf;
-}
-
-void vp_overhead_to_answer(const vp_plan *plan, json_t *answer)
-{
-    if (!answer)
-        return;
-    json_object_set_new(answer, "outside_bytes", json_integer((json_int_t)plan->outside_bytes));
-    json_object_set_new(answer, "outside_class",
-                        plan->outside_class ? json_string(plan->outside_class) : json_null());
-}
-
-json_t *vp_proof_json(const vp_plan *plan)
-{
-    bool checked = plan->proof == VP_PROOF_OPTIMAL || plan->proof == VP_PROOF_GAP;
-
-    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "status", vp_proof_name(plan->proof), "gap",
-                     vp_json_real_or_null(plan->proof_gap), "bound_s",
-                     vp_json_real_or_null(plan->bound_s), "least_budget_bytes",
-                     vp_json_int_or_null(plan->least_budget_bytes), "checked_by",
-                     checked ? json_string("vplan") : json_null());
-}
-
-json_t *vp_presets_json(const vp_plan_answer *a)
-{
-    json_t *list = json_array();
-
-    for (int64_t i = 0; i < a->n_presets; i++) {
-        const vp_candidate *c = &a->presets[i].candidate;
-        json_array_append_new(
-            list, json_pack("{s:s, s:I, s:I, s:f, s:b, s:s, s:s, s:s}", "name", a->presets[i].name,
-                            "peak_bytes", (json_int_t)c->figures.peak_bytes, "device_bytes",
-                            (json_int_t)c->figures.device_bytes, "step_time_s",
-                            c->figures.step_time_s, "fits", (int)c->fits, "precision",
-                            vp_precision_name(c->scenario.recipe.precision), "gradients",
-                            vp_gradients_name(c->scenario.recipe.gradients), "optimizer",
-                            vp_optimizer_name(c->scenario.recipe.optimizer)));
-    }
-    return list;
-}
-
-json_t *vp_items_json(const vp_itemised *x)
-{
-    json_t *list = json_array();
-
-    for (int64_t i = 0; i < x->n_items; i++)
-        json_array_append_new(list,
-                              json_pack("{s:s, s:I, s:s}", "name", x->items[i].name, "bytes",
-                                        (json_int_t)x->items[i].bytes, "class", x->items[i].class));
-    return list;
-}
-
-json_t *vp_phases_json(const vp_itemised *x)
-{
-    json_t *list = json_array();
-
-    for (int p = 0; p < VP_N_PHASES; p++)
-        json_array_append_new(list, json_pack("{s:s, s:I}", "name", x->phases[p].name, "peak_bytes",
-                                              (json_int_t)x->phases[p].peak_bytes));
-    return list;
 }
