@@ -4,7 +4,7 @@
 #include "cli/rows.h"
 
 typedef struct arguments {
-    const char *oom;
+    const char *oom, *snapshot;
 } arguments;
 
 static const vp_option rows[] = {
@@ -16,6 +16,15 @@ static const vp_option rows[] = {
          "A log, or the pasted error: which line is the reason, whose memory ran out, and what helps",
      .otherwise = "none",
      .example   = "train.log"},
+    {.name  = "--snapshot",
+     .kind  = VP_OPTION_INPUT,
+     .at    = offsetof(arguments, snapshot),
+     .value = "FILE",
+     .help =
+         "What torch.cuda.memory._dump_snapshot() wrote, or vplan dryrun --snapshot: who holds the memory at its "
+         "peak and at the end, and what lies in pieces",
+     .otherwise = "none",
+     .example   = "snapshot.pickle"},
 };
 static const vp_option_set options = {NULL, VP_ROWS(rows)};
 
@@ -39,6 +48,23 @@ out:
     return st;
 }
 
+static vp_status read_snapshot(const vp_cli *cli, const char *path, vp_err *err)
+{
+    vp_arena    *arena = vp_arena_new();
+    vp_snapshot *s;
+    vp_status    st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    VP_TRY(vp_snapshot_read(arena, path, &s, err));
+    if (cli->json)
+        VP_TRY(vp_print_json(vp_doctor_snapshot_json(s), err));
+    else
+        vp_doctor_print_snapshot(s);
+out:
+    vp_arena_free(arena);
+    return st;
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     arguments       args = {0};
@@ -46,10 +72,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     vp_status       st = VP_OK;
 
     VP_TRY(vp_cli_parse(&vp_cmd_doctor, argc, argv, cli, (void *[]){&args}, &line, err));
-    if (!args.oom)
+    if (!args.oom == !args.snapshot)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
-                       "what shall be read? vplan doctor --oom FILE, or - for standard input"));
-    VP_TRY(read_oom(cli, args.oom, err));
+                       "what shall be read? --oom FILE or --snapshot FILE, one of them"));
+    VP_TRY(args.oom ? read_oom(cli, args.oom, err) : read_snapshot(cli, args.snapshot, err));
 out:
     return st;
 }
@@ -57,15 +83,18 @@ out:
 const vp_command vp_cmd_doctor = {
     .name    = "doctor",
     .summary = "a run that died: what ran out of memory, why, and what to type next",
-    .usage   = {"--oom FILE|- [--json]"},
+    .usage   = {"--oom FILE|- [--json]", "--snapshot FILE [--json]"},
     .about =
         {"Reads any log of a training, or the error alone, and finds the message that is the reason: the first refusal, not "
          "what follows from it. Tells a full card from a fragmented one, from another process on it, from a limit, and all "
          "of these from host memory, pinned memory, shared memory, and from errors that are no shortage; each with its "
          "line and with the sum that decides it.",
          "Numbers are those of the text, KB, MB and GB being powers of 1024 there. What a program cannot know (2^64 bytes) "
-         "is left out. Nothing of the log is executed, and no file is opened but the one that is named."},
-    .examples = {"vplan doctor --oom train.log", "vplan doctor --oom - < train.log"},
+         "is left out. Nothing of the log is executed, and no file is opened but the one that is named.",
+         "A snapshot is a Python pickle. It is read by a reader of vplan's own that knows plain data only: one that would "
+         "run code is refused by the opcode's name."},
+    .examples = {"vplan doctor --oom train.log", "vplan doctor --oom - < train.log",
+                 "vplan doctor --snapshot snapshot.pickle"},
     .sets     = {&options},
     .argument = VP_TAKES_NOTHING,
     .run      = run,

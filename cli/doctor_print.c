@@ -25,26 +25,31 @@ void vp_doctor_print_next(const vp_doctor_next *next)
         vp_screen_command(i ? "" : "next", vp_text_string(&next->commands[i]));
 }
 
-/* "FRAGMENTATION: ...", as long as it may be. */
+void vp_doctor_print_answer(const char *word, const char *what, bool good)
+{
+    vp_text lines = {0};
+    char    head[64];
+    int     n;
+
+    snprintf(head, sizeof head, "%s", word);
+    for (char *c = head; *c; c++)
+        *c = *c == '_' ? ' ' : *c >= 'a' && *c <= 'z' ? (char)(*c - 32) : *c;
+    n = (int)strlen(head) + 2;
+    vp_text_wrap(what, n, n, &lines);
+    printf("%s%s%s: %s", vp_paint(good ? VP_PAINT_GOOD : VP_PAINT_BAD), head, vp_paint_end(),
+           vp_text_string(&lines));
+    vp_text_release(&lines);
+}
+
 static void print_answer(const vp_oom *oom)
 {
-    const char *what  = oom->class_ == VP_OOM_CLASS_NOT_OOM && oom->says
-                            ? oom->says
-                            : vp_oom_class_text(oom->class_);
-    vp_text     lines = {0};
-    char        word[64];
-    int         n;
+    bool is_none = oom->class_ == VP_OOM_CLASS_NOT_OOM;
+    char word[64];
 
-    snprintf(word, sizeof word, "%s%s", oom->is_likely ? "LIKELY " : "",
+    snprintf(word, sizeof word, "%s%s", oom->is_likely ? "likely " : "",
              vp_oom_class_word(oom->class_));
-    for (char *c = word; *c; c++)
-        *c = *c == '_' ? ' ' : *c >= 'a' && *c <= 'z' ? (char)(*c - 32) : *c;
-    n = (int)strlen(word) + 2;
-    vp_text_wrap(what, n, n, &lines);
-    printf("%s%s%s: %s",
-           vp_paint(oom->class_ == VP_OOM_CLASS_NOT_OOM ? VP_PAINT_GOOD : VP_PAINT_BAD), word,
-           vp_paint_end(), vp_text_string(&lines));
-    vp_text_release(&lines);
+    vp_doctor_print_answer(word, is_none && oom->says ? oom->says : vp_oom_class_text(oom->class_),
+                           is_none);
 }
 
 /* Who said it, and where. */
@@ -138,19 +143,19 @@ static void print_evidence(const vp_oom *oom)
     }
 }
 
-static void print_remedies(const vp_oom *oom)
+void vp_doctor_print_remedies(const vp_remedy *remedies, int n)
 {
     char text[1200];
     bool any = false;
 
-    for (int i = 0; i < oom->n_remedies; i++)
-        any |= oom->remedies[i].saves_bytes >= 0;
-    if (oom->n_remedies)
+    for (int i = 0; i < n; i++)
+        any |= remedies[i].saves_bytes >= 0;
+    if (n)
         printf("\n%s%s%s\n", vp_paint(VP_PAINT_HEAD),
                any ? "       saves  what helps" : "              what helps", vp_paint_end());
-    for (int i = 0; i < oom->n_remedies; i++) {
-        snprintf(text, sizeof text, "%s; costs %s", oom->remedies[i].text, oom->remedies[i].costs);
-        vp_doctor_print_sized(oom->remedies[i].saves_bytes, text);
+    for (int i = 0; i < n; i++) {
+        snprintf(text, sizeof text, "%s; costs %s", remedies[i].text, remedies[i].costs);
+        vp_doctor_print_sized(remedies[i].saves_bytes, text);
     }
 }
 
@@ -167,7 +172,7 @@ void vp_doctor_print_oom(const vp_oom *oom, const vp_doctor_next *next)
     print_trace(oom);
     print_numbers(oom);
     print_evidence(oom);
-    print_remedies(oom);
+    vp_doctor_print_remedies(oom->remedies, oom->n_remedies);
     if (next->n)
         printf("\n");
     vp_doctor_print_next(next);
@@ -197,20 +202,27 @@ static json_t *frame_json(const vp_trace_frame *f)
                      vp_json_text_or_null(f->source));
 }
 
+json_t *vp_doctor_remedies_json(const vp_remedy *remedies, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:o, s:s}", "text", remedies[i].text, "saves_bytes",
+                                        vp_json_int_or_null(remedies[i].saves_bytes), "costs",
+                                        remedies[i].costs));
+    return list;
+}
+
 json_t *vp_doctor_oom_json(const vp_oom *oom, const vp_doctor_next *next)
 {
-    json_t         *evidence = json_array(), *remedies = json_array(), *commands = json_array();
+    json_t         *evidence = json_array(), *commands = json_array();
     const vp_trace *t = oom->trace;
 
     for (int i = 0; i < oom->n_evidence; i++)
         json_array_append_new(evidence,
                               json_pack("{s:i, s:o}", "line", oom->evidence[i].line, "text",
                                         vp_json_text_or_null(oom->evidence[i].text)));
-    for (int i = 0; i < oom->n_remedies; i++)
-        json_array_append_new(remedies, json_pack("{s:s, s:o, s:s}", "text", oom->remedies[i].text,
-                                                  "saves_bytes",
-                                                  vp_json_int_or_null(oom->remedies[i].saves_bytes),
-                                                  "costs", oom->remedies[i].costs));
     for (int i = 0; i < next->n; i++)
         json_array_append_new(commands, json_string(vp_text_string(&next->commands[i])));
     return json_pack(
@@ -222,6 +234,6 @@ json_t *vp_doctor_oom_json(const vp_oom *oom, const vp_doctor_next *next)
         numbers_json(&oom->numbers), "because", oom->because, "says", oom->says, "phase",
         vp_trace_phase_word(oom->phase), "frame",
         t ? frame_json(t->own.line ? &t->own : &t->inner) : json_null(), "evidence", evidence,
-        "remedies", remedies, "command", vp_json_text_or_null(oom->command ? oom->command : ""),
-        "next", commands);
+        "remedies", vp_doctor_remedies_json(oom->remedies, oom->n_remedies), "command",
+        vp_json_text_or_null(oom->command ? oom->command : ""), "next", commands);
 }

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "doctor/oom.h"
+#include "doctor/snapshot.h"
 
 #include <jansson.h>
 
@@ -21,6 +22,16 @@ void      vp_doctor_next_release(vp_doctor_next *next);
 
 void    vp_doctor_print_oom(const vp_oom *oom, const vp_doctor_next *next);
 json_t *vp_doctor_oom_json(const vp_oom *oom, const vp_doctor_next *next);
+
+void    vp_doctor_print_snapshot(const vp_snapshot *s);
+json_t *vp_doctor_snapshot_json(const vp_snapshot *s);
+
+/* Remedies, with what they save; and their array. */
+void    vp_doctor_print_remedies(const vp_remedy *remedies, int n);
+json_t *vp_doctor_remedies_json(const vp_remedy *remedies, int n);
+
+/* "FRAGMENTATION: ...", as long as it may be; good: in the colour of what is well. */
+void vp_doctor_print_answer(const char *word, const char *what, bool good);
 
 /* Bytes, and what they are, below each other. */
 void vp_doctor_print_sized(int64_t bytes, const char *what);
