@@ -3,6 +3,8 @@
 #include "cli/words.h"
 
 #include "base/units.h"
+#include "trainers/hf/hf_find.h"
+#include "trainers/hf/hf_trained.h"
 #include "trainers/torch/world.h"
 
 #include <string.h>
@@ -106,6 +108,15 @@ json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
             list, json_sprintf("NCCL takes %lld MB of each card outside PyTorch's allocator, as it "
                                "did on A100s",
                                (long long)vp_world_communicator_bytes(a->request.world) / 1000000));
+    if (a->max && strcmp(a->max, "seq") == 0)
+        json_array_append_new(list,
+                              json_string("--max seq: looked for among multiples of 8 tokens"));
+    if (a->precision_is_default && vp_hf_has_adapters(&a->request) &&
+        !vp_hf_is_quantised(&a->request) && vp_hf_weight_bytes(a->request.precision) == 4)
+        json_array_append_new(
+            list, json_string("frozen weights are fp32, as this trainer loads them unasked; "
+                              "--precision bf16-amp, which plan --trainer takes, has them in 16 "
+                              "bits"));
     if (a->precision_is_default)
         json_array_append_new(list,
                               json_sprintf("--precision not given: %s", a->request.precision));

@@ -112,10 +112,11 @@ static const vp_option rows[] = {
     {.name      = "--parallel",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_estimate_options, parallel),
-     .words     = "ddp|fsdp2|zero1|zero2|zero3",
+     .words     = "ddp|fsdp|fsdp2|zero1|zero2|zero3",
      .help      = "What the cards share: nothing (DistributedDataParallel), weights, gradients and "
-                  "states (FSDP as Accelerate wraps a model, every layer), or by DeepSpeed states "
-                  "(zero1), gradients too (zero2), weights too (zero3)",
+                  "states (FSDP as Accelerate wraps a model, every layer: fsdp2 is fully_shard, "
+                  "what transformers' Trainer means by fsdp; fsdp the older one), or by DeepSpeed "
+                  "states (zero1), gradients too (zero2), weights too (zero3)",
      .otherwise = "ddp, with more than one card",
      .example   = "fsdp2"},
     {.name      = "--offload",

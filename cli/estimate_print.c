@@ -36,8 +36,8 @@ static void print_largest(const vp_estimate_answer *a)
     char    next[160];
 
     snprintf(next, sizeof next,
-             "; %lld does not fit, though PyTorch's cache may let a larger one in again",
-             (long long)found + (is_seq ? 8 : 1));
+             "; %lld%s does not fit, though PyTorch's cache may let a larger one in again",
+             (long long)found + (is_seq ? 8 : 1), is_seq ? ", the next multiple of 8," : "");
     vp_screen_line("largest", "--%s %lld%s", a->max, (long long)found,
                    is_seq && found == a->model->graph.max_seq ? ", all positions of the model"
                                                               : next);

@@ -154,7 +154,7 @@ ok(eight["interval"]["high_bytes"] > eight["device_bytes"] and any("NCCL" in a f
 # ---- refused ----
 for words, want, code_want in (("--trainer", "megatron"), "its own", 4), (("--trainer", "hff"), "hf", 2), (("--world", "3", "--trainer", "torch"), "multiple", 2), (("--world", "2"), "--trainer", 2), \
         (("--trainer", "torch", "--micro-batch", "3"), "divide", 2), (("--trainer", "torch", "--recipe", "r.json"), "--recipe", 2), (("--trainer", "torch", "--frontier"), "--frontier", 2), \
-        (("--trainer", "torch", "--recompute", "some"), "none", 2), (("--trainer", "torch", "--optimizer", "adamw_8bit"), "adamw_8bit", 4), (("--trainer", "hf", "--world", "2", "--parallel", "fsdp"), "fsdp", 4), \
+        (("--trainer", "torch", "--recompute", "some"), "none", 2), (("--trainer", "torch", "--optimizer", "adamw_8bit"), "adamw_8bit", 4), (("--trainer", "hf", "--world", "2", "--parallel", "fsdp3"), "fsdp2", 2), \
         (("--trainer", "torch", "--device", "cpu"), "CUDA", 2), (("--trainer", "unsloth"), "vplan dryrun --", 4), (("--trainer", "hf", "--offload", "optimizer"), "--world 2", 2), \
         (("--trainer", "hf", "--optimizer", "adam8bit"), "adamw_8bit", 4):
     options = ["--device", "4090"] if "--device" not in words else []
@@ -324,8 +324,10 @@ code, out, err = call("plan", "gpt2", "--trainer", "deepspeed", "--device", "409
 ok(code == 4 and "stage 0" in err and "--world N" in err, "16 bits at stage 0 are refused", (code, out, err))
 code, out, err = call("plan", "gpt2", "--trainer", "deepspeed", "--device", "4090", "--seq", "256", "--global-batch", "4", "--json")
 ok(code == 0 and json.loads(out)["common"]["precision"] == "fp32" and "stage 0" in out, "fp32 in its place, which is said", (code, out, err))
-code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "256", "--global-batch", "8", "--world", "2", "--parallel", "fsdp")
-ok(code == 4 and "fsdp2" in err, "FSDP1 names what is known", (code, out, err))
+code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "256", "--global-batch", "8", "--world", "2", "--parallel", "fsdp", "--json")
+ok(code == 0 and json.loads(out)["common"]["parallel"] == "fsdp" and "BACKWARD_PRE" in out, "FSDP1 where it is asked for, with what emit writes of it", (code, out, err))
+code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "256", "--global-batch", "8", "--world", "2", "--lora", "r=8", "--parallel", "fsdp")
+ok(code == 4 and "fsdp2" in err, "adapters under FSDP1 name what is known", (code, out, err))
 
 # ---- a card without bf16: fp16 unasked, in estimate as in plan ----
 for trainer, words, want in (("hf", (), "fp16-mixed"), ("hf", ("--lora", "r=8"), "fp16"), ("hf", ("--qlora",), "fp16"), ("trl", (), "fp16-mixed"), ("torch", ("--qlora",), "fp16")):

@@ -47,15 +47,15 @@ for r in rows + adapted:
     error = j["allocated_peak_bytes"] / worst - 1
     off.setdefault(r["parallel"], []).append(abs(error))
     ok(abs(error) <= 0.01, "%s: allocated" % name, "%+.3f %%" % (100 * error))
-    wide = {"ddp": 0.03, "fsdp2": 0.10, "zero3": 0.17 if "lora" in r else 0.06}.get(r["parallel"], 0.16)
+    wide = {"ddp": 0.03, "fsdp": 0.03, "fsdp2": 0.10, "zero3": 0.17 if "lora" in r else 0.06}.get(r["parallel"], 0.16)
     error = j["reserved_peak_bytes"] / int(r["reserved"]) - 1
-    ok((-0.03 if r["parallel"] == "zero3" else -wide) <= error <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
+    ok((-0.04 if r["parallel"] == "zero3" else -wide) <= error <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
     for p in PHASES if r["parallel"] == "zero3" and r["offload"] == "none" else PHASES[1:]:
         there = int(r["allocated_" + p])
         ok(abs(phases[p] - there) <= 0.035 * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
-ok({r["world"] for r in rows} == {"2", "4", "8"} and len({r["model"] for r in rows}) >= 3 and set(off) >= {"ddp", "fsdp2", "zero1", "zero2", "zero3"},
+ok({r["world"] for r in rows} == {"2", "4", "8"} and len({r["model"] for r in rows}) >= 3 and set(off) >= {"ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"},
    "worlds, models and ways", sorted(off))
-for way, most in (("ddp", 0.002), ("fsdp2", 0.0005), ("zero1", 0.0001), ("zero2", 0.0001), ("zero3", 0.001)):
+for way, most in (("ddp", 0.002), ("fsdp", 0.0005), ("fsdp2", 0.0005), ("zero1", 0.0001), ("zero2", 0.0001), ("zero3", 0.001)):
     ok(sorted(off[way])[len(off[way]) // 2] <= most, "half of the rows of " + way, sorted(off[way]))
 allocated = sorted(x for list_ in off.values() for x in list_)
 ok(len(allocated) >= 50 and allocated[len(allocated) * 95 // 100] <= 0.01, "95 in 100 are within 1 %", allocated[-5:])

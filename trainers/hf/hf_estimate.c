@@ -70,7 +70,8 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT, "%s under --parallel %s are not known; %s",
                    is_quantised ? "adapters of quantised weights" : "adapters", q->parallel,
-                   is_quantised ? "--parallel ddp is" : "those of ddp are");
+                   is_quantised ? "--parallel ddp is"
+                                : "those of ddp, fsdp2 and zero1 to zero3 are");
 }
 
 /* TRL's steps were recorded on one card. Of several, runs of SFTTrainer on whole models were played by two ways. */
@@ -396,6 +397,9 @@ static void finish_world(run *r)
         : strcmp(q->parallel, "ddp") == 0
             ? "several cards: PyTorch's DistributedDataParallel, buckets of 25 MiB, gradients "
               "copied to them"
+        : strcmp(q->parallel, "fsdp") == 0
+            ? "several cards: FSDP1 as Accelerate 1.15 starts it: FULL_SHARD, every layer wrapped, "
+              "use_orig_params, backward_prefetch BACKWARD_PRE"
             : "several cards: fully_shard as Accelerate 1.15 calls it: every layer, the input's "
               "table, the head; resharded after forward");
     vp_hf_assume(r->out, "rank 0 of %lld, which has the largest part of what cannot be cut evenly",

@@ -117,11 +117,13 @@ static bool is_cast_by_fsdp(const vp_hf_request *q)
            (strcmp(q->precision, "bf16-mixed") == 0 || strcmp(q->precision, "bf16-amp") == 0);
 }
 
-/* Ways that cut the weights compute with 16-bit ones, without autocast. */
+/* Ways that cut the weights compute with 16-bit ones, without autocast but for FSDP1, around which Accelerate puts its own. */
 const char *vp_hf_computed_precision(const vp_hf_request *q)
 {
     const char *meant = vp_hf_meant_precision(q);
 
+    if (is_cast_by_fsdp(q) && strcmp(q->parallel, "fsdp") == 0)
+        return "bf16-amp";
     return is_cast_by_fsdp(q) || (is_by_deepspeed(q) && strcmp(meant, "bf16-mixed") == 0) ? "bf16"
                                                                                           : meant;
 }

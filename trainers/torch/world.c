@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const vp_world_form *const forms[] = {&vp_world_ddp, &vp_world_fsdp2, &vp_world_zero1,
-                                             &vp_world_zero2, &vp_world_zero3};
+static const vp_world_form *const forms[] = {&vp_world_ddp,   &vp_world_fsdp1, &vp_world_fsdp2,
+                                             &vp_world_zero1, &vp_world_zero2, &vp_world_zero3};
 
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
@@ -170,7 +170,7 @@ static vp_status on_layer(void *user, const char *phase, int64_t i, vp_err *err)
     vp_world *w     = user;
     bool      known = strcmp(phase, "forward") == 0 || strcmp(phase, "forward_more") == 0 ||
                  strcmp(phase, "backward_more") == 0 ||
-                 (w->has_frozen && strcmp(phase, "backward") == 0);
+                 ((w->has_frozen || w->form->by_layers) && strcmp(phase, "backward") == 0);
 
     return known && w->form->layer ? w->form->layer(w, i, err) : VP_OK;
 }
@@ -206,9 +206,8 @@ vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *
                     .ledger = ledger,
                     .next   = -1};
     if (!w->form)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "parallel %s: its sharing of a step is not known here%s",
-                       opts->parallel,
-                       strcmp(opts->parallel, "fsdp") == 0 ? "; that of fsdp2 is" : ""));
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "parallel %s: its sharing of a step is not known here",
+                       opts->parallel));
     VP_TRY(vp_recorded_gradients(step, &w->gradients, &w->n_gradients, err));
     if (!w->form->replicates)
         VP_TRY(vp_recorded_weights(step, w->form->cuts_frozen, &list, &n, err));
@@ -303,7 +302,7 @@ void vp_world_drop_gradients(vp_world *w)
 {
     vp_recorded_drop_gradients(w->step);
     memset(w->made, 0, (size_t)w->n_gradients * sizeof *w->made);
-    for (int64_t i = 0; w->form != &vp_world_ddp && i < w->n_weights + w->n_units; i++)
+    for (int64_t i = 0; !w->form->keeps_reduced && i < w->n_weights + w->n_units; i++)
         vp_ledger_free(w->ledger, &w->reduced[i]);
 }
 

@@ -52,5 +52,9 @@ static vp_status begin(vp_world *w, vp_err *err)
     return make_buckets(w, w->gradients, w->n_gradients, FIRST_BUCKET, BUCKET, true, err);
 }
 
-const vp_world_form vp_world_ddp = {
-    .name = "ddp", .replicates = true, .offloads = "", .load = load, .begin = begin};
+const vp_world_form vp_world_ddp = {.name          = "ddp",
+                                    .replicates    = true,
+                                    .keeps_reduced = true,
+                                    .offloads      = "",
+                                    .load          = load,
+                                    .begin         = begin};

@@ -41,7 +41,7 @@ struct vp_world {
     int64_t                pinned_bytes, host_elements;
     int64_t                filled, done; /* of the bucket so far; of the buckets before it */
     vp_ledger_block       *large;        /* a gradient beyond the bucket's size */
-    bool                   is_backward, reduces, is_traced; /* the order of use is known */
+    bool                   is_backward, reduces, is_traced; /* how weights are used is known */
     int                    n_steps;
     struct vp_zero3_fetch *fetch; /* ZeRO 3's, or NULL */
 };
@@ -52,6 +52,8 @@ struct vp_world_form {
     bool        replicates; /* rank 0 keeps all weights, as the recording does */
     bool        keeps_frozen; /* those that are not trained */
     bool        cuts_frozen;
+    bool        keeps_reduced; /* what was reduced outlives the step */
+    bool by_layers; /* layer() is told of those of a first backward pass too, not of gradients */
     const char *offloads; /* words of --offload that it takes */
     vp_status (*load)(vp_world *w, vp_err *err);
     vp_status (*begin)(vp_world *w, vp_err *err);
@@ -63,8 +65,8 @@ struct vp_world_form {
     vp_status (*stepped)(vp_world *w, vp_err *err);
 };
 
-extern const vp_world_form vp_world_ddp, vp_world_fsdp2, vp_world_zero1, vp_world_zero2,
-    vp_world_zero3;
+extern const vp_world_form vp_world_ddp, vp_world_fsdp1, vp_world_fsdp2, vp_world_zero1,
+    vp_world_zero2, vp_world_zero3;
 
 /* The unit of gradient i: layers are done from the last to the first. */
 int64_t vp_world_unit_of_gradient(const vp_world *w, int64_t i);

@@ -41,22 +41,22 @@ double vp_world_sent_bytes(const char *parallel, int64_t ranks, double weight_by
                            double gradient_bytes, int64_t micro_steps)
 {
     double others = (double)(ranks - 1) / (double)ranks, n = (double)micro_steps;
-    double times = strcmp(parallel, "fsdp2") == 0   ? 2 * n * weight_bytes + gradient_bytes
-                   : strcmp(parallel, "zero3") == 0 ? 2 * n * weight_bytes + n * gradient_bytes
-                   : strcmp(parallel, "zero2") == 0 ? n * gradient_bytes + weight_bytes
-                   : strcmp(parallel, "zero1") == 0 ? gradient_bytes + weight_bytes
-                                                    : 2 * gradient_bytes;
+    double times = strncmp(parallel, "fsdp", 4) == 0 ? 2 * n * weight_bytes + gradient_bytes
+                   : strcmp(parallel, "zero3") == 0  ? 2 * n * weight_bytes + n * gradient_bytes
+                   : strcmp(parallel, "zero2") == 0  ? n * gradient_bytes + weight_bytes
+                   : strcmp(parallel, "zero1") == 0  ? gradient_bytes + weight_bytes
+                                                     : 2 * gradient_bytes;
 
     return ranks < 2 ? 0 : others * times;
 }
 
 double vp_world_reserved_share(int64_t ranks, const char *parallel)
 {
-    return ranks < 2                        ? 0.02
-           : strcmp(parallel, "ddp") == 0   ? 0.03
-           : strcmp(parallel, "fsdp2") == 0 ? 0.10
-           : strcmp(parallel, "zero3") == 0 ? 0.06
-                                            : 0.15;
+    return ranks < 2                           ? 0.02
+           : strcmp(parallel, "ddp") == 0      ? 0.03
+           : strncmp(parallel, "fsdp", 4) == 0 ? 0.10
+           : strcmp(parallel, "zero3") == 0    ? 0.06
+                                               : 0.15;
 }
 
 vp_status vp_world_take(vp_world *w, vp_owner owner, int64_t bytes, vp_ledger_block *out,

@@ -78,7 +78,8 @@ class Accelerated(Distributed):
         import accelerate
         import torch
         version = 1 if s["parallel"] == "fsdp" else 2
-        more = {"sharding_strategy": "FULL_SHARD", "use_orig_params": True} if version == 1 else {"reshard_after_forward": True}
+        of_fsdp1 = {"sharding_strategy": "FULL_SHARD", "use_orig_params": True, "backward_prefetch": "BACKWARD_PRE", "sync_module_states": True}      # as `vplan emit` writes them
+        more = of_fsdp1 if version == 1 else {"reshard_after_forward": True}
         plugin = accelerate.FullyShardedDataParallelPlugin(fsdp_version=version, auto_wrap_policy="transformer_based_wrap",
                                                            cpu_ram_efficient_loading=False, cpu_offload=s["offload"] == "params", **more)
         accelerator = accelerate.Accelerator(mixed_precision="bf16" if s["precision"] in ("bf16-mixed", "bf16-amp") else "no", fsdp_plugin=plugin)

@@ -58,6 +58,8 @@ def wanted(adapters):
                   ("fsdp2", 2, "params", 2, "bf16-mixed"), ("zero3", 4, "optimizer", 2, "bf16-mixed"), ("zero3", 2, "params", 0, "bf16-mixed"))])
     added_up = ("smollm2-360m", "bf16-mixed", "full", "adamw_torch", 1, 512, 2)
     out += [(parallel, world, "none", LARGE_TABLES) for parallel, world in (("zero3", 4), ("zero3", 8), ("zero2", 4), ("fsdp2", 4))]
+    out += [("fsdp", world, "none", STEPS[i]) for world, i in ((2, 0), (4, 1), (8, 2), (2, 3), (8, 5), (4, 6), (4, 2))]
+    out += [("fsdp", 4, "none", x) for x in (LARGE_TABLES, added_up)]
     return out + [(parallel, 4, "none", added_up) for parallel in ("ddp", "fsdp2", "zero1", "zero2", "zero3")]
 
 

@@ -1,0 +1,290 @@
+/* torch.distributed.fsdp.FullyShardedDataParallel (torch 2.11, _flat_param.py and _runtime_utils.py) as Accelerate 1.15 starts
+ * it with what `vplan emit` writes: FULL_SHARD, a flat parameter for each layer and one for all that is left, use_orig_params,
+ * BACKWARD_PRE, sync_module_states. */
+#include "trainers/torch/world_internal.h"
+
+#include "base/checked.h"
+
+#include <stddef.h>
+
+/* Streams whose memory is kept apart: 16-bit copies of shards, gathered weights, reduced gradients. */
+enum { STREAM_CAST = 1, STREAM_GATHER, STREAM_REDUCE };
+
+enum {
+    ALIGNED   = 16, /* bytes of a weight in a flat parameter, as it is computed with */
+    BROADCAST = 250 << 20
+};
+
+/* A flat parameter is that of unit u, a layer; of all units behind the layers it is the root's, which is told as unit
+ * n_layers. */
+static int64_t end_of(const vp_world *w, int64_t u)
+{
+    return u < w->n_layers ? u + 1 : w->n_units;
+}
+
+static int64_t flat_elements(const vp_world *w, int64_t u)
+{
+    const vp_world_unit *last = &w->units[end_of(w, u) - 1];
+    int64_t              sum = 0, aligned = ALIGNED / w->opts.weight_bytes;
+
+    for (int64_t i = w->units[u].first; i < last->first + last->n; i++)
+        sum += vp_round_up(w->weights[i].elements, aligned);
+    return sum;
+}
+
+static int64_t part(const vp_world *w, int64_t u)
+{
+    return vp_ceil_div(flat_elements(w, u), w->opts.ranks);
+}
+
+static bool is_mixed(const vp_world *w)
+{
+    return w->opts.weight_bytes != w->opts.master_bytes;
+}
+
+static vp_status alloc_on(vp_world *w, int stream, vp_owner owner, int64_t bytes,
+                          vp_ledger_block *out, vp_err *err)
+{
+    vp_status st;
+
+    w->ledger->stream = stream;
+    st                = vp_world_take(w, owner, bytes, out, err);
+    w->ledger->stream = 0;
+    return st;
+}
+
+/* Rank 0's weights are sent to all, joined to buckets that are closed by the weight that fills them. */
+static vp_status broadcast(vp_world *w, int64_t from, int64_t to, vp_err *err)
+{
+    vp_ledger_block bucket = {0};
+    int64_t         sum    = 0;
+    vp_status       st     = VP_OK;
+
+    for (int64_t i = from; i < to; i++) {
+        sum += w->weights[i].elements * w->opts.master_bytes;
+        if (sum < BROADCAST && i + 1 < to)
+            continue;
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, sum, &bucket, err));
+        sum = 0;
+    }
+out:
+    vp_ledger_free(w->ledger, &bucket);
+    return st;
+}
+
+/* Its weights come to the card, are joined, and rank 0's part of them stays. With use_orig_params the optimizer sees what of
+ * each weight lies in that part: the first ones. */
+static vp_status shard(vp_world *w, int64_t u, vp_err *err)
+{
+    const vp_world_unit *last = &w->units[end_of(w, u) - 1];
+    int64_t              from = w->units[u].first, to = last->first + last->n, left = part(w, u);
+    vp_ledger_block      flat = {0};
+    vp_status            st   = VP_OK;
+
+    if (from == to)
+        return VP_OK;
+    for (int64_t i = from; i < to; i++)
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, w->weights[i].elements * w->opts.master_bytes,
+                             &w->weights[i].whole, err));
+    VP_TRY(broadcast(w, from, to, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, flat_elements(w, u) * w->opts.master_bytes, &flat,
+                         err));
+    VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, left * w->opts.master_bytes,
+                         &w->weights[from].shard, err));
+    for (int64_t i = from; i < to; i++) {
+        int64_t here = w->weights[i].elements < left ? w->weights[i].elements : left;
+        if (here > 0)
+            w->trained[w->n_trained++] = here * w->opts.master_bytes;
+        left -= here;
+    }
+out:
+    vp_ledger_free(w->ledger, &flat);
+    for (int64_t i = from; i < to; i++)
+        vp_ledger_free(w->ledger, &w->weights[i].whole);
+    return st;
+}
+
+static vp_status load(vp_world *w, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t u = 0; u <= w->n_layers; u++)
+        VP_TRY(shard(w, u, err));
+out:
+    return st;
+}
+
+static vp_ledger_block *whole(vp_world *w, int64_t u)
+{
+    return &w->weights[w->units[u].first].whole;
+}
+
+static vp_status unshard(vp_world *w, int64_t u, vp_err *err)
+{
+    vp_ledger_block cast = {0};
+    int64_t         n    = part(w, u);
+    vp_status       st   = VP_OK;
+
+    if (!n || whole(w, u)->block)
+        return VP_OK;
+    if (is_mixed(w))
+        VP_TRY(alloc_on(w, STREAM_CAST, VP_OWNER_GATHERED, n * w->opts.weight_bytes, &cast, err));
+    VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, n * w->opts.ranks * w->opts.weight_bytes,
+                    whole(w, u), err));
+out:
+    vp_ledger_free(w->ledger, &cast);
+    return st;
+}
+
+static void drop_made_of(vp_world *w, int64_t u)
+{
+    for (int64_t i = 0; i < w->n_gradients; i++) {
+        int64_t of = vp_world_unit_of_gradient(w, i);
+        if (!w->made[i] || (of < w->n_layers ? of : w->n_layers) != u)
+            continue;
+        vp_ledger_free(w->ledger, w->made[i]);
+        w->made[i] = NULL;
+    }
+}
+
+/* The gradients of a table that is the head too are added up where the weights were cut out, as all of them are joined. */
+static vp_status add_tied(vp_world *w, int64_t u, vp_ledger_block *sum, vp_err *err)
+{
+    const vp_world_unit *unit = &w->units[w->head];
+    int64_t              most = 0;
+
+    if (u < w->n_layers || !w->opts.is_tied)
+        return VP_OK;
+    for (int64_t i = unit->first; i < unit->first + unit->n; i++)
+        most = w->weights[i].elements > most ? w->weights[i].elements : most;
+    return alloc_on(w, STREAM_GATHER, VP_OWNER_BUCKET, most * w->opts.weight_bytes, sum, err);
+}
+
+/* Gradients are joined; what was gathered goes, then they. What is not reduced yet stays whole. */
+static vp_status reduce(vp_world *w, int64_t u, vp_err *err)
+{
+    int64_t         each = w->opts.weight_bytes, n = part(w, u), joint = flat_elements(w, u);
+    vp_ledger_block sum = {0}, flat = {0}, padded = {0}, wide = {0};
+    vp_status       st = VP_OK;
+
+    if (!n)
+        return VP_OK;
+    VP_TRY(add_tied(w, u, &sum, err));
+    if (sum.block)
+        drop_made_of(w, u);
+    VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_BUCKET, joint * each, &flat, err));
+    vp_ledger_free(w->ledger, &sum);
+    vp_ledger_free(w->ledger, whole(w, u));
+    drop_made_of(w, u);
+    if (!w->reduces) {
+        if (w->reduced[u].block) /* added to what is there */
+            vp_ledger_free(w->ledger, &flat);
+        else
+            w->reduced[u] = flat;
+        flat = (vp_ledger_block){0};
+        goto out;
+    }
+    vp_ledger_free(w->ledger, &w->reduced[u]);
+    if (n * w->opts.ranks > joint)
+        VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_BUCKET, n * w->opts.ranks * each, &padded, err));
+    VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * each, &w->reduced[u], err));
+    if (is_mixed(w)) {
+        VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * w->opts.master_bytes, &wide, err));
+        vp_ledger_free(w->ledger, &w->reduced[u]);
+        w->reduced[u] = wide;
+        wide          = (vp_ledger_block){0};
+    }
+out:
+    vp_ledger_free(w->ledger, &sum);
+    vp_ledger_free(w->ledger, &flat);
+    vp_ledger_free(w->ledger, &padded);
+    vp_ledger_free(w->ledger, &wide);
+    return st;
+}
+
+/* At the first forward pass each tensor that will come and go is made once, to know its size (init_flat_param_attributes()). */
+static vp_status try_each(vp_world *w, vp_err *err)
+{
+    vp_ledger_block block = {0};
+    vp_status       st    = VP_OK;
+
+    for (int64_t k = 0; k <= w->n_layers; k++) {
+        int64_t n     = part(w, k ? k - 1 : w->n_layers);
+        int64_t all[] = {n * w->opts.weight_bytes, n * w->opts.ranks * w->opts.weight_bytes,
+                         n * w->opts.ranks * w->opts.master_bytes};
+        for (size_t i = is_mixed(w) ? 0 : 1; i < (is_mixed(w) ? 3 : 2); i++) {
+            VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, all[i], &block, err));
+            vp_ledger_free(w->ledger, &block);
+        }
+    }
+    w->is_traced = true;
+out:
+    return st;
+}
+
+/* The root is whole from the first look-up to the end of backward, which begins with fetching the last layer. Gradients of the
+ * step before stay until the root is. */
+static vp_status begin(vp_world *w, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (w->is_backward)
+        return w->n_layers ? unshard(w, w->n_layers - 1, err) : VP_OK;
+    if (!w->is_traced)
+        VP_TRY(try_each(w, err));
+    for (int64_t u = 0; w->done < w->n_steps && u <= w->n_layers; u++)
+        vp_ledger_free(w->ledger, &w->reduced[u]);
+    w->done = w->n_steps;
+    VP_TRY(unshard(w, w->n_layers, err));
+out:
+    return st;
+}
+
+static vp_status layer(vp_world *w, int64_t i, vp_err *err)
+{
+    int64_t   u  = w->is_backward ? w->n_layers - 1 - i : i;
+    vp_status st = VP_OK;
+
+    if (w->is_backward && i > 0 && whole(w, u + 1)->block)
+        VP_TRY(reduce(w, u + 1, err));
+    if (!w->is_backward && i > 0)
+        vp_ledger_free(w->ledger, whole(w, i - 1));
+    if (u >= 0 && u < w->n_layers)
+        VP_TRY(unshard(w, u, err));
+    if (w->is_backward && u > 0)
+        VP_TRY(unshard(w, u - 1, err));
+out:
+    return st;
+}
+
+/* The first layer has no layer before it that would tell of its end; the tables' gradients follow. */
+static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err)
+{
+    bool is_last = i == w->first_of_layers + w->of_layer * w->n_layers - 1;
+
+    (void)block;
+    return is_last && w->n_layers ? reduce(w, 0, err) : VP_OK;
+}
+
+static vp_status end(vp_world *w, vp_err *err)
+{
+    bool      has_first = w->n_layers && whole(w, 0)->block;
+    vp_status st        = VP_OK;
+
+    if (w->is_backward && has_first) /* gradients that were added to others came without a word */
+        VP_TRY(reduce(w, 0, err));
+    if (w->is_backward)
+        VP_TRY(reduce(w, w->n_layers, err));
+out:
+    return st;
+}
+
+const vp_world_form vp_world_fsdp1 = {.name          = "fsdp",
+                                      .by_layers     = true,
+                                      .keeps_reduced = true,
+                                      .offloads      = "",
+                                      .load          = load,
+                                      .begin         = begin,
+                                      .layer         = layer,
+                                      .gradient      = gradient,
+                                      .end           = end};
