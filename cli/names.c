@@ -166,21 +166,82 @@ vp_status vp_built_in_missing(const char *name, vp_err *err)
     return VP_FAIL(err, VP_ERR_USAGE, "no built-in model %s; vplan models lists them", shown);
 }
 
-/* What is no model may be one with a slip of the finger. A path is meant as it stands. */
+/* The next word of a name, without what separates it: "qwen2.5-7b" has qwen, 2.5 and 7b. NULL behind the last. */
+static const char *next_word(const char *at, size_t *length)
+{
+    size_t n = 1;
+
+    while (is_separator(*at))
+        at++;
+    if (!*at)
+        return NULL;
+    while (at[n] && !is_separator(at[n]) &&
+           (!is_digit(at[n]) || is_digit(at[n - 1]) || at[n - 1] == '.'))
+        n++;
+    *length = n;
+    return at;
+}
+
+static bool has_word(const char *name, const char *word, size_t length)
+{
+    size_t n = 0;
+
+    for (const char *at = name; (at = next_word(at, &n)); at += n)
+        if (n == length && strncasecmp(at, word, n) == 0)
+            return true;
+    return false;
+}
+
+static bool has_words_of(const char *name, const char *asked)
+{
+    size_t n = 0;
+
+    for (const char *at = asked; (at = next_word(at, &n)); at += n)
+        if (!has_word(name, at, n))
+            return false;
+    return n > 0;
+}
+
+/* Built-in models with all words of a name, which are fewer than theirs: "bert-base" may be cased or not. */
+static void list_models_with(const char *asked, vp_text *out)
+{
+    enum { MOST = 6 };
+    const vp_zoo_entry *z;
+    int                 n = 0;
+
+    for (int i = 0; (z = vp_zoo_at(i)); i++) {
+        if (!has_words_of(z->name, asked))
+            continue;
+        if (n++ < MOST)
+            vp_text_printf(out, "%s%s", n > 1 ? ", " : "", z->name);
+    }
+    if (n > MOST)
+        vp_text_printf(out, ", or %d more", n - MOST);
+}
+
+/* What is no model may be one that was not named in full, or with a slip of the finger. A path is meant as it stands. */
 static vp_status suggest_model(const char *name, vp_err *err)
 {
     const char *nearest = nearest_model(name);
     char        shown[128];
+    vp_text     meant = {0};
+    vp_status   st    = VP_OK;
 
     if (strchr(name, '/') || (strlen(name) > 5 && strcmp(name + strlen(name) - 5, ".json") == 0))
         return VP_OK;
-    if (!nearest)
-        return VP_OK;
-    return VP_FAIL_AT(
-        err, VP_ERR_INPUT, name, 0, NULL,
-        "%s: neither a built-in model (see vplan models) nor a file or folder; did you "
-        "mean %s?",
-        vp_text_escape(name, shown, sizeof shown), nearest);
+    list_models_with(name, &meant);
+    if (!meant.n_bytes && nearest)
+        vp_text_printf(&meant, "%s", nearest);
+    VP_TRY_ALLOC(err, !meant.failed);
+    if (meant.n_bytes)
+        VP_TRY(VP_FAIL_AT(
+            err, VP_ERR_INPUT, name, 0, NULL,
+            "%s: neither a built-in model (see vplan models) nor a file or folder; did you "
+            "mean %s?",
+            vp_text_escape(name, shown, sizeof shown), vp_text_string(&meant)));
+out:
+    vp_text_release(&meant);
+    return st;
 }
 
 /* Weights that were quantised beforehand are no model of their own. */

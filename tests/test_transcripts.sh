@@ -173,6 +173,8 @@ screen("", 2, r"\Ausage: ", None)
 # ---- typing wrong: what was meant, or why not ----
 
 for line, code, said in (("estimte gpt2", 2, "did you mean estimate?"), ("estimate llama3-8b", 0, "taken as"), ("estimate Llama-3.1-8B", 0, "built-in llama-3.1-8b"),
+                         ("estimate bert-base", 4, "did you mean bert-base-uncased, bert-base-cased?"), ("estimate llama-8b", 4, "llama-3-8b, llama-3.1-8b?"),
+                         ("estimate phi3", 4, "did you mean phi-3-"), ("estimate qwen2.5", 4, "qwen2.5-0.5b, "), ("estimate llama-3.1-8bb", 4, "did you mean llama-3.1-8b?"),
                          ("estimate gpt2 --device 'RTX 4090'", 0, "taken as rtx-4090-24gb"), ("estimate gpt2 --devise t4", 2, "--device"), ("plan gpt2 --padding mask", 2, "--padding is for "),
                          ("estimate gpt2 --budget 24", 0, "bytes"), ("estimate gpt2 --batch-size 4", 2, "did you mean --micro-batch?"), ("plan gpt2 --seq 128", 2, "--global-batch"),
                          ("estimate gpt2 --precision fp8", 2, "bf16-mixed"), ("plan gpt2 --device a100 --seq 128 --global-batch 4", 2, "a100-sxm-80gb"), ("estimate qwen2.5-7", 4, "qwen2.5-7b")):
