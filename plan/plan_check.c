@@ -339,8 +339,15 @@ static vp_status check_chain(const vp_plan *plan, const vp_bucket *bucket, const
              at.field, "instance %lld does not begin where its predecessor's kept bytes end",
              (long long)i);
         for (int m = 0; m < VP_N_MEMORIES; m++)
-            NEED(inside(x->base_bytes[m], 0, memory_end(plan, (vp_memory)m)), at.field,
-                 "instance %lld lies outside the memory", (long long)i);
+            NEED(inside(x->base_bytes[m], 0, memory_end(plan, (vp_memory)m)) &&
+                     x->base_bytes[m] % VP_ALIGN_BYTES == 0,
+                 at.field,
+                 "instance %lld lies outside the memory, or not at a multiple of %d bytes",
+                 (long long)i, VP_ALIGN_BYTES);
+        for (int h = 0; h < VP_N_REGIONS; h++)
+            NEED(x->region_base_bytes[h] % VP_ALIGN_BYTES == 0, at.field,
+                 "instance %lld: a region does not begin at a multiple of %d bytes", (long long)i,
+                 VP_ALIGN_BYTES);
         base = vp_add(x->base_bytes[VP_MEMORY_DEVICE], p->kept_bytes);
         left = boundary_bytes(p, VP_PLACE_OUT);
         for (int64_t k = 0; k < p->n_buffers; k++)

@@ -148,12 +148,42 @@ static void a_chunk_that_nobody_writes_is_not_read(void **state)
     vp_model_free(model);
 }
 
+/* Kernels are given whole vectors of what lies there; a byte less was a store that no processor promises. */
+static void regions_and_blocks_begin_at_whole_vectors(void **state)
+{
+    vp_model *model =
+        tiny_model(&(tiny){.n_embd = 24, .n_layer = 1, .n_head = 3, .vocab = 61}, 0.0);
+    vp_plan   *plan = plan_of(model,
+                              (vp_scenario){.seq          = 32,
+                                            .global_batch = 2,
+                                            .micro_batch  = 2,
+                                            .recipe       = vp_recipe_default()},
+                              VP_RECOMPUTE_NONE);
+    vp_bucket *b    = &plan->buckets[0];
+
+    (void)state;
+    OK(vp_plan_check(plan, "plan", err));
+    for (int64_t i = 0; i < b->n_instances; i++)
+        for (int h = 0; h < VP_N_REGIONS; h++)
+            for (int64_t off = 1; off <= 128; off *= 2) {
+                vp_err why = {0};
+                b->instances[i].region_base_bytes[h] += off;
+                assert_int_equal(vp_plan_check(plan, "plan", &why), VP_ERR_INPUT);
+                assert_non_null(strstr(why.message, "multiple of 256 bytes"));
+                b->instances[i].region_base_bytes[h] -= off;
+            }
+    OK(vp_plan_check(plan, "plan", err));
+    vp_plan_free(plan);
+    vp_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(overlaps_are_found_as_by_looking_at_every_pair),
         cmocka_unit_test(a_step_has_a_first_and_a_last_micro_step_and_what_is_between),
         cmocka_unit_test(a_chunk_that_nobody_writes_is_not_read),
+        cmocka_unit_test(regions_and_blocks_begin_at_whole_vectors),
         cmocka_unit_test(a_batch_has_its_bytes_in_every_micro_step),
     };
 
