@@ -67,6 +67,17 @@ static bool is_before(const vp_oom *oom, const char *version)
     return oom->until && strverscmp(oom->until, version) < 0;
 }
 
+/* Pages of segments that expand are given back and mapped anew where they are asked for, so what is free on the device
+ * and what lies unused in segments count together (c10/cuda/CUDACachingAllocator.cpp: release_cached_blocks). */
+static bool would_do_together(const vp_oom *oom)
+{
+    const int64_t *b         = oom->numbers.bytes;
+    int64_t        requested = b[VP_OOM_REQUESTED], free = b[VP_OOM_FREE];
+
+    return oom->class_ == VP_OOM_CLASS_DEVICE_SHORTAGE && !is_before(oom, "2.1") &&
+           requested > free && free >= 0 && b[VP_OOM_UNALLOCATED] >= requested - free;
+}
+
 static void allocator_remedies(list *l, const vp_oom_message *m)
 {
     const vp_oom *oom   = l->oom;
@@ -78,6 +89,14 @@ static void allocator_remedies(list *l, const vp_oom_message *m)
           : hip ? "PYTORCH_HIP_ALLOC_CONF"
                 : "PYTORCH_CUDA_ALLOC_CONF";
 
+    if (oom->framework && strcmp(oom->framework, "pytorch") == 0 && would_do_together(oom)) {
+        char x[32], y[32];
+        add(l, spare, "nothing known; not on Windows or WSL",
+            vp_arena_printf(l->arena,
+                            "%s=expandable_segments:True before the command: %s free and %s unused "
+                            "in segments are then enough, if little else grows",
+                            name, size(oom->numbers.bytes[VP_OOM_FREE], x), size(spare, y)));
+    }
     if (oom->class_ != VP_OOM_CLASS_FRAGMENTATION)
         return;
     if (strcmp(oom->framework, "pytorch") != 0 && !hip) {

@@ -201,5 +201,15 @@ for words, code in (("--oom", "no-such.log"), 4), (("--oom", work), 4), (("--oom
     ok(got == code and err.startswith("vplan: "), "exit %d: %s" % (code, words), (got, err))
 got, out, err = call("--oom", "no-such.log", "--json")
 ok(got == 4 and json.loads(out)["error"]["file"] == "no-such.log", "the error as JSON", out)
+# ---- what is free and what lies unused in segments count together where segments expand: 1.5 + 2.5 GiB hold 4, 1.4 + 2.5 do not ----
+
+TEXT = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 23.52 GiB of which %s GiB is free. Including "
+        "non-PyTorch memory, this process has 21.00 GiB memory in use. Of the allocated memory 18.00 GiB is allocated by PyTorch, and 2.50 GiB is reserved by "
+        "PyTorch but unallocated.\n")
+for free, helps in (("1.50", True), ("1.40", False)):
+    j = oom(TEXT % free)
+    said = [r for r in j["remedies"] if "expandable_segments" in r["text"]]
+    ok(j["class"] == "device_shortage" and bool(said) == helps and all(r["saves_bytes"] == 5 * 2**29 for r in said), free + " GiB free", j["remedies"])
+
 finish()
 P
