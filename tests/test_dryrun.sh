@@ -370,6 +370,11 @@ expect "an unmodelled library call" 4 "cusolver.*is not modelled" dry -- "$pytho
     'import torch; torch.linalg.svd(torch.zeros(4, 4, device="cuda"))'
 expect "host memory" 5 "host memory ran out" dry --host-memory 1GiB -- "$python" -c \
     'import torch, time; x = torch.ones(400 << 20); time.sleep(5)'
+expect "a module that calls something of its own buffers" 0 " parameters  *2,048 B" dry -- "$python" -c '
+import torch
+net = torch.nn.Linear(32, 16, bias=False, device="cuda")
+net.buffers = []
+net(torch.zeros(1, 32, device="cuda")).sum().backward()'
 expect "worker processes" 0 "8 batches" dry -- "$python" -c '
 import torch
 from torch.utils.data import DataLoader
@@ -444,6 +449,12 @@ if "$python" -c 'import accelerate.commands.launch' 2> /dev/null; then   # as a 
         [ "$alone" = "$launched" ] && grep -q "rank 0 of 4" "$work/err" && ok || bad "${launcher##*/} --num_processes 4 alone: $launched" "$work/err"
     done
 fi
+expect "a group on host tensors beside the device's" 0 "sum 1.0" dry --world 4 -- "$python" -c '
+import torch, torch.distributed as dist
+dist.init_process_group("cpu:gloo,cuda:nccl")
+group, x = dist.new_group([0, 1], backend="gloo"), torch.ones(1)
+dist.all_reduce(x, group=group)
+print("sum", x.item(), torch.zeros(1, device="cuda").shape)'
 expect "torchrun: what was not run is said" 0 "rank 0 of the 4 that the launcher started" dry -- "$python" \
     -m torch.distributed.run --standalone --nproc-per-node 4 "$work/ranks.py"
 printf '#!/bin/sh\ncd "$(dirname "$1")" && %s -m ranks\n' "$python" > "$work/run.sh"
@@ -477,7 +488,7 @@ fi
 # What grows from step to step, by frame: 65536 floats a step kept at line 18 of the script; a cache filled once and
 # longer batches keep nothing.
 grows() { dry --device l4 -- "$python" tests/dryrun/scripts/grows.py "$1"; }
-expect "a metric that stays on the device" 0 "512.0 KiB  in 2 steps, 2 tensors: .*grows.py:18" grows metric
+expect "a metric that stays on the device" 0 "512.0 KiB *in 2 steps, 2 tensors: .*grows.py:18" grows metric
 expect "losses kept with their graphs" 0 "640.0 KiB a step are kept for later steps" grows graph
 expect "longer batches" 0 "nothing of an earlier step is kept: longer batches" grows longer
 for how in nothing cache; do

@@ -704,10 +704,12 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile):
             elif e["action"] == "free_requested" and e["addr"] in blocks and e["addr"] not in freed_at:
                 freed_at[e["addr"]] = o
         parameters, buffers, states, grads = set(), set(), set(), set()
+        kind = self.torch.nn.Module
         for root in list(self.roots):
-            parameters.update(_address(p) for p in root.parameters())
-            buffers.update(_address(b) for b in root.buffers())
-            grads.update(_address(p.grad) for p in root.parameters() if p.grad is not None)
+            held = list(kind.parameters(root))         # by the class: Megatron's wrapper has a list named buffers
+            parameters.update(_address(p) for p in held)
+            buffers.update(_address(b) for b in kind.buffers(root))
+            grads.update(_address(p.grad) for p in held if p.grad is not None)
         for optimizer in list(self.optimizers):
             for group in optimizer.param_groups:
                 parameters.update(_address(p) for p in group["params"])

@@ -326,12 +326,20 @@ class Ranks:
         if not hasattr(module, "ProcessGroupGloo"):
             return
         probe = self
+        from torch._C._distributed_c10d import FakeProcessGroup
 
-        def gloo(store, rank, size, *args, **kwargs):
-            from torch._C._distributed_c10d import FakeProcessGroup
-            probe.note("gloo", "collectives on host tensors return at once, unchanged")
-            make = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
-            return make(rank, size)
+        class Kind(type):
+            def __call__(kind, store, rank, size, *args, **kwargs):
+                probe.note("gloo", "collectives on host tensors return at once, unchanged")
+                make = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
+                return make(rank, size)
+
+            def __instancecheck__(kind, group):        # torch looks at what it made
+                return isinstance(group, FakeProcessGroup)
+
+        class gloo(metaclass=Kind):
+            pass
+        FakeProcessGroup._set_sequence_number_for_group = lambda group: None     # asked of it, and not supported
         for name in ("Options", "create_device", "create_default_device"):
             if hasattr(module.ProcessGroupGloo, name):
                 setattr(gloo, name, getattr(module.ProcessGroupGloo, name))
