@@ -49,6 +49,7 @@ KERNELS = {
     "rmsnorm_fwd": ("rows cols groups unit_offset", None, lambda e, r, c, g, _: e * (2 * r * c * g + c) + 4 * r * g),
     "rmsnorm_bwd": ("rows cols groups unit_offset", None, lambda e, r, c, g, _: e * (4 * r * c * g + c) + 4 * (r * g + 2 * c)),
     "linear_fwd": (LINEAR, lambda r, i, o, _: 2 * r * i * o, lambda e, r, i, o, _: e * (r * i + i * o + o + r * o)),
+    "linear_add_fwd": (LINEAR, lambda r, i, o, _: 2 * r * i * o, lambda e, r, i, o, _: e * (r * i + i * o + o + 2 * r * o)),
     "linear_bwd_input": (LINEAR, lambda r, i, o, _: 2 * r * i * o, lambda e, r, i, o, _: e * (r * o + i * o + 2 * r * i)),
     "linear_bwd_weight": (LINEAR, lambda r, i, o, _: 2 * r * i * o, lambda e, r, i, o, _: e * (r * i + r * o) + 4 * (2 * i * o + 2 * o)),
     "rope_fwd": (ROPE, None, lambda e, b, s, a, k, d, t, y: 2 * e * b * s * row_of_heads(a, k, d, y) + 4 * s * t),

@@ -42,8 +42,8 @@ REAL = {
               ("llama-tiny", 128, 8, "fp16-mixed"), ("llama-tiny", 128, 8, "tf32")], "profiled": ("gpt2", 1024, 4, "bf16-mixed"),
     # floats copied, rows of a square product, batch, seq, heads and head_dim of attentions
     "ceilings": (1 << 28, 8192, (8, 2048, 16, 64)),
-    "tests": ["test_kernels", "test_kernels_random", "test_kernels_attention", "test_kernels_rope", "test_kernels_embedding", "test_kernels_tf32", "test_kernels_optimizer",
-              "test_kernels_rounding", "test_golden", "test_plans"], "n_kernel_tests": 8, "test_every": "1",
+    "tests": ["test_kernels", "test_kernels_random", "test_kernels_attention", "test_kernels_rope", "test_kernels_embedding", "test_kernels_passes", "test_kernels_tf32", "test_kernels_optimizer",
+              "test_kernels_rounding", "test_golden", "test_plans"], "n_kernel_tests": 9, "test_every": "1",
     "twice": [("gpt2", 1024, 4, "bf16"), ("qwen2.5-0.5b", 2048, 2, "bf16")],
     # with the greatest difference of a loss
     "whole": [("gpt2-tiny", 128, 8, "fp32", 1e-4), ("llama-tiny", 128, 8, "fp32", 1e-4), ("gpt2-tiny", 128, 8, "bf16-mixed", 3e-2),
@@ -249,7 +249,7 @@ def timed(part, request):
 
 
 def ceilings(part, n_floats, size, attention):
-    """What the card gives to a copy, a product and attention, cuDNN's (bf16), by our tensor cores (tf32) and by our ordinary ones (fp32): shares of a data sheet
+    """What the card gives to a copy, a product, one that adds a residual, a norm's backward and attention, cuDNN's (bf16), by our tensor cores (tf32) and by our ordinary ones (fp32): shares of a data sheet
     are told from these. The operations of a causal attention are half those of the whole matrix."""
     batch, seq, heads, head_dim = attention
     flop = 2.0 * batch * heads * seq * seq * head_dim
@@ -257,6 +257,9 @@ def ceilings(part, n_floats, size, attention):
     rows = [("copy_bytes_per_s", 8.0 * n_floats, {"kernel": "copy", "count": n_floats})]
     rows += [(f"product_{dtype}_flop_per_s", 2.0 * size ** 3, {"kernel": "linear_fwd", "dtype": dtype, "rows": size, "in": size, "out": size, "layout": 0})
              for dtype in ("bf16", "tf32")]
+    rows += [("product_added_bf16_flop_per_s", 2.0 * size ** 3, {"kernel": "linear_add_fwd", "dtype": "bf16", "rows": size, "in": size, "out": size, "layout": 0})]
+    norm = {"rows": max(1, n_floats >> 12), "cols": 1024}   # dy, x, what is added, dx
+    rows += [("layernorm_bwd_bytes_per_s", 8.0 * norm["rows"] * norm["cols"], {"kernel": "layernorm_bwd", "dtype": "bf16", **norm})]
     rows += [(f"attention_{name}_{dtype}_flop_per_s", work, {"kernel": f"attention_{name}", "dtype": dtype, **shape})
              for dtype in ("bf16", "tf32", "fp32") for name, work in (("fwd", flop), ("bwd", 2.5 * flop))]
     request = [{k: v for k, v in row.items() if (k, v) != ("dtype", "fp32")} for _, _, row in rows]

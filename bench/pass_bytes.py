@@ -5,8 +5,8 @@
     bench/pass_bytes.py --hidden 768 --commit SHA --out bench/results gpt2.json
 
 A figure is bytes / (tokens x hidden) of the activations and their gradients that a call reads and writes, each operand once; and of what CUDA's
-kernels read again (AGAIN). Parameters, their gradients and workspaces are not among them: they do not grow with tokens. `passes` are calls that are
-neither a product nor attention, and what is read again: what fusing could save. Attention moves its operands about once (kernels/cuda/attention_tiles.h)."""
+kernels read again (AGAIN), with what a product reads to add it. Parameters, their gradients and workspaces are not among them: they do not grow with tokens. `passes` are calls that are
+neither a product nor attention, residuals that a product adds, and what is read again: what fusing could save. Attention moves its operands about once (kernels/cuda/attention_tiles.h)."""
 import collections
 import csv
 import io
@@ -19,7 +19,7 @@ from bench_common import fail, output, parser, program, write_results
 # bias; layernorm.cu and rmsnorm.cu read dy and x for gamma's and beta's gradient, then for dx.
 AGAIN = {"linear_bwd_weight": (1,), "layernorm_bwd": (0, 1), "rmsnorm_bwd": (0, 1)}
 OF_TOKENS = ("activations", "temporaries")
-WHOLE = ("linear_fwd", "linear_bwd_input", "linear_bwd_weight", "attention_fwd", "attention_bwd")
+WHOLE = ("linear_fwd", "linear_add_fwd", "linear_bwd_input", "linear_bwd_weight", "attention_fwd", "attention_bwd")
 
 
 def table(vplan, plan, what):
@@ -40,7 +40,8 @@ def calls_of_block(vplan, plan, block):
         again = AGAIN.get(step["op"], ())
         if step["op"] == "linear_bwd_weight" and sum(size[w] == 0 for w in writes) < 3:  # dW and its workspace, without a bias's gradient
             again = ()
-        yield step["phase"], step["op"], sum(size[n] for n in reads + writes), sum(size[reads[k]] for k in again)
+        added = size[reads[-1]] if step["op"] == "linear_add_fwd" else 0  # x w b added
+        yield step["phase"], step["op"], sum(size[n] for n in reads + writes) - added, sum(size[reads[k]] for k in again) + added
 
 
 def main():

@@ -262,9 +262,9 @@ static void add_shape(vp_work_call *call, vp_kernel kernel, const int64_t *ints)
         const vp_linear_ints *n = vp_linear_ints_of(ints);
         call->rows              = kernel == VP_K_LINEAR_BWD_WEIGHT ? n->in : n->rows;
         call->cols              = kernel == VP_K_LINEAR_BWD_INPUT ? n->in : n->out;
-        call->depth             = kernel == VP_K_LINEAR_FWD         ? n->in
+        call->depth             = kernel == VP_K_LINEAR_BWD_WEIGHT  ? n->rows
                                   : kernel == VP_K_LINEAR_BWD_INPUT ? n->out
-                                                                    : n->rows;
+                                                                    : n->in;
     } else if (call->work == VP_WORK_ATTENTION_FWD || call->work == VP_WORK_ATTENTION_BWD) {
         const vp_attention_ints *n    = vp_attention_ints_of(ints);
         double                   each = call->work == VP_WORK_ATTENTION_FWD ? 4.0 : 10.0;

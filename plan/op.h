@@ -163,6 +163,7 @@ int64_t vp_state_bytes(vp_state_kind kind, int64_t n);
     SET(rmsnorm, COUNT(rows) COUNT(cols) COUNT(groups) UP_TO(unit_offset, 1)) \
     SET(linear, COUNT(rows) COUNT(in) COUNT(out) UP_TO(layout, VP_WEIGHT_OUT_IN) \
                 IF_SAID(padded)) \
+    SET(linear_add, COUNT(rows) COUNT(in) COUNT(out) UP_TO(layout, VP_WEIGHT_OUT_IN)) \
     SET(rope, COUNT(batch) COUNT(seq) COUNT(heads) FROM_0(kv_heads) COUNT(head_dim) \
               COUNT(rotary_dim) UP_TO(layout, VP_QKV_APART)) \
     SET(attention, COUNT(batch) COUNT(seq) COUNT(heads) COUNT(kv_heads) COUNT(head_dim) \

@@ -79,9 +79,10 @@ static const char *update(const vp_plan *plan, const vp_program *p, const vp_ste
 static const char *linear(const vp_plan *plan, const vp_program *p, const vp_step *s)
 {
     bool            back  = s->kernel == VP_K_LINEAR_BWD_WEIGHT;
-    const vp_arg   *w     = back                           ? &s->args[VP_LINEAR_BWD_WEIGHT_DW]
-                            : s->kernel == VP_K_LINEAR_FWD ? &s->args[VP_LINEAR_FWD_W]
-                                                           : &s->args[VP_LINEAR_BWD_INPUT_W];
+    const vp_arg   *w     = back                               ? &s->args[VP_LINEAR_BWD_WEIGHT_DW]
+                            : s->kernel == VP_K_LINEAR_FWD     ? &s->args[VP_LINEAR_FWD_W]
+                            : s->kernel == VP_K_LINEAR_ADD_FWD ? &s->args[VP_LINEAR_ADD_FWD_W]
+                                                               : &s->args[VP_LINEAR_BWD_INPUT_W];
     const vp_param *param = param_of(plan, p, w, back ? VP_SPACE_GRAD : VP_SPACE_PARAM);
 
     if (param && (param->n_elements != vp_mul(s->linear.in, s->linear.out) ||
@@ -146,6 +147,8 @@ static const vp_arg *rows_of(const vp_step *s, int64_t *padded)
     switch (s->kernel) {
     case VP_K_LINEAR_FWD:
         return &s->args[VP_LINEAR_FWD_Y];
+    case VP_K_LINEAR_ADD_FWD:
+        return &s->args[VP_LINEAR_ADD_FWD_Y];
     case VP_K_LINEAR_BWD_INPUT:
         return &s->args[VP_LINEAR_BWD_INPUT_DY];
     case VP_K_LINEAR_BWD_WEIGHT:
@@ -217,6 +220,7 @@ const char *vp_step_contradiction(const vp_plan *plan, const vp_bucket *b, const
     case VP_K_COPY_START:
         return copy(plan, p, s);
     case VP_K_LINEAR_FWD:
+    case VP_K_LINEAR_ADD_FWD:
     case VP_K_LINEAR_BWD_INPUT:
     case VP_K_LINEAR_BWD_WEIGHT:
         return linear(plan, p, s);

@@ -109,6 +109,11 @@ double vp_profile_seconds(const vp_profile *p, vp_kernel kernel, vp_dtype dtype,
         *measured = false;
         return s;
     }
+    if (!near && kernel == VP_K_LINEAR_ADD_FWD) { /* from before there was one: begins alike */
+        double s  = vp_profile_seconds(p, VP_K_LINEAR_FWD, dtype, ints, absent, measured);
+        *measured = false;
+        return s;
+    }
     return near ? near->seconds * (w + 1) / (work(kernel, dtype, near->ints, near->lacks) + 1) : -1;
 }
 

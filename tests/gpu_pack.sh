@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 archs=${1:-90}
 build=build/gpu-pack
-programs="vplan vplan-run vplan-solve tests/test_kernels tests/test_kernels_random tests/test_kernels_attention tests/test_kernels_rope tests/test_kernels_embedding tests/test_kernels_tf32 tests/test_kernels_optimizer tests/test_kernels_rounding tests/test_golden tests/test_plans"
+programs="vplan vplan-run vplan-solve tests/test_kernels tests/test_kernels_random tests/test_kernels_attention tests/test_kernels_rope tests/test_kernels_embedding tests/test_kernels_passes tests/test_kernels_tf32 tests/test_kernels_optimizer tests/test_kernels_rounding tests/test_golden tests/test_plans"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/gpu-pack/lib" "$work/gpu-pack/tests"

@@ -34,6 +34,7 @@ run "all" test_kernels_random 2 VPLAN_TEST_EVERY="${every:-1}"
 run "all, with cuDNN" test_kernels_attention 10 VPLAN_TEST_EVERY="${every:-23}"
 run "all, without" test_kernels_attention 10 VPLAN_TEST_EVERY="${every:-19}" VPLAN_CUDNN=/none
 run "all" test_kernels_embedding 1
+run "all" test_kernels_passes 2 VPLAN_TEST_EVERY="${every:-1}"
 run "all" test_kernels_rope 2 VPLAN_TEST_EVERY="${every:-1}"
 run "all" test_kernels_tf32 2 VPLAN_TEST_EVERY="${every:-1}"
 run "all" test_kernels_optimizer 10 VPLAN_TEST_EVERY="${every:-1}"
@@ -41,7 +42,7 @@ run "all" test_kernels_rounding 5 VPLAN_TEST_EVERY="${every:-1}"
 run "device memory closed to the host" test_kernels 20 VPLAN_TEST_EVERY=29 VPLAN_EMULATOR_PROTECT=1
 
 # Bits do not depend on the order of blocks and threads, on when work is done, or on how many multiprocessors there are.
-for program in test_kernels:20:5 test_kernels_random:2:5 test_kernels_attention:10:97 test_kernels_rope:2:5 test_kernels_optimizer:10:7 test_kernels_rounding:5:7; do
+for program in test_kernels:20:5 test_kernels_random:2:5 test_kernels_passes:2:5 test_kernels_attention:10:97 test_kernels_rope:2:5 test_kernels_optimizer:10:7 test_kernels_rounding:5:7; do
     IFS=: read -r name least n <<< "$program"
     run "in order" "$name" "$least" VPLAN_TEST_EVERY="$n" VPLAN_TEST_DIGEST="$work/order"
     run "backwards" "$name" "$least" VPLAN_TEST_EVERY="$n" VPLAN_TEST_DIGEST="$work/backwards" VPLAN_EMULATOR_ORDER=reverse

@@ -84,7 +84,7 @@ static void linear_weight_gradient_agrees_with_the_reference(void **state)
 static void linears_take_operands_at_any_element(void **state)
 {
     static const vp_kernel kernels[] = {VP_K_LINEAR_FWD, VP_K_LINEAR_BWD_INPUT,
-                                        VP_K_LINEAR_BWD_WEIGHT};
+                                        VP_K_LINEAR_BWD_WEIGHT, VP_K_LINEAR_ADD_FWD};
     static const vp_dtype  dtypes[]  = {VP_DTYPE_F32, VP_DTYPE_BF16, VP_DTYPE_F16,
                                         VP_DTYPE_BF16_GRADS};
 

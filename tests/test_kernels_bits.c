@@ -155,6 +155,11 @@ static const kt_case in_both[] = {
     /* k beyond what a BLAS takes in one piece */
     {.kernel = VP_K_LINEAR_FWD,
      .linear = {.rows = 513, .in = 1536, .out = 800, .layout = VP_WEIGHT_IN_OUT}},
+    {.kernel     = VP_K_LINEAR_ADD_FWD,
+     .linear_add = {.rows = 700, .in = 203, .out = 1001, .layout = VP_WEIGHT_IN_OUT}},
+    {.kernel     = VP_K_LINEAR_ADD_FWD,
+     .linear_add = {.rows = 513, .in = 1536, .out = 800, .layout = VP_WEIGHT_OUT_IN},
+     .absent     = {[VP_LINEAR_ADD_FWD_B] = true}},
     {.kernel = VP_K_LINEAR_BWD_INPUT,
      .linear = {.rows = 513, .in = 300, .out = 1600, .layout = VP_WEIGHT_OUT_IN}},
     {.kernel = VP_K_LINEAR_BWD_INPUT,

@@ -57,8 +57,64 @@ static void full_recompute_keeps_the_input_only(void **state)
     assert_string_equal(l.saved[0].name, "x");
     assert_int_equal(l.program.kept_bytes, 64 * 48 * 4);
     /* forward again but for the block's last projection and sum, whose result nobody needs */
-    assert_int_equal(l.program.n_steps[VP_PASS_FORWARD], 10);
-    assert_int_equal(l.program.n_steps[VP_PASS_BACKWARD], 12 + 8);
+    assert_int_equal(l.program.n_steps[VP_PASS_FORWARD], 8);
+    assert_int_equal(l.program.n_steps[VP_PASS_BACKWARD], 12 + 7);
+    vp_arena_free(arena);
+    vp_model_free(model);
+}
+
+static int n_calls(const vp_lowered *l, vp_kernel kernel)
+{
+    int n = 0;
+
+    for (int64_t i = 0; i < l->program.n_steps[VP_PASS_FORWARD]; i++)
+        n += l->program.steps[VP_PASS_FORWARD][i].kernel == kernel;
+    return n;
+}
+
+/* Of 10 ops two norms, two linears, attention and gelu stay, and two linears that add. With dropout
+ * between them linears and additions are apart. */
+static void a_residual_is_added_by_the_product_before_it(void **state)
+{
+    static const vp_kernel calls[] = {VP_K_LAYERNORM_FWD,  VP_K_LINEAR_FWD,    VP_K_ATTENTION_FWD,
+                                      VP_K_LINEAR_ADD_FWD, VP_K_LAYERNORM_FWD, VP_K_LINEAR_FWD,
+                                      VP_K_ACTIVATION_FWD, VP_K_LINEAR_ADD_FWD};
+    vp_arena              *arena   = vp_arena_new();
+    vp_model *model = tiny_model(&(tiny){.n_embd = 48, .n_layer = 2, .n_head = 3, .vocab = 50}, 0);
+    vp_model *drops =
+        tiny_model(&(tiny){.n_embd = 48, .n_layer = 2, .n_head = 3, .vocab = 50}, 0.1);
+    vp_lowered     l = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, 0, VP_DTYPE_NONE);
+    const vp_step *s = l.program.steps[VP_PASS_FORWARD];
+
+    (void)state;
+    assert_int_equal(l.program.n_steps[VP_PASS_FORWARD], 8);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(s[i].kernel, calls[i]);
+    /* the block's input to the first; to the second what the first made, and the second norm read */
+    assert_int_equal(s[3].args[VP_LINEAR_ADD_FWD_ADDED].idx, s[0].args[VP_LAYERNORM_FWD_X].idx);
+    assert_int_equal(s[7].args[VP_LINEAR_ADD_FWD_ADDED].idx, s[3].args[VP_LINEAR_ADD_FWD_Y].idx);
+    assert_int_equal(s[4].args[VP_LAYERNORM_FWD_X].idx, s[3].args[VP_LINEAR_ADD_FWD_Y].idx);
+    l = lower_block(arena, drops, &vp_semantics_vplan_fp32, 2, 32, 0, VP_DTYPE_NONE);
+    assert_int_equal(n_calls(&l, VP_K_ADD), 2);
+    assert_int_equal(n_calls(&l, VP_K_LINEAR_ADD_FWD), 0);
+    vp_arena_free(arena);
+    vp_model_free(model);
+    vp_model_free(drops);
+}
+
+/* Gemma 2 norms what its projections make before it is added. */
+static void a_sum_of_what_is_no_product_is_an_addition(void **state)
+{
+    vp_arena *arena = vp_arena_new();
+    vp_model *model = model_of(
+        "{\"model_type\": \"gemma2\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+        "\"num_key_value_heads\": 2, \"head_dim\": 16, \"intermediate_size\": 192, \"vocab_size\": 50}",
+        0);
+    vp_lowered l = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, 0, VP_DTYPE_NONE);
+
+    (void)state;
+    assert_int_equal(n_calls(&l, VP_K_ADD), 2);
+    assert_int_equal(n_calls(&l, VP_K_LINEAR_ADD_FWD), 0);
     vp_arena_free(arena);
     vp_model_free(model);
 }
@@ -304,6 +360,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vplan_keeps_16h_floats_a_token),
         cmocka_unit_test(full_recompute_keeps_the_input_only),
+        cmocka_unit_test(a_residual_is_added_by_the_product_before_it),
+        cmocka_unit_test(a_sum_of_what_is_no_product_is_an_addition),
         cmocka_unit_test(backward_without_recompute_is_twelve_calls),
         cmocka_unit_test(blocks_pack_without_a_gap),
         cmocka_unit_test(eager_bf16_saves_58h_a_token),

@@ -61,6 +61,8 @@ static void attributes_lie_where_their_names_say(void **state)
     assert_true(x.embedding.skip_padding == x.embedding_bwd.skip_padding);
     assert_true(x.update.count == x.states.count && x.update.decay == x.states.decay);
     assert_true(x.cross_entropy.rows == x.token_rows.rows);
+    assert_true(x.linear.rows == x.linear_add.rows && x.linear.in == x.linear_add.in);
+    assert_true(x.linear.out == x.linear_add.out && x.linear.layout == x.linear_add.layout);
 }
 
 /* ---- who calls a kernel, and with what ---- */
@@ -101,6 +103,7 @@ static void every_kernel_is_called_by_a_row_or_by_the_plan_itself(void **state)
     for (int s = 0; s < COUNT(semantics); s++) {
         for (int i = 0; i < semantics[s]->n_rows; i++) {
             mark(called, semantics[s]->rows[i].forward);
+            mark(called, semantics[s]->rows[i].forward_added);
             mark(called, semantics[s]->rows[i].backward);
         }
         mark(called, semantics[s]->norm->steps);
@@ -153,6 +156,7 @@ static void every_row_gives_its_kernels_all_their_attributes(void **state)
     for (int s = 0; s < COUNT(semantics); s++)
         for (int i = 0; i < semantics[s]->n_rows; i++) {
             check_attributes(&semantics[s]->rows[i], semantics[s]->rows[i].forward);
+            check_attributes(&semantics[s]->rows[i], semantics[s]->rows[i].forward_added);
             check_attributes(&semantics[s]->rows[i], semantics[s]->rows[i].backward);
         }
 }

@@ -156,6 +156,26 @@ static void of_two_calls_as_near_the_first_is_taken(void **state)
     vp_profile_free(p);
 }
 
+/* A profile of a version without such calls has the product that each begins with. */
+static void a_product_that_adds_is_priced_as_the_product_where_none_was_measured(void **state)
+{
+    vp_profile_row row = {.kernel  = VP_K_LINEAR_FWD,
+                          .dtype   = VP_DTYPE_F32,
+                          .linear  = {.rows = 4, .in = 8, .out = 16},
+                          .seconds = 2};
+    vp_profile    *p   = vp_profile_new();
+    bool           measured;
+
+    (void)state;
+    assert_true(p && vp_profile_add(p, &row));
+    row.kernel = VP_K_LINEAR_ADD_FWD;
+    assert_true(seconds_of(p, &row, &measured) == 2 && !measured);
+    row.seconds = 3;
+    assert_true(vp_profile_add(p, &row));
+    assert_true(seconds_of(p, &row, &measured) == 3 && measured);
+    vp_profile_free(p);
+}
+
 /* Three blocks, two of window 4 and one of window 8: 1, 1 and 2 ns are 1.33, a step of whole
  * nanoseconds 1. */
 static void an_attention_of_many_windows_takes_their_mean_in_whole_nanoseconds(void **state)
@@ -277,6 +297,7 @@ int main(void)
         cmocka_unit_test(a_plan_pays_for_the_masters_it_has),
         cmocka_unit_test(a_profile_knows_both_calls),
         cmocka_unit_test(of_two_calls_as_near_the_first_is_taken),
+        cmocka_unit_test(a_product_that_adds_is_priced_as_the_product_where_none_was_measured),
         cmocka_unit_test(an_attention_of_many_windows_takes_their_mean_in_whole_nanoseconds),
         cmocka_unit_test(what_no_call_lacks_is_refused_by_name),
         cmocka_unit_test(a_study_keeps_both_calls),

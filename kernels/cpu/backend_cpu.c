@@ -38,6 +38,7 @@ static bool fits_blas(const vp_kernel_call *call)
 {
     switch (call->kernel) {
     case VP_K_LINEAR_FWD:
+    case VP_K_LINEAR_ADD_FWD:
     case VP_K_LINEAR_BWD_INPUT:
     case VP_K_LINEAR_BWD_WEIGHT:
         return call->dtype != VP_DTYPE_F32 ||

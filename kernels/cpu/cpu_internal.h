@@ -243,7 +243,8 @@ typedef struct vp_gemm {
 void vp_cpu_gemm_call(const vp_gemm *g);
 
 /* All of it in fixed tiles on all threads. k_tile: how much of k one BLAS call takes; the tiles
- * of k are added into C in order. bias (n floats, or NULL) is what C holds before the first one. */
+ * of k are added into C in order. bias (n floats, or NULL) is what C holds before the first one, or more
+ * of it. */
 void vp_cpu_gemm(const vp_gemm *g, int64_t k_tile, const float *bias);
 
 /* ---- memory, as vp_backend has it: cpu_memory.c ---- */

@@ -32,11 +32,14 @@ void vp_cpu_gemm_call(const vp_gemm *g)
                 g->add ? 1.0f : 0.0f, g->c, (blasint)g->ldc);
 }
 
-/* C tile = bias rows, or zeros where there is none. */
+/* C tile = bias rows, or zeros where there is none; or C itself and its bias. */
 static void fill_rows(const vp_gemm *t, const float *bias)
 {
     for (int64_t r = 0; r < t->m; r++) {
-        if (bias)
+        if (t->add)
+            for (int64_t c = 0; c < t->n; c++)
+                t->c[r * t->ldc + c] += bias[c];
+        else if (bias)
             memcpy(t->c + r * t->ldc, bias, (size_t)t->n * sizeof(float));
         else
             memset(t->c + r * t->ldc, 0, (size_t)t->n * sizeof(float));
@@ -48,12 +51,11 @@ static void gemm_tile(const vp_gemm *g, int64_t k_tile, const float *bias, int64
 {
     vp_gemm t = *g;
 
-    assert(!(bias && g->add)); /* C begins as one of both */
     assert(row >= 0 && row < g->m && col >= 0 && col < g->n);
     t.m = vp_min_i64(TILE_ROWS, g->m - row);
     t.n = vp_min_i64(TILE_COLS, g->n - col);
     t.c = g->c + row * g->ldc + col;
-    if (!t.add && (bias || g->k == 0)) {
+    if (bias || (!t.add && g->k == 0)) {
         fill_rows(&t, bias ? bias + col : NULL);
         t.add = true;
     }

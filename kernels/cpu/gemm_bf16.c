@@ -179,20 +179,29 @@ static void begin_tile(const vp_gemm_bf16 *g, const uint16_t *bias, int64_t row,
     }
 }
 
+VP_ALWAYS_INLINE void add_row(const uint16_t *row, int64_t n_cols, vp_dtype dtype, float *sum)
+{
+    float more[LINES] = {0};
+
+    vp_half_widen(row, more, n_cols, dtype);
+    for (int64_t i = 0; i < LINES; i++)
+        sum[i] += more[i];
+}
+
 VP_PER_ISA(round_tile,
            (const float *tile, const uint16_t *bias, bool add, uint16_t *c, int64_t ldc,
             int64_t n_rows, int64_t n_cols, vp_dtype dtype),
            (tile, bias, add, c, ldc, n_rows, n_cols, dtype))
 {
     for (int64_t r = 0; r < n_rows; r++) {
-        float more[LINES] = {0};
+        float sum[LINES];
 
-        if (add || bias) {
-            vp_half_widen(bias ? bias : c + r * ldc, more, n_cols, dtype);
-            for (int64_t i = 0; i < LINES; i++)
-                more[i] += tile[r * LINES + i];
-        }
-        vp_half_round(add || bias ? more : tile + r * LINES, c + r * ldc, n_cols, dtype);
+        memcpy(sum, tile + r * LINES, sizeof sum);
+        if (bias)
+            add_row(bias, n_cols, dtype, sum);
+        if (add)
+            add_row(c + r * ldc, n_cols, dtype, sum);
+        vp_half_round(sum, c + r * ldc, n_cols, dtype);
     }
 }
 
@@ -401,7 +410,8 @@ static void run(const vp_gemm_bf16 *g, const uint16_t *bias, int n_threads)
     int64_t n_items;
 
     pthread_once(&once, start);
-    assert(g->m >= 0 && g->n >= 0 && g->k >= 0 && !(bias && g->add) && n_threads > 0);
+    assert(g->m >= 0 && g->n >= 0 && g->k >= 0 && n_threads > 0);
+    assert(!(bias && g->add) || (!g->c_f32 && g->k > 0));
     if (g->m == 0 || g->n == 0)
         return;
     if (g->k == 0) {

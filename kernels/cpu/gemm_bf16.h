@@ -4,7 +4,7 @@
  *     vp_cpu_gemm_bf16(&g, bias);
  *
  * Bits. An element of C is a function of its row of A, its column of B, what is added to it (C
- * where `add`, or its bias) and k: not of m, n, its place in C, strides, alignment, how A and B are
+ * where `add`, its bias) and k: not of m, n, its place in C, strides, alignment, how A and B are
  * stored, threads, or the sizes of blocks. The sum is one fp32 accumulator that walks k upwards
  * and, in the classes with bf16 instructions, takes 2 (AVX512-BF16) or VP_GEMM_BF16_K_UNIT (AMX)
  * elements of k at a step, counted from the call's first. For an fp32 C it starts from what is
@@ -13,8 +13,8 @@
  *     k1 and then
  *     one over k2 that adds,
  * which is what a weight gradient needs whose tokens come in whole tiles of 256: no tile of k is
- * named here. For a bf16 C it starts from 0, what is added comes last, and the result is rounded
- * once, to nearest even; a NaN is quiet.
+ * named here. For a bf16 C it starts from 0, what is added comes last, the bias before C, and the
+ * result is rounded once, to nearest even; a NaN is quiet.
  *
  * Classes. The kernels exist for the instruction sets below, and between them bits differ: AMX
  * and AVX512-BF16 take denormals for zeros, FMA classes round once for a product and its
@@ -31,7 +31,7 @@
 
 enum { VP_GEMM_BF16_K_UNIT = 32 };
 
-/* C(m, n) = A(m, k) B(k, n) + bias, or C += A B with add. A and B may be stored transposed.
+/* C(m, n) = A(m, k) B(k, n) + bias, or C += A B + bias with add. A and B may be stored transposed.
  * Row-major; ld* is the distance between stored rows in elements. C overlaps neither A nor B. */
 typedef struct vp_gemm_bf16 {
     int64_t         m, n, k;
@@ -45,7 +45,7 @@ typedef struct vp_gemm_bf16 {
     int64_t         ldc;
     bool            f16; /* A, B, bias and a C of 16 bits are fp16, not bf16 */
     bool            c_f32;
-    bool            add; /* not together with a bias */
+    bool            add; /* not together with a bias where c_f32 */
 } vp_gemm_bf16;
 
 /* On all threads (vp_cpu_threads()). bias: n values as A has them, or NULL. Takes about 1.2 MiB of the

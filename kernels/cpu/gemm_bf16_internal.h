@@ -29,7 +29,7 @@ typedef struct vp_gemm_bf16_kernels {
     void (*multiply)(const void *a, const void *b, int64_t k, const float *in, int64_t ld_in,
                      float *out, int64_t ld_out);
     /* c (n_rows x n_cols, both <= 32) = the tile of 32 x 32, plus the bias of its columns (or
-     * NULL), plus c itself where add, rounded. NULL: plain C will do. */
+     * NULL), plus c itself where add, rounded once. NULL: plain C will do. */
     void (*round)(const float *tile, const uint16_t *bias, bool add, uint16_t *c, int64_t ldc,
                   int64_t n_rows, int64_t n_cols);
     /* Around any number of multiply calls on a thread, or NULL. */

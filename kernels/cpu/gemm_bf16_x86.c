@@ -245,13 +245,18 @@ BF16 static inline __attribute__((always_inline)) __m512 half_as_floats(__m512i 
 BF16 static void round_bf16(const float *tile, const uint16_t *bias, bool add, uint16_t *c,
                             int64_t ldc, int64_t n_rows, int64_t n_cols)
 {
-    __mmask32 of_cols = lanes(n_cols);
-    __m512i   x       = bias ? _mm512_maskz_loadu_epi16(of_cols, bias) : _mm512_setzero_si512();
-    __m512    x_lo = half_as_floats(x, 0), x_hi = half_as_floats(x, 1);
+    __mmask32    of_cols = lanes(n_cols);
+    __m512i      x       = bias ? _mm512_maskz_loadu_epi16(of_cols, bias) : _mm512_setzero_si512();
+    __m512       x_lo = half_as_floats(x, 0), x_hi = half_as_floats(x, 1);
+    const __m512 b_lo = x_lo, b_hi = x_hi;
 
     for (int64_t r = 0; r < n_rows; r++, c += ldc) {
         __m512 lo = _mm512_loadu_ps(tile + r * LINES), hi = _mm512_loadu_ps(tile + r * LINES + 16);
 
+        if (add && bias) {
+            lo = _mm512_add_ps(lo, b_lo);
+            hi = _mm512_add_ps(hi, b_hi);
+        }
         if (add) {
             x    = _mm512_maskz_loadu_epi16(of_cols, c);
             x_lo = half_as_floats(x, 0);

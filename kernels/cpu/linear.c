@@ -1,6 +1,6 @@
 /* kernels/cpu/linear.c: y = x w + b and its gradients.
  *
- *     y  = x w + b        dx = dy w'        dw = x' dy        db = sum over rows of dy
+ *     y  = x w + b (+ added)    dx = dy w'        dw = x' dy        db = sum over rows of dy
  *
  * w is (in, out) or (out, in): the GEMM reads it transposed, nothing is copied. dw and db are
  * reductions over tokens: tile after tile of 256 rows, in order, into the accumulator; a bf16
@@ -53,7 +53,9 @@ static void multiply(const vp_kernel_call *call, const vp_gemm *g, int64_t k_til
     }
 }
 
-void vp_cpu_linear_fwd(const vp_kernel_call *call)
+/* y from its operands; adds: onto what y holds. */
+static void forward(const vp_kernel_call *call, const void *x, const void *w, const void *b,
+                    void *y, bool adds)
 {
     int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
     bool    out_in = call->linear.layout == VP_WEIGHT_OUT_IN;
@@ -63,10 +65,30 @@ void vp_cpu_linear_fwd(const vp_kernel_call *call)
                       .lda          = in,
                       .ldb          = out_in ? in : out,
                       .b_transposed = out_in,
-                      .ldc          = vp_row_stride(out, call->linear.padded)};
+                      .ldc          = vp_row_stride(out, call->linear.padded),
+                      .add          = adds};
 
-    multiply(call, &g, in, call->operand[VP_LINEAR_FWD_X], call->operand[VP_LINEAR_FWD_W],
-             call->operand[VP_LINEAR_FWD_Y], false, call->operand[VP_LINEAR_FWD_B]);
+    multiply(call, &g, in, x, w, y, false, b);
+}
+
+void vp_cpu_linear_fwd(const vp_kernel_call *call)
+{
+    forward(call, call->operand[VP_LINEAR_FWD_X], call->operand[VP_LINEAR_FWD_W],
+            call->operand[VP_LINEAR_FWD_B], call->operand[VP_LINEAR_FWD_Y], false);
+}
+
+void vp_cpu_linear_add_fwd(const vp_kernel_call *call)
+{
+    void          *y    = call->operand[VP_LINEAR_ADD_FWD_Y];
+    vp_kernel_call copy = {
+        .kernel   = VP_K_COPY,
+        .dtype    = call->dtype,
+        .operand  = {[VP_COPY_X] = call->operand[VP_LINEAR_ADD_FWD_ADDED], [VP_COPY_Y] = y},
+        .elements = {.count = vp_mul(call->linear.rows, call->linear.out)}};
+
+    vp_cpu_copy(&copy);
+    forward(call, call->operand[VP_LINEAR_ADD_FWD_X], call->operand[VP_LINEAR_ADD_FWD_W],
+            call->operand[VP_LINEAR_ADD_FWD_B], y, true);
 }
 
 void vp_cpu_linear_bwd_input(const vp_kernel_call *call)

@@ -221,6 +221,7 @@ static const struct {
     [VP_K_RMSNORM_FWD]       = {.launch = vp_cuda_rmsnorm_fwd},
     [VP_K_RMSNORM_BWD]       = {.launch = vp_cuda_rmsnorm_bwd},
     [VP_K_LINEAR_FWD]        = {.function = vp_cuda_linear},
+    [VP_K_LINEAR_ADD_FWD]    = {.function = vp_cuda_linear},
     [VP_K_LINEAR_BWD_INPUT]  = {.function = vp_cuda_linear},
     [VP_K_LINEAR_BWD_WEIGHT] = {.function = vp_cuda_linear},
     [VP_K_ROPE_FWD]          = {.launch = vp_cuda_rope_fwd},

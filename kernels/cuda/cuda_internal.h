@@ -34,11 +34,11 @@ vp_status vp_cuda_check(cudaError_t e, const char *what, vp_err *err);
 /* ---- matrix products: linear_cublaslt.c ---- */
 
 /* C(m, n) = alpha A(m, k) B(k, n) + beta C, row-major; ld* in elements of the stored rows. bias
- * (n, dtype of c) or NULL is added to every row. A and B are of dtype ab, C of dtype c; products
+ * (n, dtype of c) or NULL is added to every row. added (as C) or NULL: what beta is of instead of C. A and B are of dtype ab, C of dtype c; products
  * are summed in fp32, fp32 is multiplied in full precision, or as TF32 where the product says so. */
 typedef struct vp_cuda_gemm {
     int64_t      m, n, k;
-    const void  *a, *b, *bias;
+    const void  *a, *b, *bias, *added;
     void        *c;
     int64_t      lda, ldb, ldc;
     bool         a_transposed, b_transposed; /* stored (k, m), (n, k) */

@@ -11,7 +11,8 @@
  * multiplied as TF32 in a call of it only (CUBLAS_COMPUTE_32F_FAST_TF32).
  *
  * Gradients of weights are fp32 sums of products of 16 bits, added to what is there by beta = 1: no
- * other pass over them. */
+ * other pass over them. A residual is what beta is of, in another place than the result: it is added to the
+ * fp32 sum and its bias, and the whole rounded once. */
 #include "kernels/cuda/cuda_internal.h"
 
 #include "base/checked.h"
@@ -26,7 +27,7 @@ enum { MAX_KEPT = 512 };
 typedef struct product_key {
     int64_t      m, n, k, lda, ldb, ldc, workspace_bytes;
     vp_dtype     ab, c;
-    uint32_t     a_align, b_align, c_align, bias_align; /* bias_align 0: no bias */
+    uint32_t     a_align, b_align, c_align, bias_align, added_align; /* 0: there is none */
     int          a_transposed, b_transposed, adds, tf32;
     vp_algorithm algorithm;
 } product_key;
@@ -184,8 +185,9 @@ static vp_status list_algorithms(vp_cuda *cuda, product *p, const vp_cuda_gemm *
     LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                             &p->key.a_align, sizeof p->key.a_align),
        "preference");
-    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-                                            &p->key.c_align, sizeof p->key.c_align),
+    LT(cublasLtMatmulPreferenceSetAttribute(
+           wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+           p->key.added_align ? &p->key.added_align : &p->key.c_align, sizeof p->key.c_align),
        "preference");
     LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
                                             &p->key.c_align, sizeof p->key.c_align),
@@ -250,7 +252,7 @@ static vp_status find_product(vp_cuda *cuda, const vp_cuda_gemm *g, int64_t work
 
     assert(g->m > 0 && g->n > 0 && g->k > 0 && g->a && g->b && g->c && workspace_bytes >= 0);
     assert(g->lda >= (g->a_transposed ? g->m : g->k) && g->ldb >= (g->b_transposed ? g->k : g->n));
-    assert(g->ldc >= g->n && !(g->bias && g->beta != 0));
+    assert(g->ldc >= g->n && !(g->added && g->beta == 0));
     memset(&key, 0, sizeof key); /* compared byte by byte */
     key.m = g->m, key.n = g->n, key.k = g->k, key.lda = g->lda, key.ldb = g->ldb, key.ldc = g->ldc,
     key.workspace_bytes = workspace_bytes;
@@ -259,6 +261,7 @@ static vp_status find_product(vp_cuda *cuda, const vp_cuda_gemm *g, int64_t work
     key.a_align = alignment(g->a), key.b_align = alignment(g->b), key.c_align = alignment(g->c);
     key.algorithm  = g->algorithm;
     key.bias_align = g->bias ? alignment(g->bias) : 0, key.adds = g->beta != 0;
+    key.added_align = g->added ? alignment(g->added) : 0;
     for (int i = 0; i < n_kept; i++)
         if (memcmp(&kept[i]->key, &key, sizeof key) == 0) {
             *out = kept[i];
@@ -288,14 +291,15 @@ vp_status vp_cuda_gemm_run(vp_cuda *cuda, const vp_cuda_gemm *g, void *workspace
         LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias,
                                           sizeof g->bias),
            "epilogue");
-    LT(cublasLtMatmul(cuda->lt, p->op, &g->alpha, g->b, p->a, g->a, p->b, &g->beta, g->c, p->c,
-                      g->c, p->c, &p->algo, workspace, (size_t)workspace_bytes, cuda->stream),
+    LT(cublasLtMatmul(cuda->lt, p->op, &g->alpha, g->b, p->a, g->a, p->b, &g->beta,
+                      g->added ? g->added : g->c, p->c, g->c, p->c, &p->algo, workspace,
+                      (size_t)workspace_bytes, cuda->stream),
        "execution");
 out:
     return st;
 }
 
-/* ---- the three products of a linear ---- */
+/* ---- the products of a linear ---- */
 
 /* x(rows, in), dy or y(rows, out), w as stored. */
 static vp_cuda_gemm product_of(const vp_kernel_call *call)
@@ -319,6 +323,14 @@ static vp_cuda_gemm product_of(const vp_kernel_call *call)
         g.b = call->operand[VP_LINEAR_FWD_W], g.ldb = ld_w, g.b_transposed = !in_out;
         g.bias = call->operand[VP_LINEAR_FWD_B];
         g.c = call->operand[VP_LINEAR_FWD_Y], g.ldc = ld_y, g.beta = 0;
+        break;
+    case VP_K_LINEAR_ADD_FWD: /* x w b added -> y */
+        g.m = rows, g.n = out, g.k = in;
+        g.a = call->operand[VP_LINEAR_ADD_FWD_X], g.lda = in;
+        g.b = call->operand[VP_LINEAR_ADD_FWD_W], g.ldb = ld_w, g.b_transposed = !in_out;
+        g.bias  = call->operand[VP_LINEAR_ADD_FWD_B];
+        g.added = call->operand[VP_LINEAR_ADD_FWD_ADDED], g.beta = 1;
+        g.c = call->operand[VP_LINEAR_ADD_FWD_Y], g.ldc = out;
         break;
     case VP_K_LINEAR_BWD_INPUT: /* dy w -> dx */
         g.m = rows, g.n = in, g.k = out;

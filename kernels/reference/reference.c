@@ -194,6 +194,19 @@ void vp_reference_linear_fwd(const vp_kernel_call *call)
         }
 }
 
+void vp_reference_linear_add_fwd(const vp_kernel_call *call)
+{
+    const double  *added   = call->operand[VP_LINEAR_ADD_FWD_ADDED];
+    double        *y       = call->operand[VP_LINEAR_ADD_FWD_Y];
+    vp_kernel_call product = *call;
+
+    product.kernel                   = VP_K_LINEAR_FWD;
+    product.operand[VP_LINEAR_FWD_Y] = y;
+    vp_reference_linear_fwd(&product);
+    for (int64_t i = 0; i < call->linear.rows * call->linear.out; i++)
+        y[i] += added[i];
+}
+
 void vp_reference_linear_bwd_input(const vp_kernel_call *call)
 {
     const double *dy = call->operand[VP_LINEAR_BWD_INPUT_DY],

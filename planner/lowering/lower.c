@@ -372,39 +372,69 @@ static bool is_void(const vp_lowering *l, int op_idx, const vp_sem_step *s)
     return false;
 }
 
+/* Whether the step behind op op_idx adds to its output, which nobody else reads, and one step can be
+ * both. Then neither is emitted alone: the addition emits that step, and the output is never made. */
+static bool adds_behind(const vp_lowering *l, int op_idx)
+{
+    const vp_graph_op *op = &l->t->ops[op_idx], *next = op + 1;
+    int                out = op->out[0], n_readers = 0;
+
+    if (vp_sem_step_is_end(row_of(l, op_idx)->forward_added) || op_idx + 1 == l->t->n_ops ||
+        next->op != VP_OP_ADD || next->chunked || op->chunked || out == l->t->out)
+        return false;
+    for (int i = 0; i < l->t->n_ops; i++)
+        for (int k = 0; k < VP_OP_MAX_IN; k++)
+            n_readers += l->t->ops[i].in[k] == out;
+    return n_readers == 1 && (next->in[0] == out || next->in[1] == out);
+}
+
+/* One step of op op_idx's forward; added: the addition that it makes too, or NULL. */
+static void emit_forward_step(vp_lowering *l, int op_idx, const vp_sem_step *sem,
+                              const vp_graph_op *added, vp_pass pass)
+{
+    const vp_graph_op *op   = &l->t->ops[op_idx];
+    const int         *outs = added ? added->out : op->out;
+    vp_flow_step       f    = {.micro_op = sem->name, .n_operands = vp_sem_step_n_operands(sem)};
+
+    for (int k = 0; k < f.n_operands; k++) {
+        vp_ref     ref    = sem->operands[k];
+        vp_access  access = vp_sem_step_access(sem, k);
+        vp_operand o;
+        if (access != VP_READ && ref >= VP_REF_OUT0 && ref <= VP_REF_OUT2)
+            o = (vp_operand){.value = output_value(l, outs[ref - VP_REF_OUT0], pass)};
+        else if (ref == VP_REF_ADDED)
+            o = read_tensor(l, added->in[added->in[0] == op->out[0]], pass);
+        else
+            o = read_ref(l, op_idx, ref, pass);
+        vp_lowering_set_operand(&f, k, o, access);
+        if (access == VP_ACCUMULATE) /* onto what an earlier step of the row made */
+            f.step.accumulate = VP_ACC_ALWAYS;
+    }
+    f.step.kernel = sem->kernel;
+    f.step.name   = op->name;
+    f.step.rng_id = op->rng_id;
+    if (sem->kernel != VP_N_KERNELS)
+        set_numbers(l, op, row_of(l, op_idx), sem, &f.step);
+    append_step(l, &f, pass);
+}
+
 static void emit_forward(vp_lowering *l, int op_idx, vp_pass pass)
 {
-    const vp_graph_op *op  = &l->t->ops[op_idx];
-    const vp_sem_row  *row = row_of(l, op_idx);
+    const vp_graph_op *op   = &l->t->ops[op_idx];
+    const vp_sem_row  *row  = row_of(l, op_idx);
+    bool               adds = op_idx > 0 && adds_behind(l, op_idx - 1);
 
     /* in backward once, but for a chunk's ops: each chunk's are emitted anew */
     assert(pass == VP_PASS_FORWARD || !l->again[op_idx]);
     if (pass == VP_PASS_BACKWARD)
-        l->again[op_idx] = true;
-    for (int s = 0; s < VP_SEM_MAX_STEPS && !vp_sem_step_is_end(&row->forward[s]); s++) {
-        const vp_sem_step *sem = &row->forward[s];
-        vp_flow_step       f   = {.micro_op = sem->name, .n_operands = vp_sem_step_n_operands(sem)};
-
-        if (is_void(l, op_idx, sem))
-            continue;
-        for (int k = 0; k < f.n_operands; k++) {
-            vp_ref     ref    = sem->operands[k];
-            vp_access  access = vp_sem_step_access(sem, k);
-            vp_operand o =
-                access != VP_READ && ref >= VP_REF_OUT0 && ref <= VP_REF_OUT2
-                    ? (vp_operand){.value = output_value(l, op->out[ref - VP_REF_OUT0], pass)}
-                    : read_ref(l, op_idx, ref, pass);
-            vp_lowering_set_operand(&f, k, o, access);
-            if (access == VP_ACCUMULATE) /* onto what an earlier step of the row made */
-                f.step.accumulate = VP_ACC_ALWAYS;
-        }
-        f.step.kernel = sem->kernel;
-        f.step.name   = op->name;
-        f.step.rng_id = op->rng_id;
-        if (sem->kernel != VP_N_KERNELS)
-            set_numbers(l, op, row, sem, &f.step);
-        append_step(l, &f, pass);
-    }
+        l->again[op_idx] = l->again[op_idx - adds] = true;
+    if (adds)
+        emit_forward_step(l, op_idx - 1, row_of(l, op_idx - 1)->forward_added, op, pass);
+    if (adds || adds_behind(l, op_idx))
+        return;
+    for (int s = 0; s < VP_SEM_MAX_STEPS && !vp_sem_step_is_end(&row->forward[s]); s++)
+        if (!is_void(l, op_idx, &row->forward[s]))
+            emit_forward_step(l, op_idx, &row->forward[s], NULL, pass);
 }
 
 /* ---- backward ---- */
@@ -727,55 +757,6 @@ static int64_t *minus_ones(vp_arena *arena, int64_t n)
     return x;
 }
 
-/* ---- dead code ---- */
-
-/* Whether a step writes what is needed, or what lies outside the block. */
-static bool is_live(const vp_flow_step *s, const bool *needed)
-{
-    for (int k = 0; k < s->n_operands; k++)
-        if (s->access[k] != VP_READ &&
-            (s->value[k] >= 0 ? needed[s->value[k]] : s->step.args[k].space != VP_SPACE_NONE))
-            return true;
-    return false;
-}
-
-/* Steps of a pass whose results nobody needs are left out. needed: of each value, by what comes after
- * the pass; then also by what stays of it. live: zeroed, of each step. */
-static void drop_dead(vp_flow *f, vp_pass pass, bool *needed, bool *live)
-{
-    vp_flow_step *steps  = f->steps[pass];
-    int64_t       n_live = 0;
-
-    for (int64_t i = f->n_steps[pass] - 1; i >= 0; i--) {
-        live[i] = is_live(&steps[i], needed);
-        for (int k = 0; live[i] && k < steps[i].n_operands; k++)
-            if (steps[i].value[k] >= 0)
-                needed[steps[i].value[k]] = true;
-    }
-    for (int64_t i = 0; i < f->n_steps[pass]; i++)
-        if (live[i])
-            steps[n_live++] = steps[i];
-    f->n_steps[pass] = n_live;
-}
-
-/* In backward these are parts of what is made again. */
-static vp_status drop_all_dead(vp_flow *f, vp_err *err)
-{
-    int64_t n      = vp_max_i64(f->n_steps[VP_PASS_FORWARD], f->n_steps[VP_PASS_BACKWARD]);
-    bool   *needed = vp_arena_array(f->arena, f->n_values + 1, sizeof *needed);
-    bool   *live   = vp_arena_array(f->arena, n + 1, sizeof *live);
-
-    if (!needed || !live)
-        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    if (f->grad_in >= 0)
-        needed[f->grad_in] = true;
-    drop_dead(f, VP_PASS_BACKWARD, needed, live);
-    if (f->out >= 0)
-        needed[f->out] = true;
-    drop_dead(f, VP_PASS_FORWARD, needed, live);
-    return VP_OK;
-}
-
 vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx,
                         const vp_semantics *semantics, const vp_lower_opts *opts, vp_flow *out,
                         vp_err *err)
@@ -828,7 +809,7 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
             err, VP_ERR_INPUT,
             "a buffer of this model at this batch and sequence is more bytes than 64 bits can count"));
     if (semantics->executable) /* what runs eagerly runs all of it */
-        VP_TRY(drop_all_dead(&l.flow, err));
+        VP_TRY(vp_flow_drop_dead(&l.flow, err));
     for (int i = 0; i < t->n_ops; i++)
         l.again[i] &= !t->ops[i].chunked;
     l.flow.again     = l.again;

@@ -48,6 +48,7 @@ typedef enum vp_ref {
     VP_REF_G_IN2, /* gradients of inputs, made by this op          */
     /* gradient of in 0 made so far by others; absent if none */
     VP_REF_ADD_IN0,
+    VP_REF_ADDED, /* in a row's forward_added: what the addition behind it adds */
     VP_REF_G_P0,
     VP_REF_G_P1,
     VP_REF_G_P2,
@@ -120,6 +121,9 @@ typedef struct vp_sem_row {
     /* ends at the first step without operands */
     vp_sem_step forward[VP_SEM_MAX_STEPS];
     vp_sem_step backward[VP_SEM_MAX_STEPS];
+    /* one step in place of its forward and of an addition behind it that alone reads its out 0, where
+     * the addition's result stands for that; ends as the others, and may be absent */
+    vp_sem_step forward_added[2];
     /* gradient of every input = gradient of out 0 */
     bool grad_passes;
     /* the backward kernel turns in 0 into its gradient */

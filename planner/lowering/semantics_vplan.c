@@ -208,12 +208,13 @@ static const vp_sem_row rows[] = {
         .backward   = {CALL(RMSNORM_BWD, DY, IN0, P0, OUT1, ADD, DX, DP0)},
     },
     {
-        .op         = VP_OP_LINEAR,
-        .attributes = linear,
-        .out        = {VP_RULE_COMPUTE},
-        .forward    = {CALL(LINEAR_FWD, IN0, P0, P1, OUT0)},
-        .backward   = {CALL(LINEAR_BWD_WEIGHT, IN0, DY, DP0, DP1),
-                       CALL(LINEAR_BWD_INPUT, DY, P0, DX)},
+        .op            = VP_OP_LINEAR,
+        .attributes    = linear,
+        .out           = {VP_RULE_COMPUTE},
+        .forward       = {CALL(LINEAR_FWD, IN0, P0, P1, OUT0)},
+        .backward      = {CALL(LINEAR_BWD_WEIGHT, IN0, DY, DP0, DP1),
+                          CALL(LINEAR_BWD_INPUT, DY, P0, DX)},
+        .forward_added = {CALL(LINEAR_ADD_FWD, IN0, P0, P1, VP_REF_ADDED, OUT0)},
     },
     {
         .op         = VP_OP_ADAPTED, /* masks are drawn again, never stored */

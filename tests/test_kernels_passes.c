@@ -1,0 +1,41 @@
+/* Kernels that spare a pass over memory: a linear that adds a residual. */
+#include "tests/kernel_test.h"
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+/* As in test_kernels.c: a sum of k products of numbers in [-1, 1], and 6 times its rounding. */
+static const double u = 0x1p-24;
+
+static double dot_tolerance(int64_t k)
+{
+    return 2.0 * u * (double)(k < 8 ? 8 : k);
+}
+
+static void linear_onto_a_residual_agrees_with_the_reference(void **state)
+{
+    /* one row; one off a tile of 256 tokens; one off the 384 columns of a GEMM tile; multiples of no vector */
+    static const int64_t shapes[][3] = {{1, 1, 1},      {1, 64, 96},    {2, 40, 41},  {255, 33, 17},
+                                        {257, 65, 383}, {256, 16, 385}, {513, 7, 97}, {3, 769, 31}};
+
+    (void)state;
+    for (int s = 0; s < COUNT(shapes); s++)
+        for (int variant = 0; variant < 4; variant++) {
+            kt_case c = {
+                .kernel     = VP_K_LINEAR_ADD_FWD,
+                .linear_add = {.rows   = shapes[s][0],
+                               .in     = shapes[s][1],
+                               .out    = shapes[s][2],
+                               .layout = variant & 1 ? VP_WEIGHT_OUT_IN : VP_WEIGHT_IN_OUT},
+                .absent     = {[VP_LINEAR_ADD_FWD_B] = (variant & 2) != 0},
+            };
+            kt_check_all(&c, dot_tolerance(shapes[s][1]), 2.0 * u);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_onto_a_residual_agrees_with_the_reference),
+    };
+    return cmocka_run_group_tests(tests, NULL, kt_print_worst);
+}
