@@ -15,9 +15,8 @@ import sys
 
 from bench_common import fail, output, parser, program, write_results
 
-# Operands that a kernel of ours reads a second time, by their places: kernels/cuda/bias_grad.cu adds up dy beside the product, where there is a
-# bias; layernorm.cu and rmsnorm.cu read dy and x for gamma's and beta's gradient, then for dx.
-AGAIN = {"linear_bwd_weight": (1,), "layernorm_bwd": (0, 1), "rmsnorm_bwd": (0, 1)}
+# Operands that a kernel of ours reads a second time, by their places: kernels/cuda/bias_grad.cu adds up dy beside the product, where there is a bias.
+AGAIN = {"linear_bwd_weight": (1,)}
 OF_TOKENS = ("activations", "temporaries")
 WHOLE = ("linear_fwd", "linear_add_fwd", "linear_bwd_input", "linear_bwd_weight", "attention_fwd", "attention_bwd")
 

@@ -50,6 +50,8 @@ enum {
     /* 4 MiB elsewhere (CUDA Toolkit, cuBLAS, cublasSetWorkspace) */
     VP_CUBLASLT_WORKSPACE    = 4 << 20,
     VP_CUDNN_WORKSPACE_BYTES = 64 << 20,
+    /* tokens whose terms of a norm's gradient one block adds: a part of VP_TILE_TOKENS */
+    VP_NORM_PART = 32,
     /* elements of a gradient whose squares one block adds */
     VP_SUMSQ_PIECE = 16384,
     /* the same of an optimizer that adds squares for one parameter */

@@ -1,4 +1,4 @@
-/* Kernels that spare a pass over memory: a linear that adds a residual. */
+/* Kernels that spare a pass over memory: a linear that adds a residual, norms' backward in one. */
 #include "tests/kernel_test.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -32,10 +32,35 @@ static void linear_onto_a_residual_agrees_with_the_reference(void **state)
         }
 }
 
+/* Packs of 16 bytes by 8 and 128 threads a row, rows side by side in a block; by 512 and 1024; and rows of
+ * more packs than a block has threads. Each of several parts of 32 rows, the last one smaller. */
+static void wide_and_narrow_norms_sum_their_gradients_over_parts_of_a_tile(void **state)
+{
+    static const int64_t shapes[][2] = {{300, 64}, {70, 768}, {40, 2304}, {33, 8200}};
+
+    (void)state;
+    for (int s = 0; s < COUNT(shapes); s++)
+        for (int adds = 0; adds < 2; adds++) {
+            int64_t rows = shapes[s][0], cols = shapes[s][1];
+            kt_case c = {.kernel     = VP_K_LAYERNORM_BWD,
+                         .layernorm  = {.rows = rows, .cols = cols},
+                         .accumulate = adds,
+                         .absent     = {[VP_LAYERNORM_BWD_ADD] = !adds}};
+
+            kt_check_all(&c, 64.0 * u + 4.0 * dot_tolerance(rows), 64.0 * u);
+            c = (kt_case){.kernel     = VP_K_RMSNORM_BWD,
+                          .rmsnorm    = {.rows = rows, .cols = cols, .groups = 1, .unit_offset = 1},
+                          .accumulate = adds,
+                          .absent     = {[VP_RMSNORM_BWD_ADD] = !adds}};
+            kt_check_all(&c, 64.0 * u + 4.0 * dot_tolerance(rows), 64.0 * u);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_onto_a_residual_agrees_with_the_reference),
+        cmocka_unit_test(wide_and_narrow_norms_sum_their_gradients_over_parts_of_a_tile),
     };
     return cmocka_run_group_tests(tests, NULL, kt_print_worst);
 }

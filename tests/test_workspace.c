@@ -100,22 +100,22 @@ static void a_weights_gradient_has_room_for_its_bias(void **state)
                      51463168);
 }
 
-static void sums_over_tokens_go_by_tiles_of_256(void **state)
+static void sums_over_tokens_go_by_tiles_of_256_or_their_eighths(void **state)
 {
     (void)state;
     for (int cc = 80; cc <= 100; cc += 10) {
-        /* 1025 rows are 5 tiles: 2 * 5 * 768 * 4 = 30720, and one sum of each for an RMS norm,
-         * half of that */
+        /* 1025 rows are 33 parts of 32: 2 * 33 * 768 * 4 = 202752, and one sum of each for an RMS
+         * norm, half of that */
         assert_int_equal(
             bytes_of(cc, VP_K_LAYERNORM_BWD, &(vp_layernorm_ints){.rows = 1025, .cols = 768}),
-            30720);
+            202752);
         assert_int_equal(bytes_of(cc, VP_K_RMSNORM_BWD,
                                   &(vp_rmsnorm_ints){.rows = 1025, .cols = 768, .groups = 1}),
-                         15360);
-        /* a norm of each head sums the rows as they are */
+                         101376);
+        /* a norm of each head sums the rows as they are: 8 * 128 * 4 */
         assert_int_equal(bytes_of(cc, VP_K_RMSNORM_BWD,
                                   &(vp_rmsnorm_ints){.rows = 256, .cols = 128, .groups = 1}),
-                         512);
+                         4096);
         /* an integer of each of 50257 ids and two of each of 1024 rows: 4 * (50257 + 2 * 1024)
          * = 209220 */
         assert_int_equal(bytes_of(cc, VP_K_EMBEDDING_BWD,
@@ -296,7 +296,7 @@ int main(void)
         cmocka_unit_test(kernels_without_sums_need_none),
         cmocka_unit_test(products_get_what_cublas_takes_by_default),
         cmocka_unit_test(a_weights_gradient_has_room_for_its_bias),
-        cmocka_unit_test(sums_over_tokens_go_by_tiles_of_256),
+        cmocka_unit_test(sums_over_tokens_go_by_tiles_of_256_or_their_eighths),
         cmocka_unit_test(squares_are_a_double_of_each_piece),
         cmocka_unit_test(adafactor_keeps_sums_by_row_and_column),
         cmocka_unit_test(muon_has_products_and_a_norm),

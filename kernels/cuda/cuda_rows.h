@@ -4,7 +4,7 @@
  * Along a row: n threads, a power of two, hold vp_row_each<W> elements each of what they work on at
  * a time; a row that is longer is read again for each pass, from the caches. How many threads
  * follows from the row's length alone, and so does the order of a sum: a thread's elements upwards,
- * then threads in a tree.
+ * then threads in a tree. Norms' backward, which does both: cuda_norm.h.
  *
  * Down the rows: kernels/README.md wants one tile of 256 tokens added after the other.
  * vp_tile_sums_kernel() leaves the sum of each tile in the workspace, all tiles at once, and
@@ -84,29 +84,6 @@ static __device__ inline void vp_row_get(const vp_row_place &p, const T *row, in
     }
 }
 
-/* Behind both norms: dx = add + rstd (g - mean_g - xhat mean_gx) at the thread's elements of a
- * chunk; without adds, add is 0. */
-template <int W, typename T>
-static __device__ inline void vp_row_put_dx(const vp_row_place &p, T *row, int64_t first,
-                                            float rstd, float mean_g, float mean_gx, const float *g,
-                                            const float *xhat, bool adds, const float *add)
-{
-#pragma unroll
-    for (int k = 0; k < vp_row_each<W> / W; k++) {
-        int64_t c = p.column<W>(first, k);
-        float   out[W];
-
-        if (c >= p.cols)
-            continue;
-#pragma unroll
-        for (int j = 0; j < W; j++) {
-            out[j] = rstd * (g[k * W + j] - mean_g - xhat[k * W + j] * mean_gx);
-            out[j] = adds ? add[k * W + j] + out[j] : out[j];
-        }
-        vp_put<W>(row, c, out);
-    }
-}
-
 /* The sum over the n threads of a row, to all of them. scratch: shared, VP_WARP floats. */
 static __device__ inline float vp_row_sum(float x, int n, float *scratch)
 {
@@ -173,26 +150,58 @@ static __global__ void vp_tile_sums_kernel(F f, int64_t rows, int64_t cols, int6
     }
 }
 
-/* out = sums[0] + sums[1] + ..., or out + sums[0] + ... where the call accumulates, to what a bf16
- * out was last and rounded once; an absent out is skipped. Row y of the grid is one sum and its
- * out. */
-template <typename T>
-static __global__ void vp_tiles_add_kernel(const float *__restrict__ sums, int64_t n_tiles,
-                                           int64_t cols, T *out0, T *out1, bool accumulate)
-{
-    const bool rounds = sizeof(T) < sizeof(float);
-    T         *out    = blockIdx.y == 0 ? out0 : out1;
-    int64_t    c      = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    float      acc;
+/* out = t[0] + t[1] + ..., or out + t[0] + ... where the call accumulates, to what a bf16 out was last
+ * and rounded once; t[i] is the sum of the per_tile parts of a tile, upwards. An absent out is skipped.
+ * Row y of the grid is one sum and its out. Each warp has every so many-th tile of some columns; they wait
+ * until the first warp has added them in their order. */
+enum { VP_ADD_TILES = 32 };
 
-    if (!out || c >= cols)
+template <typename T>
+static __global__ void vp_tiles_add_kernel(const float *__restrict__ sums, int64_t n_parts,
+                                           int per_tile, int64_t cols, T *out0, T *out1,
+                                           bool accumulate)
+{
+    __shared__ float waiting[VP_ADD_TILES][VP_WARP];
+    const bool       rounds = sizeof(T) < sizeof(float);
+    T               *out    = blockIdx.y == 0 ? out0 : out1;
+    const int        warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP;
+    const int64_t    c = (int64_t)blockIdx.x * VP_WARP + lane;
+    float            acc;
+
+    if (!out)
         return;
-    sums += blockIdx.y * n_tiles * cols + c;
-    acc = accumulate && !rounds ? vp_load(out, c) : 0.0f;
+    sums += blockIdx.y * n_parts * cols + c;
+    acc = warp == 0 && c < cols && accumulate && !rounds ? vp_load(out, c) : 0.0f;
+    for (int64_t first = 0; first < n_parts; first += VP_ADD_TILES * per_tile) {
+#pragma unroll
+        for (int k = warp; k < VP_ADD_TILES; k += VP_BLOCK / VP_WARP) {
+            int64_t part = first + (int64_t)k * per_tile,
+                    end  = part + per_tile < n_parts ? part + per_tile : n_parts;
+            float tile   = 0.0f;
+
 #pragma unroll 8
-    for (int64_t t = 0; t < n_tiles; t++)
-        acc += sums[t * cols];
-    vp_store(out, c, accumulate && rounds ? acc + vp_load(out, c) : acc);
+            for (; part < end && c < cols; part++)
+                tile += sums[part * cols];
+            waiting[k][lane] = tile;
+        }
+        __syncthreads();
+        for (int k = 0; warp == 0 && k < VP_ADD_TILES && first + (int64_t)k * per_tile < n_parts;
+             k++)
+            acc += waiting[k][lane];
+        __syncthreads();
+    }
+    if (warp == 0 && c < cols)
+        vp_store(out, c, accumulate && rounds ? acc + vp_load(out, c) : acc);
+}
+
+/* sums: one for each of out0 and out1 that is not NULL behind the first. */
+template <typename T>
+static cudaError_t vp_tiles_add_launch(const float *sums, int64_t n_parts, int per_tile,
+                                       int64_t cols, T *out0, T *out1, bool accumulate,
+                                       cudaStream_t stream)
+{
+    return VP_LAUNCH(vp_tiles_add_kernel<T>, dim3(vp_blocks(cols, VP_WARP), out1 ? 2 : 1), VP_BLOCK,
+                     0, stream, sums, n_parts, per_tile, cols, out0, out1, accumulate);
 }
 
 /* Both kernels. narrow: a tile has many more rows than VP_TILE_TOKENS and few columns. The
@@ -213,10 +222,9 @@ static cudaError_t vp_tile_sums_launch(const vp_kernel_call *call, F f, int64_t 
                 e         = VP_LAUNCH((vp_tile_sums_kernel<F, W>),
                                       (unsigned)(n_tiles * vp_blocks(cols, lanes * W)), VP_BLOCK, 0, stream,
                                       f, rows, cols, tile_rows, n_tiles, lanes, sums));
-    if (e != cudaSuccess)
-        return e;
-    return VP_LAUNCH(vp_tiles_add_kernel<G>, dim3(vp_blocks(cols, 64), F::N_SUMS), 64, 0, stream,
-                     sums, n_tiles, cols, out0, out1, call->accumulate);
+    return e != cudaSuccess
+               ? e
+               : vp_tiles_add_launch(sums, n_tiles, 1, cols, out0, out1, call->accumulate, stream);
 }
 
 #endif
