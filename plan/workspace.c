@@ -112,23 +112,40 @@ vp_attention_workspace vp_cuda_attention_workspace(const vp_call_shape *call, in
     return w;
 }
 
+/* Whether a call can be so many parts, each with a workspace of at most so many bytes. */
+static bool may_be_parts(const vp_call_shape *call, int64_t chunks, int64_t most_bytes)
+{
+    const vp_attention_ints *n = vp_attention_ints_of(call->ints);
+    int64_t                  bytes;
+
+    if (chunks <= n->batch ? n->batch % chunks != 0
+                           : chunks % n->batch != 0 || n->kv_heads % (chunks / n->batch) != 0)
+        return false;
+    bytes = vp_cuda_attention_workspace(call, chunks).library_bytes;
+    return !vp_overflowed(bytes) && bytes <= most_bytes;
+}
+
+/* Blocks of a part: one for each head and VP_CUDNN_BLOCK_KEYS keys. */
+static bool is_filled(const vp_attention_ints *n, int64_t chunks)
+{
+    return vp_mul(n->batch * n->heads / chunks, vp_ceil_div(n->seq, VP_CUDNN_BLOCK_KEYS)) >=
+           VP_CUDNN_BLOCKS;
+}
+
 int64_t vp_cuda_attention_chunks(const vp_call_shape *call)
 {
-    const vp_attention_ints *n     = vp_attention_ints_of(call->ints);
-    int64_t                  batch = n->batch, kv_heads = n->kv_heads, chunks;
+    const vp_attention_ints *n      = vp_attention_ints_of(call->ints);
+    int64_t                  chunks = 1, fewer;
 
     if (call->kernel != VP_K_ATTENTION_BWD)
         return 1;
-    for (chunks = 1; chunks < batch * kv_heads; chunks++) {
-        int64_t bytes;
-
-        if (chunks <= batch ? batch % chunks != 0
-                            : chunks % batch != 0 || kv_heads % (chunks / batch) != 0)
-            continue;
-        bytes = vp_cuda_attention_workspace(call, chunks).library_bytes;
-        if (!vp_overflowed(bytes) && bytes <= VP_CUDNN_WORKSPACE_BYTES)
-            break;
-    }
+    while (chunks < n->batch * n->kv_heads && !may_be_parts(call, chunks, VP_CUDNN_WORKSPACE_BYTES))
+        chunks++;
+    if (call->compute_capability != 90 && call->compute_capability != 100)
+        return chunks;
+    for (fewer = chunks - 1; fewer >= 1 && !is_filled(n, chunks); fewer--)
+        if (may_be_parts(call, fewer, VP_CUDNN_FILLING_BYTES))
+            chunks = fewer;
     return chunks;
 }
 

@@ -33,7 +33,10 @@ vp_attention_engine vp_cuda_attention_engine(const vp_call_shape *call);
 /* Calls of cuDNN, equal and one after the other, that a backward call of its engine is made of:
  * parts of the batch, or, beyond batch, of each sample's groups of heads. cuDNN's workspace is
  * for one of them; where it repeats its bits it grows with the square of the sequence. The least
- * number with which it stays within VP_CUDNN_WORKSPACE_BYTES, or batch * kv_heads. 1 forward. */
+ * number with which it stays within VP_CUDNN_WORKSPACE_BYTES, or batch * kv_heads; on 9.0 and 10.0, whose
+ * cards have 114 to 160 multiprocessors and mostly 80 GB and more, fewer where a part has too few blocks
+ * to fill them twice, as far as VP_CUDNN_FILLING_BYTES go. 1 forward. A rule of shape and capability: for
+ * another number of heads cuDNN may take another engine, and what a plan does elsewhere moves no bit. */
 int64_t vp_cuda_attention_chunks(const vp_call_shape *call);
 
 /* How such a call divides its workspace: row sums (backward), a multiple of VP_ALIGN_BYTES, then
@@ -50,6 +53,11 @@ enum {
     /* 4 MiB elsewhere (CUDA Toolkit, cuBLAS, cublasSetWorkspace) */
     VP_CUBLASLT_WORKSPACE    = 4 << 20,
     VP_CUDNN_WORKSPACE_BYTES = 64 << 20,
+    /* or, for a part that has at least so many blocks, so much; keys of a block: assumed of its kernels,
+     * whose tiles are 64 to 128 long */
+    VP_CUDNN_FILLING_BYTES = 320 << 20,
+    VP_CUDNN_BLOCKS        = 256,
+    VP_CUDNN_BLOCK_KEYS    = 128,
     /* tokens whose terms of a norm's gradient one block adds: a part of VP_TILE_TOKENS */
     VP_NORM_PART = 32,
     /* elements of a gradient whose squares one block adds */

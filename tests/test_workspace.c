@@ -225,17 +225,16 @@ static void cudnn_backward_goes_in_parts_of_64_mib(void **state)
      * are 48: two parts. Row sums of a part: 2 * 12 * 1024 * 4 = 98304. */
     assert_int_equal(chunks(80, &n), 2);
     assert_int_equal(attention(80, VP_K_ATTENTION_BWD, VP_DTYPE_BF16, &n), 98304 + 50331648 + 128);
-    assert_int_equal(attention(90, VP_K_ATTENTION_BWD, VP_DTYPE_BF16, &n), 98304 + 50331648 + 256);
     /* On sm_100 nothing grows with the square: one part, and our own row sums are 196608 as well */
     assert_int_equal(chunks(100, &n), 1);
     assert_int_equal(attention(100, VP_K_ATTENTION_BWD, VP_DTYPE_BF16, &n), 196608);
-    /* Each sample's dS is 2 * 32 * 2048^2 = 256 MiB, and two gradients of each of 32 heads, 2 *
+    /* At 8.0, each sample's dS is 2 * 32 * 2048^2 = 256 MiB, and two gradients of each of 32 heads, 2 *
      * 32 * 2048 * 64 bytes, are 16 MiB. 8 parts of the 2 samples: 8 of 32 heads each, 64 + 4
      * MiB, too much; 16 parts of 4 heads 32 + 2 MiB. Row sums 4 * 2048 * 4 = 32768, but ours
      * takes both samples at once: 2 * 32 * 2048 * 4 = 524288, less than the parts. */
-    assert_int_equal(chunks(90, &grouped), 16);
-    assert_int_equal(attention(90, VP_K_ATTENTION_BWD, VP_DTYPE_BF16, &grouped),
-                     32768 + 33554432 + 2097152 + 256);
+    assert_int_equal(chunks(80, &grouped), 16);
+    assert_int_equal(attention(80, VP_K_ATTENTION_BWD, VP_DTYPE_BF16, &grouped),
+                     32768 + 33554432 + 2097152 + 128);
     /* sm_100: 4 F + 128, F = 2 * 2 * 32 * 2048 * 64 = 16 MiB, 64 MiB and 128 bytes at once: a
      * little too much; two parts of 32 MiB. Row sums of a part: 32 * 2048 * 4 = 262144. */
     assert_int_equal(chunks(100, &grouped), 2);
@@ -249,6 +248,36 @@ static void cudnn_backward_goes_in_parts_of_64_mib(void **state)
     /* dS of all: 2 * 12 * 1536^2 = 56623104, 2 F = 4 * 12 * 1517 * 144 = 10485504, and 256 bytes
      * are 64 MiB: just not too much */
     assert_int_equal(chunks(90, &to_the_byte), 1);
+}
+
+/* A block is a head's 128 keys, and 256 of them fill 132 multiprocessors about twice. */
+static void on_hopper_a_part_of_cudnns_backward_fills_the_card(void **state)
+{
+    vp_attention_ints n = {
+        .batch = 4, .seq = 1024, .heads = 12, .kv_heads = 12, .head_dim = 64, .causal = 1};
+    vp_attention_ints grouped = {
+        .batch = 2, .seq = 2048, .heads = 32, .kv_heads = 8, .head_dim = 64, .causal = 1};
+    vp_attention_ints llama = {
+        .batch = 1, .seq = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .causal = 1};
+    vp_attention_ints longer = {
+        .batch = 1, .seq = 8192, .heads = 32, .kv_heads = 32, .head_dim = 128, .causal = 1};
+
+    (void)state;
+    /* 24 heads of 8 blocks are 192; 48 of them 384, dS 2 * 48 * 1024^2, row sums 48 * 1024 * 4 */
+    assert_int_equal(chunks(90, &n), 1);
+    assert_int_equal(attention(90, VP_K_ATTENTION_BWD, VP_DTYPE_BF16, &n),
+                     196608 + 100663296 + 256);
+    /* 4 heads of 16 blocks are 64, 16 heads 256: dS 2 * 16 * 2048^2 = 128 MiB, 2 F = 2 * 2 * 16 * 2048 *
+     * 64 = 8 MiB. Row sums 16 * 2048 * 4, and ours of both samples are less than all that. */
+    assert_int_equal(chunks(90, &grouped), 4);
+    assert_int_equal(attention(90, VP_K_ATTENTION_BWD, VP_DTYPE_BF16, &grouped),
+                     131072 + 134217728 + 8388608 + 256);
+    /* a group of 4 heads has 128 blocks, two 256: dS 2 * 8 * 4096^2 = 256 MiB and 2 F = 2 * 2 * 8 * 4096 *
+     * 128 = 16 MiB. On 8.0 the groups stay alone. */
+    assert_int_equal(chunks(90, &llama), 4);
+    assert_int_equal(chunks(80, &llama), 8);
+    /* a head has 64 blocks and takes 128 MiB, two 256; three do not divide 32, and four take too much */
+    assert_int_equal(chunks(90, &longer), 16);
 }
 
 static void what_64_bits_do_not_hold_overflows(void **state)
@@ -303,6 +332,7 @@ int main(void)
         cmocka_unit_test(our_attention_keeps_a_row_sum),
         cmocka_unit_test(cudnn_forward_takes_256_bytes_on_hopper),
         cmocka_unit_test(cudnn_backward_goes_in_parts_of_64_mib),
+        cmocka_unit_test(on_hopper_a_part_of_cudnns_backward_fills_the_card),
         cmocka_unit_test(what_64_bits_do_not_hold_overflows),
     };
 
