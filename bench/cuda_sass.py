@@ -4,6 +4,7 @@
     make && bench/cuda_sass.py --arch 90                         a table of the kernels that plans run
     bench/cuda_sass.py --commit SHA --out bench/results          recorded: every kernel, every architecture that was built
     bench/cuda_sass.py --arch 90 --against bench/results/FILE    only what has changed since, before and after
+    bench/cuda_sass.py --sources '*norm' ...                     of some of the sources only
 
 Needs no GPU: it reads the objects and reports of a build with nvcc, by cuobjdump (the toolkit's, or of `pip install nvidia-cuda-cuobjdump` or Triton's package; --cuobjdump).
 Counts are of the code as it lies there: what a loop repeats counts once, and so does what is jumped over. `calls` are subroutines behind a division or a
@@ -64,7 +65,7 @@ def counted(sass):
 def kernels(args, tool):
     """Rows of every kernel, in the order of their names."""
     rows = []
-    for report in sorted(glob.glob(os.path.join(args.build, "cuda/kernels/cuda/*.ptxas"))):
+    for report in sorted(glob.glob(os.path.join(args.build, "cuda/kernels/cuda", args.sources + ".cu.ptxas"))):
         figures, object_file = reported(report), report[:-len(".ptxas")] + ".o"
         for arch in sorted({a for _, a in figures}, key=int):
             if args.arch and arch not in args.arch:
@@ -106,6 +107,7 @@ def compare(rows, path, columns):
 def main():
     p = parser(__doc__)
     p.add_argument("--arch", action="append", help="a compute capability such as 90; without it, all that were built")
+    p.add_argument("--sources", default="*", help="of these files in kernels/cuda only, such as '*norm'")
     p.add_argument("--cuobjdump", help="the program")
     p.add_argument("--against", help="a recorded file: show what has changed since")
     p.add_argument("--part", default="sass", help="the results file's part: sass, or sass-before")
@@ -125,7 +127,7 @@ def main():
     if args.out:
         compiler = output(["nvcc", "--version"]) if shutil.which("nvcc") else output(["/usr/local/cuda/bin/nvcc", "--version"])
         path = write_results(args, args.part, "cuda", {"nvcc": compiler.strip().splitlines()[-1]}, {},
-                             {"arch": args.arch or "all", "steps": [{k: s[k] for k in ("model", "device", "works")} for s in steps]}, rows)
+                             {"arch": args.arch or "all", "sources": args.sources, "steps": [{k: s[k] for k in ("model", "device", "works")} for s in steps]}, rows)
         print("written to", path)
     spilled = [r["name"] for r in rows if r["spilled_bytes"] or r["local"]]
     print(f"{len(rows)} kernels, {len(spilled)} with spills or local memory" + "".join("\n  " + name for name in spilled[:20]))

@@ -45,9 +45,11 @@ static vp_scenario random_scenario(rng *r, int turn)
 static bool recomputes(const vp_plan *plan)
 {
     for (int64_t p = 0; p < plan->buckets[0].n_programs - 1; p++)
-        for (int64_t i = 0; i < plan->buckets[0].programs[p].n_steps[VP_PASS_BACKWARD]; i++)
-            if (plan->buckets[0].programs[p].steps[VP_PASS_BACKWARD][i].kernel == VP_K_LINEAR_FWD)
+        for (int64_t i = 0; i < plan->buckets[0].programs[p].n_steps[VP_PASS_BACKWARD]; i++) {
+            vp_kernel k = plan->buckets[0].programs[p].steps[VP_PASS_BACKWARD][i].kernel;
+            if (k == VP_K_LINEAR_FWD || k == VP_K_LINEAR_ADD_FWD)
                 return true;
+        }
     return false;
 }
 
