@@ -209,18 +209,22 @@ static vp_status print_json(const vp_checked *c, const vp_check_fit *fit, vp_err
 
 static void print_text(const vp_checked *c, const vp_check_fit *fit)
 {
-    int64_t n[3] = {0};
+    int64_t n[3]    = {0};
+    int     n_files = 0;
+
+    for (int i = 0; i < c->n_files; i++)
+        n_files += !c->files[i].is_part;
 
     for (int64_t i = 0; i < c->n_findings; i++)
         n[c->findings[i].severity]++;
     if (c->n_errors)
         printf("WRONG: %lld error%s, %lld warning%s in %d file%s%s%s\n", (long long)n[VP_ERROR],
                n[VP_ERROR] == 1 ? "" : "s", (long long)n[VP_WARNING], n[VP_WARNING] == 1 ? "" : "s",
-               c->n_files, c->n_files == 1 ? "" : "s", c->target ? ", read as " : "",
+               n_files, n_files == 1 ? "" : "s", c->target ? ", read as " : "",
                c->target ? c->target->name : "");
     else
-        printf("no contradiction in %d file%s%s%s; %lld warning%s\n", c->n_files,
-               c->n_files == 1 ? "" : "s", c->target ? ", read as " : "",
+        printf("no contradiction in %d file%s%s%s; %lld warning%s\n", n_files,
+               n_files == 1 ? "" : "s", c->target ? ", read as " : "",
                c->target ? c->target->name : "", (long long)n[VP_WARNING],
                n[VP_WARNING] == 1 ? "" : "s");
     for (int severity = VP_ERROR; severity >= VP_NOTE; severity--)

@@ -313,6 +313,38 @@ static void complete_names(const vp_checked_file *file)
     }
 }
 
+/* TRL's own script loads the model in float32 where nothing else is said; SFTTrainer in a script of Python is given one that
+ * is there already. */
+static void take_dtype(vp_document *script, const vp_document *model)
+{
+    const vp_value *said = vp_value_member(model->root, "dtype");
+    vp_value       *own =
+        vp_value_member(script->root, "dtype") ? NULL : vp_value_add(script, script->root, "dtype");
+
+    if (!own)
+        return;
+    own->kind = VP_VALUE_STRING, own->text = said && said->text ? said->text : "auto";
+    own->line = said ? said->line : model->root->line;
+}
+
+/* What a call of a script is given, judged as a file of its own. */
+static void open_part(vp_checked *c, const vp_checked_file *script, vp_document *part,
+                      const vp_target *target)
+{
+    vp_checked_file *file = &c->files[c->n_files++];
+    int              score;
+
+    *file         = *script;
+    file->doc     = part;
+    file->version = NULL;
+    file->is_part = true;
+    file->is_file = false; /* the script is */
+    file->dialect = dialect_of(part, target, &score);
+    find_version(c, file);
+    if (file->dialect == &vp_dialect_model && script->dialect == &vp_dialect_trl)
+        take_dtype(script->doc, part);
+}
+
 vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_opts *opts,
                         const vp_dialect *kind, vp_err *err)
 {
@@ -349,6 +381,9 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
         choose_command(c, file, opts->target);
     complete_names(file);
     find_version(c, file);
+    for (vp_document *part = file->doc->parts; part && c->n_files < VP_CHECK_MAX_FILES;
+         part              = part->next)
+        open_part(c, file, part, opts->target);
     return VP_OK;
 }
 

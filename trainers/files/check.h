@@ -31,6 +31,7 @@ typedef struct vp_checked_file {
     const char *version;
     bool        is_file;       /* name is a path */
     bool        is_named;      /* by another of the files */
+    bool        is_part;       /* of the script before it: vp_document.parts */
     const char *yields_to;     /* name of the command whose options beat what it says; NULL */
     bool        is_spoken_for; /* a command that only names its file */
 } vp_checked_file;

@@ -336,6 +336,17 @@ static void merge_setting(vp_checked *c, vp_setting setting)
     c->by_default[setting] = !all->at;
 }
 
+/* Beside quantised weights what is not quantised keeps the file's type, which is of 16 bits where people quantise: of the
+ * precisions that it may be, the one of such weights. */
+static void settle_precision(vp_checked *c)
+{
+    const char *may    = c->may_be[VP_SETTING_PRECISION],
+               *tuning = c->settings.value[VP_SETTING_TUNING];
+
+    if (may && tuning && strcmp(tuning, "qlora") == 0 && strstr(may, "bf16-amp"))
+        c->settings.value[VP_SETTING_PRECISION] = "bf16-amp";
+}
+
 /* A launcher that starts as many processes as the machine has cards: how many that is nobody wrote. */
 static void check_launch(vp_checked *c)
 {
@@ -553,6 +564,7 @@ void vp_check_settings(vp_checked *c)
     for (int s = 0; s < VP_N_SETTINGS; s++)
         if (s != VP_SETTING_TUNING) {
             merge_setting(c, (vp_setting)s);
+            settle_precision(c);
             if (s == VP_SETTING_WORLD && !c->settings.value[s] && c->world) {
                 c->settings.value[s] = c->world; /* before what divides by it */
                 c->by_default[s]     = true;

@@ -159,6 +159,8 @@ static const vp_section trainer_sections[] = {
 #define NEW .since = "5.23"
 
 static const vp_saying trainer_says[] = {
+    {VP_ALWAYS, NULL, "model_name_or_path", "$model",
+     .read_only = true}, /* as their scripts have it */
     {VP_SETTING_MICRO_BATCH, "*", "per_device_train_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
     {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
@@ -306,8 +308,10 @@ const vp_dialect vp_dialect_transformers = {
     ARRAY(trainer_rules, rules),
     .signs = "per_device_train_batch_size gradient_accumulation_steps optim lr_scheduler_type "
              "num_train_epochs",
-    .own   = "save_strategy eval_strategy evaluation_strategy logging_strategy save_total_limit "
-             "overwrite_output_dir load_best_model_at_end optim",
+    /* of a script of Python what it calls */
+    .programs = "TrainingArguments Seq2SeqTrainingArguments",
+    .own      = "save_strategy eval_strategy evaluation_strategy logging_strategy save_total_limit "
+                "overwrite_output_dir load_best_model_at_end optim",
 };
 
 /* ---- TRL ---- */
@@ -451,7 +455,7 @@ const vp_dialect vp_dialect_trl = {
     /* scripts of everybody's have the others */
     .flag_signs = "use_peft activation_offloading assistant_only_loss padding_free",
     .programs =
-        "trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
+        "SFTConfig trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
     .own       = "save_strategy eval_strategy evaluation_strategy logging_strategy "
                  "save_total_limit overwrite_output_dir load_best_model_at_end optim use_peft "
                  "assistant_only_loss padding_free activation_offloading",
@@ -475,11 +479,15 @@ static const vp_key model_keys[] = {
     {"quantization_config.bnb_4bit_use_double_quant", VP_KEY_BOOL, "false"},
     {"quantization_config.bnb_4bit_compute_dtype", VP_KEY_WORD, "float32",
      "float32|bfloat16|float16"},
-    {"torch_dtype", VP_KEY_TEXT, .until = "5.0", .instead = "dtype"},
+    {"torch_dtype", VP_KEY_TEXT, .until = "4.56", .instead = "dtype", .warned = true},
 };
 
 static const vp_section model_sections[] = {
-    {"", VP_STRANGERS_DROPPED, "config"},
+    {"", VP_STRANGERS_DROPPED,
+     "config device_map trust_remote_code use_cache cache_dir token use_auth_token revision code_revision "
+     "low_cpu_mem_usage use_safetensors max_memory offload_folder offload_state_dict force_download "
+     "local_files_only ignore_mismatched_sizes subfolder variant tp_plan rope_scaling num_labels id2label "
+     "label2id problem_type output_loading_info pad_token_id"},
     {"quantization_config", VP_STRANGERS_REFUSED,
      "quant_method bnb_4bit_quant_storage llm_int8_threshold llm_int8_skip_modules "
      "llm_int8_enable_fp32_cpu_offload llm_int8_has_fp16_weight"},
@@ -494,6 +502,12 @@ static const vp_saying model_says[] = {
     {VP_SETTING_PRECISION, "bf16-amp", "dtype", "bfloat16"},
     {VP_SETTING_PRECISION, "bf16", "dtype", "bfloat16"},
     {VP_SETTING_PRECISION, "fp16", "dtype", "float16"},
+    {VP_SETTING_PRECISION, "fp32", "torch_dtype", "float32", .read_only = true},
+    {VP_SETTING_PRECISION, "bf16-mixed", "torch_dtype", "float32", .read_only = true},
+    {VP_SETTING_PRECISION, "fp16-mixed", "torch_dtype", "float32", .read_only = true},
+    {VP_SETTING_PRECISION, "bf16-amp", "torch_dtype", "bfloat16", .read_only = true},
+    {VP_SETTING_PRECISION, "bf16", "torch_dtype", "bfloat16", .read_only = true},
+    {VP_SETTING_PRECISION, "fp16", "torch_dtype", "float16", .read_only = true},
     {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager"},
     {VP_SETTING_ATTENTION, "sdpa", "attn_implementation", "sdpa"},
     {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2"},

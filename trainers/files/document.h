@@ -75,6 +75,10 @@ typedef struct vp_document {
     bool starts_all;     /* of such a one: its launcher's default is as many processes as cards */
     const char *program; /* of a command: program, script, subcommand; NULL: options alone */
     struct vp_document *next; /* the next command of a script that has options; NULL: none */
+    /* of a script of Python what a call is given that a file of its own may hold as well: adapters
+     * (LoraConfig), what a model is loaded with (from_pretrained); one behind the other by next */
+    struct vp_document *parts;
+    const char         *call; /* of such a one: what is called, "peft.LoraConfig" */
     /* what stood in the file and was not read: statements of Python, words without a key */
     int64_t n_values;
 } vp_document;

@@ -2,7 +2,8 @@
  * with keyword arguments, whose arguments are members. Any other statement or argument is named as not
  * read. A call Thing.Config(a=1, b=Other(c=2)) is a map {a: 1, b: {c: 2}}, behind `return` or
  * `NAME =`; what it is called with joins the root, and so does what its `args` is called with, as of a
- * trainer with its TrainingArguments. `config.a.b = 1` is a.b of the configuration that the function
+ * trainer with its TrainingArguments; what adapters and a model are called with is a part of its own
+ * (vp_document.parts). `config.a.b = 1` is a.b of the configuration that the function
  * returns, args.a = 1 is a of what args was called with. What a name or an argument is given that is no
  * literal stays in the tree, as not read. The functions of a module that says SETTINGS only apply them, and
  * are not read. */
@@ -19,8 +20,9 @@ typedef struct reader {
     vp_document *doc;
     const char  *at, *end, *line_start;
     int          line;
-    bool         unread; /* what was met is no literal: no error, but not read */
-    bool         inside; /* the statement stands in a function or behind a condition */
+    bool         unread;    /* what was met is no literal: no error, but not read */
+    bool         inside;    /* the statement stands in a function or behind a condition */
+    const char  *arguments; /* the call that makes a trainer's, "TrainingArguments"; NULL: none */
     vp_err      *err;
 } reader;
 
@@ -139,6 +141,22 @@ static void be_unread(vp_value *v)
     v->n_children = 0, v->index = NULL;
 }
 
+/* A name for what stands above. */
+static void be_same(vp_value *v, const vp_value *known)
+{
+    vp_value own = *v;
+
+    *v     = *known;
+    v->key = own.key, v->next = own.next, v->line = own.line, v->column = own.column;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 /* (4) is 4; (4,) is not. */
 static void be_inner(vp_value *v, const vp_value *inner)
 {
@@ -251,7 +269,9 @@ static vp_status read_name_or_number(reader *r, vp_value *v, int depth)
         for (const vp_value *known = r->doc->root->first; known; known = known->next)
             last = strcmp(known->key, name) == 0 && known != v ? known : last;
         v->kind = VP_VALUE_STRING, v->text = name;
-        if (last && last->call)
+        if (last && last->call && ends_in(last->call, "BitsAndBytesConfig"))
+            be_same(v, last);
+        else if (last && last->call)
             be_unread(v);
         else if (last && last->kind < VP_VALUE_LIST)
             v->kind = last->kind, v->text = last->text, v->quoted = last->quoted,
@@ -291,13 +311,6 @@ static void skip_line(reader *r)
 {
     while (r->at < r->end && *r->at != '\n')
         r->at++;
-}
-
-static bool ends_in(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 /* Whether a call makes the arguments of a trainer, of which a script has one as a rule. */
@@ -344,13 +357,103 @@ out:
     return st;
 }
 
+/* A call that loads a model of transformers; tokenizers and images' processors are loaded alike. */
+static bool loads_model(const char *call)
+{
+    static const char *const classes[] = {"AutoModel",
+                                          "ForCausalLM",
+                                          "LMHeadModel",
+                                          "ForMaskedLM",
+                                          "ForConditionalGeneration",
+                                          "ForSequenceClassification",
+                                          "ForTokenClassification",
+                                          "ForImageClassification",
+                                          NULL};
+
+    for (int i = 0; ends_in(call, ".from_pretrained") && classes[i]; i++)
+        if (strstr(call, classes[i]))
+            return true;
+    return false;
+}
+
+/* torch.bfloat16 is bfloat16 in a file. */
+static void name_as_files_do(vp_value *v)
+{
+    if (v->kind == VP_VALUE_STRING && !v->quoted && strncmp(v->text, "torch.", 6) == 0)
+        v->text += 6;
+    for (vp_value *m = v->kind == VP_VALUE_MAP ? v->first : NULL; m; m = m->next)
+        name_as_files_do(m);
+}
+
+/* Whether a call is given what stands in a file of its own elsewhere. */
+static bool is_part(const vp_value *v)
+{
+    return v->kind == VP_VALUE_MAP && v->call &&
+           (ends_in(v->call, "LoraConfig") || loads_model(v->call));
+}
+
+static bool is_quantisation(const vp_value *v)
+{
+    return v->kind == VP_VALUE_MAP && v->call && ends_in(v->call, "BitsAndBytesConfig");
+}
+
+/* The part that v is, behind those that there are: with the names and values of peft's and transformers' files. */
+static vp_status add_part(reader *r, const vp_value *v)
+{
+    vp_document  *doc  = r->doc;
+    vp_document  *part = vp_document_new(doc->arena, doc->name, VP_FORMAT_PYTHON);
+    vp_document **end  = &doc->parts;
+    vp_value     *copy;
+    vp_status     st = VP_OK;
+
+    VP_TRY_ALLOC(r->err, part);
+    while (*end)
+        end = &(*end)->next;
+    *end             = part;
+    part->call       = v->call;
+    part->root->line = v->line;
+    for (const vp_value *m = v->first; m; m = m->next) {
+        bool is_name = isdigit((unsigned char)m->key[0]) && loads_model(v->call);
+        if (isdigit((unsigned char)m->key[0]) && (!is_name || m != v->first))
+            continue;
+        bool is_dtype =
+            loads_model(v->call) && strcmp(m->key, "torch_dtype") == 0; /* its older name */
+        copy = vp_value_add(part, part->root,
+                            is_name    ? "pretrained_model_name_or_path"
+                            : is_dtype ? "dtype"
+                                       : m->key);
+        VP_TRY_ALLOC(r->err, copy);
+        const char *key = copy->key;
+        be_same(copy, m);
+        copy->key  = key;
+        copy->next = NULL;
+        copy->line = m->line, copy->column = m->column;
+        name_as_files_do(copy);
+    }
+    if (!loads_model(v->call) && !vp_value_member(part->root, "peft_type")) {
+        copy = vp_value_add(part, part->root, "peft_type");
+        VP_TRY_ALLOC(r->err, copy);
+        copy->kind = VP_VALUE_STRING, copy->text = "LORA", copy->line = v->line;
+    }
+out:
+    return st;
+}
+
 /* Members of a call's, at the root too: what they are about is known by their names. */
 static vp_status join_root(reader *r, const vp_value *map)
 {
     vp_value *root = r->doc->root, *copy;
     vp_status st   = VP_OK;
 
+    if (is_of_arguments(map->call)) {
+        const char *dot = strrchr(map->call, '.');
+        r->arguments    = dot ? dot + 1 : map->call;
+    }
     for (vp_value *m = map->first; m; m = m->next) {
+        if (is_part(m)) {
+            VP_TRY(add_part(r, m));
+            continue;
+        }
         if (isdigit((unsigned char)m->key[0])) { /* an argument by place */
             if (m->call && ends_in(m->call, "Arguments"))
                 VP_TRY(join_root(r, m));
@@ -488,6 +591,11 @@ static vp_status read_statement(reader *r)
         be_unread(v);
         if (returns)
             vp_value_drop_last(root, v);
+    } else if (is_part(v)) {
+        VP_TRY(add_part(r, v));
+        vp_value_drop_last(root, v);
+    } else if (is_quantisation(v)) {
+        /* the model that is loaded with it has it, by its name */
     } else if (v->kind == VP_VALUE_MAP) {
         const vp_value *first = first_arguments(r, v);
         VP_TRY(join_root(r, v));
@@ -498,6 +606,15 @@ static vp_status read_statement(reader *r)
     }
 out:
     return st;
+}
+
+/* Whose scripts give TRL's and transformers' arguments to a model that its own class loads. */
+static bool is_of_unsloth(const vp_document *doc)
+{
+    for (const vp_value *v = doc->root->first; v; v = v->next)
+        if (v->call && strncmp(v->call, "Fast", 4) == 0)
+            return true;
+    return false;
 }
 
 vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
@@ -524,6 +641,7 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         else if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
             skip_line(&r);
     }
+    doc->program = is_of_unsloth(doc) ? NULL : r.arguments;
 out:
     return st;
 }
