@@ -126,6 +126,27 @@ static int64_t evaluated_at_once(const vp_checked *c)
     return size ? strtoll(vp_value_text(size, text, sizeof text), NULL, 10) : OF_TRAINER;
 }
 
+/* Documents of a batch in one row. TRL's wrapped packing cuts them to whole sequences instead. */
+static bool is_packed(const vp_checked *c)
+{
+    const vp_value *how = WRITTEN(c, "packing_strategy");
+    char            text[64];
+
+    return is_on(WRITTEN(c, "packing", "sample_packing", "neat_packing")) &&
+           !(how && strcmp(vp_value_text(how, text, sizeof text), "wrapped") == 0);
+}
+
+/* Trainers whose DPO is a class of TRL's. */
+static bool has_pairs(const vp_target *target)
+{
+    static const char *const names[] = {"trl", "axolotl", "llamafactory", "ms-swift"};
+
+    for (size_t i = 0; target && i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], target->name) == 0)
+            return true;
+    return false;
+}
+
 /* Of the methods beside supervised fine-tuning one was recorded, TRL's DPOTrainer; NULL: the files train by what was. */
 static const char *other_method(vp_arena *arena, const vp_checked *c, const vp_target *target,
                                 const char **method)
@@ -133,7 +154,10 @@ static const char *other_method(vp_arena *arena, const vp_checked *c, const vp_t
     const char *said;
 
     *method = vp_checked_method(c, &said);
-    if (!*method || (strcmp(*method, "dpo") == 0 && target && strcmp(target->name, "trl") == 0))
+    if (*method && strcmp(*method, "dpo") == 0 && is_on(WRITTEN(c, "precompute_ref_log_probs")))
+        return "not answered: precompute_ref_log_probs: no step without the reference's pass was "
+               "recorded";
+    if (!*method || (strcmp(*method, "dpo") == 0 && has_pairs(target)))
         return NULL;
     return vp_arena_printf(arena,
                            "not answered: %s says %s, and no such step of %s was recorded; vplan "
@@ -192,6 +216,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     r->job.model               = x->model;
     r->job.device              = &x->device;
     r->job.padded              = o->padding && strcmp(o->padding, "mask") == 0;
+    r->job.packed              = is_packed(c);
     r->job.liger               = ligers_kernels(c);
     r->job.eval_batch          = evaluated_at_once(c);
     r->job.context_bytes       = outside.bytes;
@@ -268,6 +293,8 @@ static json_t *assumptions_json(const vp_check_fit *x)
         json_array_append_new(list, json_string(text));
     if (list && x->mended.now.why)
         json_array_append_new(list, json_string(x->mended.now.why));
+    for (int i = 0; list && i < x->mended.now.n_assumptions; i++)
+        json_array_append_new(list, json_string(x->mended.now.assumptions[i]));
     if (list && *x->calibration.card)
         json_array_append_new(list,
                               vp_calibration_said(&x->calibration, x->calibration_path, false));
@@ -494,6 +521,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
                        m->chosen.best->settings.value[VP_SETTING_RECOMPUTE]);
     if (m->now.why)
         vp_screen_line("assumed", "%s", m->now.why);
+    for (int i = 0; i < m->now.n_assumptions; i++)
+        vp_screen_line("assumed", "%s", m->now.assumptions[i]);
     if (allocator_text(m, text, sizeof text)[0])
         vp_screen_line("assumed", "%s", text);
     if (!m->fits && !m->chosen.best)

@@ -279,9 +279,31 @@ for m in ("kto", "reward", "grpo"):
 DPO = "model_name_or_path: Qwen/Qwen2.5-7B\nbeta: 0.1\nloss_type: sigmoid\nmax_length: 1024\nper_device_train_batch_size: 2\nbf16: true\nuse_peft: true\nlora_target_modules: all-linear\n"
 code, j, err = check(write("dpo.yaml", DPO), "--device", "h100")
 ok(j["device_bytes"] == answers["dpo"]["device_bytes"] and not any(f["severity"] == "warning" for f in j["findings"]), "by its keys alone", (code, j))
-for name, text in [("ax.yaml", AX + "rl: dpo\n"), ("lf.yaml", "model_name_or_path: x\nstage: dpo\nfinetuning_type: full\ncutoff_len: 512\ntemplate: x\nper_device_train_batch_size: 1\nbf16: true\n")]:
-    code, j, err = check(write(name, text), *CARD)
-    ok(j["fits"] is None and "dpo" in j["fits_not_answered"], "DPO by other trainers: " + name, (code, j))
+# other trainers' DPO is a class of TRL's: its bytes, in the interval of what was not recorded itself; another loss over pairs is another method
+SMALL = ("--model", "smollm2-135m", "--device", "4090")
+LFD = "model_name_or_path: x\nstage: dpo\nfinetuning_type: full\ncutoff_len: 512\ntemplate: x\ndataset: d\ndo_train: true\nper_device_train_batch_size: 2\nbf16: true\npure_bf16: false\n"
+AXD = "base_model: x\nrl: dpo\nsequence_len: 512\nmicro_batch_size: 2\ngradient_accumulation_steps: 1\nbf16: true\ngradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\noptimizer: adamw_torch_fused\nattn_implementation: sdpa\n"
+SWD = "swift rlhf --rlhf_type dpo --model x --tuner_type full --max_length 512 --per_device_train_batch_size 2 --torch_dtype bfloat16 --gradient_accumulation_steps 1\n"
+for name, text in ("ax.yaml", AXD), ("lf.yaml", LFD), ("sw.args", SWD):
+    code, j, err = check(write(name, text), *SMALL)
+    c = j["common"]
+    p = subprocess.run([vplan, "estimate", "smollm2-135m", "--trainer", "trl", "--method", "dpo", "--precision", c["precision"], "--optimizer", c["optimizer"], "--recompute", c["recompute"], "--micro-batch", "2", "--seq", "512",
+                        "--device", "4090", "--json"], stdout=subprocess.PIPE)
+    e = json.loads(p.stdout)
+    ok(j["fits"] is True and j["allocated_peak_bytes"] == e["allocated_peak_bytes"], "DPO by other trainers is TRL's: " + name, (code, j, e.get("allocated_peak_bytes")))
+    wide = (j["interval"]["high_bytes"] - j["device_bytes"]) / j["reserved_peak_bytes"]
+    ok(wide > 0.1 and any("DPOTrainer" in a for a in j["assumptions"]), "and said to be assumed: " + name, (wide, j["assumptions"]))
+for name, text, what in (("ax.yaml", AXD.replace("dpo", "kto"), "kto"), ("lf.yaml", LFD + "pref_loss: simpo\n", "cpo"), ("ax.yaml", AXD + "precompute_ref_log_probs: true\n", "precompute_ref_log_probs")):
+    code, j, err = check(write(name, text), *SMALL)
+    ok(j["fits"] is None and what in j["fits_not_answered"], "not DPO's step: " + what, (code, j))
+# ---- packing: TRL's is one row without padding, as estimate --packing has it; of others it is said how it is counted ----
+PACK = "model_name_or_path: x\nmax_length: 512\nper_device_train_batch_size: 4\nbf16: true\nattn_implementation: flash_attention_2\n"
+for extra, packing in (("packing: true\n", ("--packing", "4")), ("packing: true\npacking_strategy: wrapped\n", ()), ("", ())):
+    code, j, err = check(write("pack.yaml", PACK + extra), *SMALL)
+    p = subprocess.run([vplan, "estimate", "smollm2-135m", "--trainer", "trl", "--attention", "fa2", "--micro-batch", "4", "--seq", "512", "--precision", j["common"]["precision"], "--device", "4090", "--json", *packing], stdout=subprocess.PIPE)
+    ok(j.get("device_bytes") == json.loads(p.stdout)["device_bytes"] and any("packing" in a for a in j["assumptions"]) == bool(packing), "packing: " + repr(extra), (code, j, p.stdout[:200]))
+code, j, err = check(write("ax.yaml", AXD.replace("rl: dpo\n", "sample_packing: true\n")), *SMALL)
+ok(j["fits"] is True and any("whole sequences" in a for a in j["assumptions"]), "axolotl's packing: how it is counted", (code, j))
 # ---- LLaMA-Factory's reader of YAML is OmegaConf, to which 2e-5 is a number; what only its export reads is a key too ----
 LF = "model_name_or_path: x\nstage: sft\nfinetuning_type: lora\ncutoff_len: 512\ntemplate: x\ndo_train: true\n"
 code, j, err = check(write("lf.yaml", LF + "learning_rate: 2e-5\nexport_quantization_bit: 4\nexport_legacy_format: false\n"))

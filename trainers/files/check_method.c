@@ -34,6 +34,9 @@ static const struct {
             "ref_model_init_kwargs ld_alpha f_divergence_type"},
 };
 
+/* Losses over pairs that have no reference, by whatever name their method goes. */
+static const char *const losses[] = {"pref_loss", "loss_type", "dpo_loss_type"};
+
 static bool holds(const char *words, const char *word, size_t n)
 {
     for (; *words; words += strcspn(words, " "), words += *words == ' ')
@@ -78,6 +81,20 @@ static const char *method_of_keys(const vp_value *root, const char **key)
     return NULL;
 }
 
+/* Beside dpo as the method: what its loss is of, if that is another. */
+static const char *method_of_loss(const vp_value *root, const char **said)
+{
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        const vp_value *v      = vp_value_at(root, losses[i]);
+        const char     *method = v && v->text ? method_named(v->text, strlen(v->text)) : NULL;
+        if (method && strcmp(method, "dpo") != 0) {
+            *said = losses[i];
+            return method;
+        }
+    }
+    return NULL;
+}
+
 const char *vp_checked_method(const vp_checked *c, const char **said)
 {
     const char *method = NULL;
@@ -94,6 +111,9 @@ const char *vp_checked_method(const vp_checked *c, const char **said)
                 method = method_named(v->text, strlen(v->text));
             *said = says[i];
         }
+        const char *other =
+            method && strcmp(method, "dpo") == 0 ? method_of_loss(doc->root, said) : NULL;
+        method = other ? other : method;
     }
     for (int f = 0; f < c->n_files && !method; f++)
         if (c->files[f].doc && c->files[f].dialect &&

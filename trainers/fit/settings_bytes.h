@@ -20,6 +20,7 @@ typedef struct vp_fit_job {
     const vp_language *language;
     const char        *method; /* "dpo": TRL's DPOTrainer; NULL: supervised fine-tuning */
     bool               padded;
+    bool               packed; /* several documents fill a sequence, a batch is one row */
     const char        *liger; /* "all": files ask for all of Liger's kernels; NULL: no word of it */
     int64_t            eval_batch;    /* samples at once of evaluations between steps; 0: none */
     vp_eager_prices   *prices;        /* or NULL */
