@@ -261,7 +261,7 @@ static void take_files_model(const vp_cli *cli, const vp_checked *c, vp_check_fi
 
     fit->named = vp_checked_model(c);
     fit->model = fit->named ? vp_built_in_name(fit->named) : NULL;
-    if (fit->model)
+    if (fit->model && fit->device)
         vp_cli_note(cli, "%s, which the files train, is taken as the built-in %s",
                     vp_text_escape(fit->named, shown, sizeof shown), fit->model);
 }
@@ -306,7 +306,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_check(arena, inputs, n, &opts, &c, err));
     if (o.fit.model)
         VP_TRY(vp_model_named(cli, &o.fit.model, err));
-    else if (o.fit.device)
+    else
         take_files_model(cli, &c, &o.fit);
     VP_TRY(vp_check_fit_find(arena, &c, &o.fit, &fit, err));
     if (cli->json)
@@ -335,8 +335,9 @@ const vp_command vp_cmd_check = {
          "does not fit the lines to change, with what each saves and costs: only what converges "
          "alike. Exit 3 where it does not fit.",
          "Files that yours name are read too (deepspeed: ds.json, --config_file accelerate.yaml, "
-         "llamafactory-cli train FILE), from here or from beside the file that names them. Nothing "
-         "is executed. Of Python, the literals are read."},
+         "llamafactory-cli train FILE; python train.py, where the command has no options of its own), "
+         "from here or from beside the file that names them. Nothing is executed. Of Python, the "
+         "literals are read."},
     .examples   = {"vplan check train.yaml --model gpt2 --device 4090 --seq 1024",
                    "vplan check training_args.yaml ds_config.json accelerate.yaml",
                    "vplan check --versions transformers=5.17 -- python train.py --bf16 True"},

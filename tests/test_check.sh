@@ -320,5 +320,12 @@ for name, text, whose in [("oumi.yaml", "model:\n  model_name: x\ntraining:\n  t
     ok(code == 4 and j["findings"][0]["message"].startswith("not judged") and whose in j["findings"][0]["message"], "named: " + name, (code, j))
 code, j, err = check(write("freeze.yaml", "stage: sft\nfinetuning_type: freeze\ncutoff_len: 512\ntemplate: x\nper_device_train_batch_size: 1\nbf16: true\n"), *CARD)
 ok(code == 0 and j["fits"] is None and "finetuning_type freeze" in json.dumps(j), "what is trained otherwise is said", (code, j))
+# ---- a command without options: what is said stands in its script ----
+write("train.py", b"from transformers import TrainingArguments\nargs = TrainingArguments(output_dir='o', per_device_train_batch_size=3, bf16=True)\n")
+code, j, err = check("--", "torchrun", "--nproc_per_node", "2", "train.py")
+ok(code == 0 and j["common"]["micro_batch"] == 3 and j["common"]["world"] == 2, "torchrun train.py", (j.get("common"), err))
+code, j, err = check("--", "python", "train.py", "--per_device_train_batch_size", "5", "--output_dir", "o")
+ok(code == 0 and j["common"]["micro_batch"] == 5, "options say it all", (j.get("common"), err))
+
 finish()
 P

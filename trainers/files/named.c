@@ -182,6 +182,23 @@ static vp_status open_of_program(namer *x, const vp_document *doc, const vp_dial
     return VP_OK;
 }
 
+/* `python train.py` without options: all that is said stands in the script. */
+static vp_status open_of_script(namer *x, const vp_document *doc)
+{
+    vp_status st = VP_OK;
+
+    for (const char *p = doc->root->first ? NULL : doc->program; p && *p && st == VP_OK;) {
+        size_t   n  = strcspn(p, " ");
+        vp_value at = {.kind = VP_VALUE_NULL, .line = doc->root->line};
+        char     path[PATH_MAX];
+        snprintf(path, sizeof path, "%.*s", (int)n, p);
+        if (n > 3 && strncmp(p + n - 3, ".py", 3) == 0 && find(x->c->arena, NULL, path))
+            st = open_named(x, &at, path, path, NULL, true);
+        p += n + (p[n] == ' ');
+    }
+    return st;
+}
+
 vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err)
 {
     namer              x     = {c, i, opts, err};
@@ -199,8 +216,10 @@ vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, v
     const vp_dialect *own = vp_check_is_run_by(d, doc) ? d : NULL;
     VP_TRY(open_of_options(&x, doc, own));
     VP_TRY(open_of_program(&x, doc, own));
+    if (doc->format == VP_FORMAT_FLAGS && !d)
+        VP_TRY(open_of_script(&x, doc));
     /* a command without options of its own says nothing beside its file */
-    if (d && !doc->root->first && c->n_files > first)
+    if (!doc->root->first && c->n_files > first)
         c->files[i].dialect = NULL, c->files[i].is_spoken_for = true;
 out:
     return st;
