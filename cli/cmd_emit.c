@@ -276,6 +276,24 @@ static json_t *edited_json(const emit_options *o, const vp_target *target, const
                      x->diff.data ? x->diff.data : "");
 }
 
+/* How the file is run its owner knows; whether it is right now, check does. */
+static void print_recheck(const char *path, const vp_settings *s)
+{
+    const char *const with[][2] = {
+        {"--model", s->model}, {"--device", s->device}, {"--seq", s->value[VP_SETTING_SEQ]}};
+    vp_text command = {0};
+
+    vp_text_printf(&command, "vplan check ");
+    vp_text_quoted(&command, path);
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++)
+        if (with[i][1]) {
+            vp_text_printf(&command, " %s ", with[i][0]);
+            vp_text_quoted(&command, with[i][1]);
+        }
+    vp_screen_command("check", vp_text_string(&command));
+    vp_text_release(&command);
+}
+
 /* emitted: what new files would say, for its launch line and its refusals. */
 static vp_status edit_and_print(const emit_options *o, const vp_target *target,
                                 const vp_settings *s, const vp_emitted *e, vp_arena *arena,
@@ -291,7 +309,7 @@ static vp_status edit_and_print(const emit_options *o, const vp_target *target,
         fputs(x.n_edits ? x.diff.data : "nothing is to be changed\n", stdout);
         vp_screen_line(x.path ? "written" : "next", "%s",
                        x.path ? x.path : "--force writes it, -o DIR elsewhere");
-        print_launch(NULL, e->launch);
+        print_recheck(x.path ? x.path : o->edit, s);
     }
 out:
     vp_text_release(&x.text);
