@@ -139,10 +139,12 @@ static bool made_in_forward(const vp_sem_row *row, vp_ref local)
 /* A local stands for the value it casts when that has its dtype already. */
 static bool is_alias(const vp_lowering *l, int op_idx, vp_ref ref)
 {
-    const vp_graph_op  *op    = &l->t->ops[op_idx];
-    const vp_sem_local *local = &row_of(l, op_idx)->locals[ref - VP_REF_L0];
+    const vp_graph_op  *op = &l->t->ops[op_idx];
+    const vp_sem_local *local;
 
-    assert(ref >= VP_REF_L0 && ref <= VP_REF_L7 && local->name);
+    assert(ref >= VP_REF_L0 && ref <= VP_REF_L7);
+    local = &row_of(l, op_idx)->locals[ref - VP_REF_L0];
+    assert(local->name);
     if (local->dropped_of != VP_REF_NONE)
         return op->p == 0;
     if (local->cast_of == VP_REF_NONE)
