@@ -160,7 +160,8 @@ static const vp_section trainer_sections[] = {
 
 static const vp_saying trainer_says[] = {
     {VP_ALWAYS, NULL, "model_name_or_path", "$model",
-     .read_only = true}, /* as their scripts have it */
+     .read_only = true},                                         /* as their scripts have it */
+    {VP_SETTING_SEQ, "*", "block_size", "$", .read_only = true}, /* run_clm.py */
     {VP_SETTING_MICRO_BATCH, "*", "per_device_train_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
     {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
