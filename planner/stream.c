@@ -36,6 +36,12 @@ static int64_t n_trained(const vp_template *t, int64_t n)
     return trained;
 }
 
+/* Of the i-th instance, a block: blocks are the instances from 1 on. */
+static int slot_of(int64_t i)
+{
+    return (int)((i - 1) % VP_N_SLOTS);
+}
+
 vp_stream_place vp_stream_place_of(const vp_scenario *s, int64_t n_instances, int64_t i)
 {
     bool block = i > 0 && i < n_instances - 1;
@@ -43,10 +49,16 @@ vp_stream_place vp_stream_place_of(const vp_scenario *s, int64_t n_instances, in
     if (!s->offload.blocks || !block)
         return (vp_stream_place){.is = false};
     return (vp_stream_place){.is          = true,
-                             .slot        = (int)(i % VP_N_SLOTS),
+                             .slot        = slot_of(i),
                              .first       = i == 1,
                              .last        = i == n_instances - 2,
                              .second_last = i == n_instances - 3};
+}
+
+/* A chain of fewer blocks has no use for more. */
+static int n_slots(const vp_assembly *a)
+{
+    return (int)vp_min_i64(VP_N_SLOTS, a->graph.n_instances - 2);
 }
 
 vp_status vp_stream_list_slots(vp_assembly *a, vp_err *err)
@@ -59,7 +71,7 @@ vp_status vp_stream_list_slots(vp_assembly *a, vp_err *err)
         return VP_OK;
     const vp_template *t = block_of(a);
     assert(vp_may_stream(&a->graph));
-    for (int slot = 0; slot < VP_N_SLOTS; slot++)
+    for (int slot = 0; slot < n_slots(a); slot++)
         for (int kind = 0; kind < N_KINDS; kind++)
             for (int64_t k = 0; k < t->n_params; k++) {
                 if (kind == GRAD && t->params[k].frozen)
@@ -82,7 +94,7 @@ static vp_arg in_slot(const vp_assembly *a, int slot, int kind, int64_t param_id
     const vp_template *t      = block_of(a);
     int64_t            n_slot = t->n_params + n_trained(t, t->n_params);
 
-    assert(slot >= 0 && slot < VP_N_SLOTS && param_idx < t->n_params);
+    assert(slot >= 0 && slot < n_slots(a) && param_idx < t->n_params);
     assert(kind == PARAM || !t->params[param_idx].frozen);
     return (vp_arg){.space = VP_SPACE_FIXED,
                     .idx   = a->slots + slot * n_slot +
@@ -244,19 +256,19 @@ static void embedding_pass(list *l, const vp_program *p, vp_pass pass)
     int64_t               n_blocks = l->a->graph.n_instances - 2;
 
     if (pass == VP_PASS_FORWARD || pass == VP_PASS_UPDATE)
-        start(l, PARAMS_IN, PARAM, 1, 1, false);
+        start(l, PARAMS_IN, PARAM, slot_of(1), 1, false);
     if (pass == VP_PASS_NORM || pass == VP_PASS_UPDATE)
-        start(l, GRADS_IN, GRAD, 1, 1, false);
+        start(l, GRADS_IN, GRAD, slot_of(1), 1, false);
     add_steps(l, p, pass, &none);
     for (int64_t i = 2; pass == VP_PASS_BACKWARD && i >= 1; i--)
         if (i <= n_blocks)
-            wait(l, BACK, (int)i, false);
+            wait(l, BACK, slot_of(i), false);
 }
 
 static void head_pass(list *l, const vp_program *p, vp_pass pass)
 {
     const vp_stream_place none = {.is = false};
-    int                   slot = (int)((l->a->graph.n_instances - 2) % VP_N_SLOTS);
+    int                   slot = slot_of(l->a->graph.n_instances - 2);
 
     if (pass == VP_PASS_BACKWARD) {
         start(l, PARAMS_IN, PARAM, slot, -1, false);

@@ -207,6 +207,15 @@ by_hand("another dropout, in the recipe alone", lambda doc: doc["recipe"].update
 by_hand("gradients that no micro-step adds to", forget, follows=False)
 by_hand("another epsilon, in every step but not in the config", lambda doc: all_steps(doc, lambda step: step.update(eps=0.1) if "eps" in step else None), follows=False)
 
+# ---- a slot that no step uses: of two blocks a third one ----
+path = plan("streamed", CORPUS % "good-gpt2", "--device", "cpu", "--budget", "64MiB", "--seq", "8", "--global-batch", "2", "--host-memory", "1GiB", "--offload", "params")
+doc = json.load(open(path))
+doc.pop("digest")
+ok({b["name"].split()[1] for b in doc["fixed"] if b["name"].startswith("slot ")} == {"1", "2"}, "two blocks have two slots", doc["fixed"])
+doc["fixed"].append(dict(doc["fixed"][-1], name="slot 3 parameters 1", offset_bytes=0, bytes=4))
+code, got = run(write(doc), "--unsigned")
+ok(code == 4 and "is not what the plan's own model and recipe make" in got, "a slot that no step uses", (code, got))
+
 # ---- whatever vplan plans, it would make again; a card's plan is refused here for want of the card, and not before ----
 WIDE = [(CORPUS % name, "--seq", "8", "--global-batch", "2") for name in ("bert", "gemma", "gemma2", "good-bert-decoder", "good-bert-sequence", "good-gpt2-untied", "good-roberta-model", "gpt_neox",
                                                                          "llama-dynamic", "llama-linear", "llama-yarn", "mistral", "olmo2", "opt", "phi3", "qwen2", "qwen3", "roberta")]
