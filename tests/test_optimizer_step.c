@@ -80,6 +80,19 @@ static void schedule_free_and_stable_optimizers_step_like_adamw(void **state)
     assert_int_equal(left_by("stable_adamw", 1024), 2 * 4096 + 3 * 512);
 }
 
+/* torchao: two states of a byte each, a float for each 256 elements, a map of 256 floats; in the step both are there in fp32, with
+ * new scales. No whole blocks: like the parameter. */
+static void torchao_has_codes_and_makes_both_states_wide(void **state)
+{
+    vp_ledger_phase p = after_step("adamw_torch_8bit", 65536, 0);
+
+    (void)state;
+    assert_int_equal(p.end_bytes, 2 * (65536 + 4 * 256 + 1024));
+    assert_int_equal(p.allocated_bytes, p.end_bytes + 2 * (4 * 65536 + 4 * 256));
+    assert_int_equal(left_by("adamw_torch_8bit", 65537), 2 * 262656); /* 262148 */
+    assert_int_equal(left_by("adamw_torch_8bit", 2048), 2 * 8192);
+}
+
 /* By transformers' Trainer norms and biases are stepped behind the rest: of 1024 and 256 floats the denominators are
  * never there together, so in the second step, with all four states, 4096 bytes more are the most. */
 static void groups_are_stepped_one_after_the_other(void **state)
@@ -158,6 +171,7 @@ int main(void)
         cmocka_unit_test(states_in_8_bits_begin_at_4096_elements),
         cmocka_unit_test(ademamix_has_three_states),
         cmocka_unit_test(schedule_free_and_stable_optimizers_step_like_adamw),
+        cmocka_unit_test(torchao_has_codes_and_makes_both_states_wide),
         cmocka_unit_test(groups_are_stepped_one_after_the_other),
         cmocka_unit_test(others_are_refused_with_their_reason),
         cmocka_unit_test(paged_states_of_large_parameters_are_not_on_the_card),

@@ -17,6 +17,7 @@ static const struct {
     {"mistral", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"qwen2", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"qwen3", {LLAMA_LINEARS}, "q_proj+v_proj"},
+    {"qwen3_moe", {"q_proj", "k_proj", "v_proj", "o_proj"}, NULL}, /* experts are no modules */
     {"gemma", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"gemma2", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"gemma3_text", {LLAMA_LINEARS}, "q_proj+v_proj"},

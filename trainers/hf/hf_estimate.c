@@ -450,6 +450,9 @@ static vp_status play_inputs(run *r, vp_err *err)
         vp_hf_assume(r->out,
                      "schedule_free_radam: a step as from the sixth on; with beta2 of 0.999 "
                      "the first five have no denominators");
+    if (strcmp(q->optimizer, "adamw_torch_8bit") == 0)
+        vp_hf_assume(r->out, "adamw_torch_8bit: kernels that Inductor has compiled before; a first "
+                             "run tries them in its first step, on copies of what they read");
     vp_optimizer_step_group(r->optimizer, t->n_first);
     if (!vp_hf_is_plain(q))
         vp_optimizer_step_widen(r->optimizer, t->n_tables);

@@ -15,7 +15,8 @@ typedef enum form {
     FORM_TWICE,    /* adagrad: these, then as many quotients                                */
     FORM_LOOP,     /* adam: sqrt(v), then its quotient; the last quotient lives on
                       while those of the next parameter are made                           */
-    FORM_FACTORED  /* transformers' Adafactor: step_factored()                             */
+    FORM_FACTORED, /* transformers' Adafactor: step_factored()                             */
+    FORM_COMPILED  /* torchao's: step_compiled()                                            */
 } form;
 
 /* What a state is made of; WIDE to MIXED_8BIT: bitsandbytes' optimizers. */
@@ -27,6 +28,7 @@ typedef enum state_form {
     STATE_MIXED_8BIT, /* the same in 8 bits, scales first                               */
     STATE_FACTORED,   /* fp32 of rows and of columns; of vectors of each element; a norm */
     STATE_EARLY,      /* like the parameter, made with the optimizer                     */
+    STATE_CODED,      /* torchao: of each a byte, a scale for 256 of them, its map of codes */
     STATE_STABLE      /* StableAdamW by Triton: like the parameter; epsilon, what rounding
                          lost of 16-bit ones, a sum of squares                           */
 } state_form;
@@ -68,6 +70,7 @@ static const struct {
     {"schedule_free_radam", 2, false, FORM_KEEPING, STATE_LIKE, false},
     {"schedule_free_sgd", 1, false, FORM_IN_PLACE, STATE_LIKE, false},
     {"stable_adamw", 2, false, FORM_IN_PLACE, STATE_STABLE, false},
+    {"adamw_torch_8bit", 2, false, FORM_COMPILED, STATE_CODED, false},
 };
 
 /* Others of transformers' names, and why they are not among these. */
@@ -79,8 +82,8 @@ static const struct {
     {"adamw_anyprecision", "it takes torchdistx, which no release of PyTorch since 1.13 can load"},
     {"adamw_apex_fused", "transformers 5 has it no more; adamw_torch_fused is PyTorch's own"},
     {"adamw_hf", "transformers 5 has it no more; adamw_torch is PyTorch's own"},
-    {"adamw_torch_8bit", "torchao's step is compiled, and what a compiled step takes is not known"},
-    {"adamw_torch_4bit", "torchao's step is compiled, and what a compiled step takes is not known"},
+    {"adamw_torch_4bit",
+     "torchao's step is compiled; adamw_torch_8bit's was looked at, not this one"},
     {"grokadamw", "its states are made anew in each step, which was not ruled"},
     {"lomo", "it updates within backward, which was not recorded"},
     {"adalomo", "it updates within backward, which was not recorded"},
@@ -88,10 +91,11 @@ static const struct {
     {"apollo_", "it hangs on optim_target_modules and on optim_args' rank"},
 };
 
-/* MAX_STATES: a counter, two states, two lists of scales. bitsandbytes' numbers: optimizer.py. */
+/* MAX_STATES: of two states the codes, the scales and the map. bitsandbytes' numbers: optimizer.py. */
 enum {
     N_ROWS        = sizeof table / sizeof *table,
-    MAX_STATES    = 5,
+    MAX_STATES    = 6,
+    N_STABLE      = 5,
     MAX_MAPS      = 2,
     MAP_BYTES     = 1024,
     LEAST_8BIT    = 4096,   /* elements; smaller parameters have fp32 states */
@@ -255,6 +259,25 @@ out:
     return st;
 }
 
+/* torchao 0.18: those of small parameters, and of what no whole blocks make, are like the parameter. */
+static bool is_coded(const vp_trained *t)
+{
+    return !vp_optimizer_step_is_small(t) && elements(t) % SCALED_BLOCK == 0;
+}
+
+static vp_status make_coded_states(vp_optimizer_step *o, int64_t i, vp_err *err)
+{
+    int64_t          n       = elements(&o->trained[i]);
+    int64_t          bytes[] = {n, 4 * (n / SCALED_BLOCK), MAP_BYTES};
+    vp_ledger_block *state   = &o->states[i * MAX_STATES];
+    vp_status        st      = VP_OK;
+
+    for (int j = 0; j < 2 * 3; j++)
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes[j % 3], state++, err));
+out:
+    return st;
+}
+
 /* Like the parameter, its square of epsilon, the rest of what was rounded where it has 16 bits, and a sum. */
 static vp_status make_stable_states(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
@@ -263,7 +286,7 @@ static vp_status make_stable_states(vp_optimizer_step *o, int64_t i, vp_err *err
                          4};
     vp_status st      = VP_OK;
 
-    for (int j = 0; j < MAX_STATES; j++)
+    for (int j = 0; j < N_STABLE; j++)
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes[j],
                                &o->states[i * MAX_STATES + j], err));
 out:
@@ -308,6 +331,9 @@ static vp_status make_states_of(vp_optimizer_step *o, int64_t i, vp_err *err)
         return make_states_like(o, i, err);
     case STATE_FACTORED:
         return make_factors(o, i, err);
+    case STATE_CODED:
+        return is_coded(&o->trained[i]) ? make_coded_states(o, i, err)
+                                        : make_states_like(o, i, err);
     case STATE_STABLE:
         return make_stable_states(o, i, err);
     default:
@@ -427,6 +453,29 @@ out:
     return st;
 }
 
+/* One parameter at a time, its states made before its first step. What Inductor makes of torchao's AdamW8bit: new scales
+ * of both states, and both in fp32, which new codes are made from; where states have no codes all is in place. */
+static vp_status step_compiled(vp_optimizer_step *o, range of, vp_err *err)
+{
+    vp_ledger_block made[4] = {{0}};
+    vp_status       st      = VP_OK;
+
+    for (int64_t i = of.first; i < of.end; i++) {
+        int64_t n = elements(&o->trained[i]);
+        if (!o->has_states)
+            VP_TRY(make_states_of(o, i, err));
+        for (int j = 0; j < 4 && is_coded(&o->trained[i]); j++)
+            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY,
+                                   j < 2 ? 4 * (n / SCALED_BLOCK) : 4 * n, &made[j], err));
+        for (int j = 0; j < 4; j++)
+            vp_ledger_free(o->ledger, &made[j]);
+    }
+out:
+    for (int j = 0; j < 4; j++)
+        vp_ledger_free(o->ledger, &made[j]);
+    return st;
+}
+
 /* A list of tensors like the parameters of a format, so many times over; a list goes when all are there. */
 static vp_status step_foreach(vp_optimizer_step *o, range of, int64_t n_lists, vp_err *err)
 {
@@ -471,7 +520,7 @@ static vp_status play_range(vp_optimizer_step *o, range of, vp_err *err)
     form      f  = table[o->row].form;
     vp_status st = VP_OK;
 
-    if (!o->has_states && f != FORM_FACTORED)
+    if (!o->has_states && f != FORM_FACTORED && f != FORM_COMPILED)
         VP_TRY(make_states(o, of, err));
     if (f == FORM_FOREACH || f == FORM_KEEPING || f == FORM_TWICE)
         VP_TRY(step_foreach(o, of, f == FORM_TWICE ? 2 : 1, err));
@@ -479,6 +528,8 @@ static vp_status play_range(vp_optimizer_step *o, range of, vp_err *err)
         VP_TRY(step_loop(o, of, err));
     else if (f == FORM_FACTORED)
         VP_TRY(step_factored(o, of, err));
+    else if (f == FORM_COMPILED)
+        VP_TRY(step_compiled(o, of, err));
     if (f != FORM_KEEPING)
         drop_made(o);
 out:

@@ -128,6 +128,9 @@ NAMED.update({
     "gemma3-4b-text": dict(model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], hidden_size=2560, num_attention_heads=8, num_key_value_heads=4,
                            head_dim=256, intermediate_size=10240, vocab_size=262208, num_hidden_layers=34, max_position_embeddings=131072,
                            sliding_window=1024, query_pre_attn_scalar=256, tie_word_embeddings=True, pad_token_id=0),
+    "qwen3-30b-a3b": dict(QWEN3, model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], hidden_size=2048, num_attention_heads=32,
+                          num_key_value_heads=4, intermediate_size=6144, moe_intermediate_size=768, num_experts=128, num_experts_per_tok=8,
+                          num_hidden_layers=48, tie_word_embeddings=False, decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True),
     "ernie4.5-0.3b": dict(model_type="ernie4_5", architectures=["Ernie4_5ForCausalLM"], hidden_size=1024, num_attention_heads=16, num_key_value_heads=2,
                           head_dim=128, intermediate_size=3072, vocab_size=103424, num_hidden_layers=18, max_position_embeddings=131072,
                           tie_word_embeddings=True, use_bias=False),
@@ -179,7 +182,7 @@ def drawn_with_adapters(n, seed, models, wide=False):
     out = []
     while len(out) < n:
         name = rng.choice(models or ADAPTED)
-        c = MODELS[name]
+        c = dict(NAMED, **MODELS)[name]
         adapters = rng.choice(["none", "all-linear", "all-linear"] if c["model_type"] in ("gpt2", "gpt_neox", "phi3")
                               else ["none", "all-linear", "q_proj+v_proj"])
         if wide and adapters == "all-linear" and rng.random() < 0.5:
