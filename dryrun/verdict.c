@@ -28,6 +28,15 @@ static const char *help_with(const char *message)
                : "";
 }
 
+/* Of a command that was ended though it trained: how to end it sooner. */
+static const char *shorter(const vp_dryrun_opts *opts, bool trained)
+{
+    return trained && !opts->steps
+               ? " (with --steps 3 it plays three optimizer steps, then evaluation and saving, and "
+                 "ends by itself)"
+               : "";
+}
+
 void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
                      const vp_dryrun_findings *found, vp_dryrun_judgement *out)
 {
@@ -49,10 +58,10 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
     }
     if (child->end == VP_CHILD_INTERRUPTED) {
         out->exit_code = 128 + (child->term_signal ? child->term_signal : SIGINT);
-        snprintf(out->reason, sizeof out->reason, "interrupted");
+        snprintf(out->reason, sizeof out->reason, "interrupted%s", shorter(opts, have));
     } else if (child->end == VP_CHILD_TIMED_OUT) {
         snprintf(out->reason, sizeof out->reason,
-                 "the command ran longer than --timeout and was ended");
+                 "the command ran longer than --timeout and was ended%s", shorter(opts, have));
     } else if (json_array_size(found->unsupported) > 0) {
         const json_t *first = json_array_get(found->unsupported, 0);
 

@@ -94,6 +94,8 @@ P
 expect "a model that is not on this machine" 4 "OSError (that model is not on this machine: vplan dryrun --fake-weights MODEL -o DIR" dry -- sh "$work/hub.sh"
 expect "a command that dies" 139 "signal 11" dry -- sh -c 'kill -SEGV $$'
 expect "a command that hangs" 4 "longer than --timeout" dry --timeout 1 -- sleep 60
+expect "a training that takes too long is told of --steps" 4 "was ended (with --steps 3 it plays three" dry --timeout 1 -- sh -c \
+    'printf "{\"cuda\":true,\"torch\":\"2.11.0\",\"phases\":[]}" > "$VPLAN_NULL_REPORT/report.1.json"; sleep 60'
 dry --timeout 1 -- sh -c 'sleep 63 & sleep 64' > /dev/null 2>&1
 pgrep -f 'sleep 6[34]' > /dev/null && bad "a process was left behind at --timeout" || ok
 echo old > "$work/snap"

@@ -41,7 +41,8 @@ class Program:
         if self.recording_program or self.program is not None or not self.ready():
             return
         if self.compiled():
-            self.note("program", "a compiled model runs no operators one by one: no program was recorded")
+            self.note("program", "a compiled model runs no operators one by one: its seconds are not known, and `vplan tune` "
+                      "cannot rank it")
             return
         try:
             from torch.utils._python_dispatch import TorchDispatchMode
