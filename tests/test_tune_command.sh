@@ -79,7 +79,8 @@ for budget in 1900 2500 3300 4300 6000 9000; do
     ok "budget $budget MiB: the best of all 28" python3 "$work/best.py" "$work/out" $((budget << 20))
 done
 ok "it says what it assumed" json 'any("--ckpt: on needs less" in a for a in d["assumptions"])' \
-    'any("--batch: more of it needs more" in a for a in d["assumptions"])' 'd["had"]["settings"] == {}' \
+    'any("--batch: more of it needs more" in a for a in d["assumptions"])' \
+    'sum("plans were checked" in a for a in d["assumptions"]) == 1' 'd["had"]["settings"] == {}' \
     'd["stopped_because"] == "nothing left is expected to be faster"' \
     'd["space"]["settings"] == 28 and d["space"]["tried"] == len(d["trials"])' \
     'd["best"]["command"][:2] == ["python3", "training.py"] and d["best"]["command"].count("--batch") == 1' \

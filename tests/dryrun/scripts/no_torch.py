@@ -73,7 +73,7 @@ steps = int(os.environ.get("VPLAN_NULL_STEPS") or 0) + 1
 report = {
     "pid": os.getpid(), "final": True, "python": "3", "torch": "2.11.0", "cuda": True, "optimizer_steps": 0 if oom else steps,
     "allocated_peak_bytes": held, "reserved_peak_bytes": held, "requested_peak_bytes": held, "peak_phase": "forward2",
-    "phases": [], "owners": [], "kinds": {}, "reads": [], "selections": [], "notes": [], "counters": {}, "oom": oom,
+    "phases": [], "owners": [], "kinds": {}, "reads": [], "selections": [], "notes": ["%d plans were checked" % (50 + o.batch)], "counters": {}, "oom": oom,
     "error": None, "cut": None, "arguments": json.loads(os.environ.get("ARGUMENTS", "{}")), "program": None if oom else {
         "rows": [row, step, weights], "sequence": [2, 0] * o.accum + [1], "optimizer": [[2 * o.accum, 2 * o.accum + 1]], "complete": True, "samples": o.batch * o.accum,
         "products_flop": row[4] * o.accum, "attention_flop": 0, "convolution_flop": 0, "vector_flop": 0, "launches": 0,
