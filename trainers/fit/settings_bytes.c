@@ -283,7 +283,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     if (is_own)
         low = high = VP_HF_TRL_SHARE;
     widen(e.stands_in ? VP_HF_STAND_IN_SHARE : 0, &low, &high);
-    widen(q.world > 1 ? vp_world_reserved_share(q.world, q.parallel) : 0, &low, &high);
+    widen(q.world > 1 ? vp_hf_reserved_share(&q) : 0, &low, &high);
     if (is_tiled(job, s) && !is_own) {
         low = TILED_LOW;
         assume(&e, "the loss in tiles is counted as if all logits were there: an upper bound");

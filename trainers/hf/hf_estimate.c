@@ -526,7 +526,12 @@ out:
 
 double vp_hf_reserved_share(const vp_hf_request *q)
 {
-    double share = vp_world_reserved_share(q->world, q->parallel);
+    double share    = vp_world_reserved_share(q->world, q->parallel);
+    bool   is_zero3 = vp_hf_is_shared(q) && strcmp(q->parallel, "zero3") == 0;
 
+    if (vp_hf_is_shared(q) && vp_hf_is_quantised(q) && share < VP_HF_QUANTISED_WORLD_SHARE)
+        return VP_HF_QUANTISED_WORLD_SHARE;
+    if (is_zero3 && vp_hf_has_adapters(q))
+        return VP_HF_ADAPTED_ZERO3_SHARE;
     return vp_hf_is_trl(q) && share < VP_HF_TRL_SHARE ? VP_HF_TRL_SHARE : share;
 }

@@ -464,15 +464,16 @@ int64_t vp_recorded_rows(const vp_recorded *s, int64_t i)
 typedef struct weight_list {
     vp_recorded_weight *at;
     int64_t             n;
-    bool                with_frozen;
+    vp_weights          which;
 } weight_list;
 
 static bool is_listed(const vp_recorded *s, const weight_list *list, const token *t)
 {
     vp_owner owner = s->program->slots[t->slot].owner;
 
-    return !t->is_free &&
-           (owner == VP_OWNER_PARAMETER || (list->with_frozen && owner == VP_OWNER_FROZEN));
+    return !t->is_free && (owner == VP_OWNER_PARAMETER ||
+                           (list->which != VP_WEIGHTS_TRAINED &&
+                            (owner == VP_OWNER_FROZEN || owner == VP_OWNER_QUANTISED)));
 }
 
 bool vp_recorded_is_vector(const vp_recorded *s, int64_t i)
@@ -480,15 +481,12 @@ bool vp_recorded_is_vector(const vp_recorded *s, int64_t i)
     return s->is_vector[i];
 }
 
-static vp_status list_weights(const vp_recorded *s, int phase_idx, int section_idx, int64_t layer,
-                              weight_list *list, vp_err *err)
+static void list_weights(const vp_recorded *s, int phase_idx, int section_idx, int64_t layer,
+                         weight_list *list)
 {
     const section *x       = &s->program->phases[phase_idx].sections[section_idx];
     int64_t        n_times = repetitions(s, phase_idx, section_idx), here = 0;
 
-    if (x->irregular)
-        return VP_FAIL(err, VP_ERR_INPUT,
-                       "several cards: layers of this recorded step are not all alike");
     for (int64_t j = 0; j < x->n; j++)
         here += is_listed(s, list, &x->tokens[j]);
     for (int64_t i = 0; i < n_times; i++)
@@ -496,15 +494,28 @@ static vp_status list_weights(const vp_recorded *s, int phase_idx, int section_i
             const slot *weight = &s->program->slots[x->tokens[j].slot];
             if (!is_listed(s, list, &x->tokens[j]))
                 continue;
-            int64_t each = s->program->every;
-            int64_t of   = x->group < 0 ? layer : layer + i * each + seen++ * each / here;
+            int64_t each  = s->program->every;
+            int64_t of    = x->group < 0 ? layer : layer + i * each + seen++ * each / here;
+            int64_t place = s->base[x->tokens[j].slot] + (weight->in_body ? i : 0);
+            if (list->which == VP_WEIGHTS_THERE && !s->blocks[place].block)
+                continue;
             if (!is_absent(s, x->tokens[j].slot) && s->sizes[weight->size])
-                list->at[list->n++] =
-                    (vp_recorded_weight){s->sizes[weight->size], of,
-                                         rows_of(s, s->program->recording->sizes[weight->size]),
-                                         weight->owner == VP_OWNER_PARAMETER};
+                list->at[list->n++] = (vp_recorded_weight){
+                    s->sizes[weight->size], of,
+                    rows_of(s, s->program->recording->sizes[weight->size]), weight->owner};
         }
-    return VP_OK;
+}
+
+bool vp_recorded_is_regular(const vp_recorded *s)
+{
+    const vp_recorded_program *p      = s->program;
+    int                        inputs = vp_recorded_phase_named(p, "inputs", strlen("inputs"));
+
+    for (int i = 0; i < inputs; i++)
+        for (int k = 0; k < p->phases[i].n_sections; k++)
+            if (p->phases[i].sections[k].irregular)
+                return false;
+    return true;
 }
 
 static int64_t count_slots(const vp_recorded *s, vp_owner owner)
@@ -517,14 +528,15 @@ static int64_t count_slots(const vp_recorded *s, vp_owner owner)
     return n;
 }
 
-vp_status vp_recorded_weights(const vp_recorded *s, bool with_frozen, vp_recorded_weight **out,
+vp_status vp_recorded_weights(const vp_recorded *s, vp_weights which, vp_recorded_weight **out,
                               int64_t *n, vp_err *err)
 {
-    const vp_recorded_program *p = s->program;
-    int64_t                    n_most =
-        count_slots(s, VP_OWNER_PARAMETER) + (with_frozen ? count_slots(s, VP_OWNER_FROZEN) : 0);
-    weight_list list   = {.at          = calloc((size_t)n_most + 1, sizeof *list.at),
-                          .with_frozen = with_frozen};
+    const vp_recorded_program *p      = s->program;
+    int64_t                    n_most = count_slots(s, VP_OWNER_PARAMETER) +
+                     (which != VP_WEIGHTS_TRAINED
+                          ? count_slots(s, VP_OWNER_FROZEN) + count_slots(s, VP_OWNER_QUANTISED)
+                          : 0);
+    weight_list list   = {.at = calloc((size_t)n_most + 1, sizeof *list.at), .which = which};
     int         inputs = vp_recorded_phase_named(p, "inputs", strlen("inputs"));
     vp_status   st     = VP_OK;
 
@@ -535,7 +547,7 @@ vp_status vp_recorded_weights(const vp_recorded *s, bool with_frozen, vp_recorde
         int64_t layer = VP_WEIGHT_BEFORE, n_layers = 0;
         for (int k = 0; k < p->phases[i].n_sections; k++) {
             bool body = p->phases[i].sections[k].group >= 0;
-            VP_TRY(list_weights(s, i, k, body ? n_layers : layer, &list, err));
+            list_weights(s, i, k, body ? n_layers : layer, &list);
             n_layers += body ? repetitions(s, i, k) * p->every : 0;
             layer = body ? VP_WEIGHT_BEHIND : layer;
         }

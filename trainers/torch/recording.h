@@ -82,15 +82,18 @@ int64_t vp_recorded_quantised_bytes(const vp_recorded *step); /* without their s
 enum { VP_WEIGHT_BEFORE = -1, VP_WEIGHT_BEHIND = -2 };
 
 typedef struct vp_recorded_weight {
-    int64_t bytes;
-    int64_t layer;
-    int64_t rows; /* of a look-up table, else 0 */
-    bool    is_trained;
+    int64_t  bytes;
+    int64_t  layer;
+    int64_t  rows;  /* of a look-up table, else 0 */
+    vp_owner owner; /* PARAMETER: trained; FROZEN, QUANTISED */
 } vp_recorded_weight;
 
-/* Trained weights, or with_frozen those too, in the order of loading; bytes of gradients in the order in which backward makes
- * them. Both are the caller's, to be freed. VP_ERR_INPUT: a first layer that is unlike the others. */
-vp_status vp_recorded_weights(const vp_recorded *step, bool with_frozen, vp_recorded_weight **out,
+/* Weights in the order of loading: what is trained; what is frozen and quantised as well; of these what is in the ledger now.
+ * Bytes of gradients in the order in which backward makes them. Both are the caller's, to be freed. Which layer a weight is
+ * of is known where layers are regular: loaded one like the other. */
+typedef enum vp_weights { VP_WEIGHTS_TRAINED, VP_WEIGHTS_ALL, VP_WEIGHTS_THERE } vp_weights;
+bool      vp_recorded_is_regular(const vp_recorded *step);
+vp_status vp_recorded_weights(const vp_recorded *step, vp_weights which, vp_recorded_weight **out,
                               int64_t *n, vp_err *err);
 vp_status vp_recorded_gradients(const vp_recorded *step, int64_t **out, int64_t *n, vp_err *err);
 

@@ -74,12 +74,13 @@ static int64_t part_of(const vp_recorded_weight *x, int64_t elements, int64_t ro
 
 static vp_world_weight weight_of(const vp_world *w, const vp_recorded_weight *x, int64_t place)
 {
-    bool    is_adapter = w->opts.adapter_bytes && x->is_trained;
+    bool    is_trained = x->owner == VP_OWNER_PARAMETER;
+    bool    is_adapter = w->opts.adapter_bytes && is_trained;
     int64_t computed   = is_adapter ? w->opts.adapter_bytes : w->opts.weight_bytes;
     int64_t elements   = x->bytes / computed;
     int64_t rows       = is_adapter && place % 2 == 0 ? w->opts.adapter_rank : 0;
 
-    return (vp_world_weight){.place    = x->is_trained ? place : -1,
+    return (vp_world_weight){.place    = is_trained ? place : -1,
                              .elements = elements,
                              .part     = part_of(x, elements, rows, w->opts.ranks),
                              .computed = computed,
@@ -95,7 +96,7 @@ static void add_weights(vp_world *w, const vp_recorded_weight *list, int64_t n)
         int64_t n_before  = 0;
         w->units[u].first = at;
         place             = 0;
-        for (int64_t i = 0; i < n; place += list[i++].is_trained)
+        for (int64_t i = 0; i < n; place += list[i++].owner == VP_OWNER_PARAMETER)
             if (unit_of(w, &list[i], &n_before) == u)
                 w->weights[at++] = weight_of(w, &list[i], place);
         w->units[u].n = at - w->units[u].first;
@@ -209,8 +210,12 @@ vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "parallel %s: its sharing of a step is not known here",
                        opts->parallel));
     VP_TRY(vp_recorded_gradients(step, &w->gradients, &w->n_gradients, err));
+    if (!w->form->replicates && !vp_recorded_is_regular(step))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "several cards: layers of this recorded step are not all alike"));
     if (!w->form->replicates)
-        VP_TRY(vp_recorded_weights(step, w->form->cuts_frozen, &list, &n, err));
+        VP_TRY(vp_recorded_weights(step, w->form->cuts_frozen ? VP_WEIGHTS_ALL : VP_WEIGHTS_TRAINED,
+                                   &list, &n, err));
     VP_TRY(allocate(w, list, w->form->replicates ? w->n_gradients : n, err));
     add_weights(w, list, n);
     for (int64_t u = 0; u < w->n_layers && opts->adapter_rank; u++)

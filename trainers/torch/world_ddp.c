@@ -2,12 +2,13 @@
  * to buckets and back. */
 #include "trainers/torch/world_internal.h"
 
+#include <stdlib.h>
+
 enum { FIRST_BUCKET = 1 << 20, BUCKET = 25 << 20, BROADCAST = 250 << 20 };
 
-/* compute_bucket_assignment_by_size(): a bucket is closed by the tensor that fills it. Those that are not kept
- * go one before the other. */
+/* compute_bucket_assignment_by_size(): a bucket is closed by the tensor that fills it. */
 static vp_status make_buckets(vp_world *w, const int64_t *bytes, int64_t n, int64_t first,
-                              int64_t limit, bool kept, vp_err *err)
+                              int64_t limit, vp_err *err)
 {
     int64_t   sum = 0, k = 0;
     vp_status st = VP_OK;
@@ -18,14 +19,62 @@ static vp_status make_buckets(vp_world *w, const int64_t *bytes, int64_t n, int6
         sum += bytes[i];
         if (sum < (k ? limit : first) && i + 1 < n)
             continue;
-        VP_TRY(vp_ledger_alloc(w->ledger, kept ? VP_OWNER_BUCKET : VP_OWNER_TEMPORARY, sum,
-                               &w->reduced[k], err));
-        if (!kept)
-            vp_ledger_free(w->ledger, &w->reduced[k]);
-        k++;
+        VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_BUCKET, sum, &w->reduced[k++], err));
         sum = 0;
     }
 out:
+    return st;
+}
+
+/* Whether weights of two owners are kept in one format: what is frozen beside quantised weights is as wide as adapters. */
+static bool is_alike(const vp_world *w, vp_owner owner, vp_owner of, bool is_quantised)
+{
+    bool frozen_as_trained =
+        is_quantised || !w->opts.adapter_bytes || w->opts.adapter_bytes == w->opts.weight_bytes;
+
+    return owner == of ||
+           (frozen_as_trained && owner != VP_OWNER_QUANTISED && of != VP_OWNER_QUANTISED);
+}
+
+/* Where in a model: before its layers, in them, behind them. */
+static int place_of(const vp_recorded_weight *x)
+{
+    return x->layer == VP_WEIGHT_BEFORE ? 0 : x->layer == VP_WEIGHT_BEHIND ? 2 : 1;
+}
+
+/* All weights are sent to all ranks, those that are frozen too, in buckets of each format; two are on their way at once. */
+static vp_status broadcast(vp_world *w, vp_err *err)
+{
+    static const vp_owner owners[] = {VP_OWNER_PARAMETER, VP_OWNER_QUANTISED, VP_OWNER_FROZEN};
+    vp_recorded_weight   *list     = NULL;
+    vp_ledger_block       before = {0}, bucket = {0};
+    bool                  is_quantised = vp_recorded_quantised_bytes(w->step) > 0;
+    int64_t               n, sum;
+    vp_status             st = VP_OK;
+
+    VP_TRY(vp_recorded_weights(w->step, VP_WEIGHTS_THERE, &list, &n, err));
+    for (size_t k = 0; k < sizeof owners / sizeof *owners; k++) {
+        sum = 0;
+        for (int64_t i = 0; i < 3 * n; i++) {
+            const vp_recorded_weight *x = &list[i % n];
+            if (place_of(x) == i / n && is_alike(w, x->owner, owners[k], is_quantised))
+                sum += x->bytes;
+            if (!sum || (sum < BROADCAST && i + 1 < 3 * n))
+                continue;
+            vp_ledger_free(w->ledger, &before);
+            before = bucket;
+            bucket = (vp_ledger_block){0};
+            VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_TEMPORARY, sum, &bucket, err));
+            sum = 0;
+        }
+        if (owners[k] == VP_OWNER_QUANTISED &&
+            is_alike(w, VP_OWNER_PARAMETER, VP_OWNER_FROZEN, is_quantised))
+            break; /* what is frozen went with what is trained */
+    }
+out:
+    vp_ledger_free(w->ledger, &before);
+    vp_ledger_free(w->ledger, &bucket);
+    free(list);
     return st;
 }
 
@@ -37,8 +86,8 @@ static vp_status load(vp_world *w, vp_err *err)
 
     for (int64_t i = 0; i < w->n_trained; i++)
         w->trained[i] = bytes[i];
-    VP_TRY(make_buckets(w, bytes, w->n_trained, BROADCAST, BROADCAST, false, err));
-    VP_TRY(make_buckets(w, bytes, w->n_trained, INT64_MAX, INT64_MAX, true, err));
+    VP_TRY(broadcast(w, err));
+    VP_TRY(make_buckets(w, bytes, w->n_trained, INT64_MAX, INT64_MAX, err));
 out:
     return st;
 }
@@ -49,7 +98,7 @@ static vp_status begin(vp_world *w, vp_err *err)
     if (w->n_steps != 1 || w->is_backward || w->filled)
         return VP_OK;
     w->filled = w->n_gradients;
-    return make_buckets(w, w->gradients, w->n_gradients, FIRST_BUCKET, BUCKET, true, err);
+    return make_buckets(w, w->gradients, w->n_gradients, FIRST_BUCKET, BUCKET, err);
 }
 
 const vp_world_form vp_world_ddp = {.name          = "ddp",

@@ -23,7 +23,7 @@ def model_of(s, device):
     config = s["config"]
     fields = {k: x for k, x in config.items() if k not in ("model_type", "architectures")}
     v = dict(task="clm", precision=s["precision"], attention=s["attention"], lora=s.get("lora", "none"), r=s.get("r", 0), lora_dropout=0, recompute=s["recompute"],
-             quantised="none", upcast=0, mask=0, keep_output=0)
+             quantised=s.get("load", "none"), upcast=int(s.get("load", "none") != "none"), mask=0, keep_output=0)
     if device == "cuda":
         return play.make_model(v, (config["model_type"], fields))
     place, to = play.place, torch.nn.Module.to
@@ -38,7 +38,20 @@ def model_of(s, device):
 
 def autocast(s):
     import torch
-    return torch.autocast("cuda", dtype=torch.bfloat16) if s["precision"] == "bf16-mixed" else contextlib.nullcontext()
+    return torch.autocast("cuda", dtype=torch.bfloat16) if s["precision"] in ("bf16-mixed", "bf16-amp") else contextlib.nullcontext()
+
+
+def optimizer_of(s, m):
+    """That of bitsandbytes as Trainer makes it: states of embeddings stay in 32 bits."""
+    import torch
+    params = [p for p in m.parameters() if p.requires_grad]
+    if s["optimizer"] != "adamw_8bit":
+        return rows.optimizer(s["optimizer"], params)
+    import bitsandbytes
+    for child in m.modules():
+        if isinstance(child, torch.nn.Embedding):
+            bitsandbytes.optim.GlobalOptimManager.get_instance().register_module_override(child, "weight", {"optim_bits": 32})
+    return bitsandbytes.optim.AdamW8bit(params)
 
 
 class Distributed:
@@ -49,7 +62,7 @@ class Distributed:
         m = model_of(s, "cuda")
         gc.collect()
         self.wrapped = torch.nn.parallel.DistributedDataParallel(m, device_ids=[0])
-        self.optimizer = rows.optimizer(s["optimizer"], [p for p in m.parameters() if p.requires_grad])
+        self.optimizer = optimizer_of(s, m)
         self.s = s
 
     def forward(self, inputs):
@@ -84,7 +97,7 @@ class Accelerated(Distributed):
                                                            cpu_ram_efficient_loading=False, cpu_offload=s["offload"] == "params", **more)
         accelerator = accelerate.Accelerator(mixed_precision="bf16" if s["precision"] in ("bf16-mixed", "bf16-amp") else "no", fsdp_plugin=plugin)
         m = model_of(s, "cpu")
-        optimizer = rows.optimizer(s["optimizer"], [p for p in m.parameters() if p.requires_grad])
+        optimizer = optimizer_of(s, m)
         self.wrapped, self.optimizer = accelerator.prepare(m, optimizer)
         self.accelerator = accelerator
 
@@ -116,7 +129,7 @@ class Zero(Distributed):
         settings = {"train_micro_batch_size_per_gpu": s["micro_batch"], "gradient_accumulation_steps": s.get("accumulation", 1), "zero_optimization": zero, "zero_allow_untested_optimizer": True,
                     "bf16": {"enabled": s["precision"] != "fp32"}, "gradient_clipping": s.get("clip", 0.0), "zero_force_ds_cpu_optimizer": False}
         m = model_of(s, "cpu")
-        optimizer = rows.optimizer(s["optimizer"], [p for p in m.parameters() if p.requires_grad])
+        optimizer = optimizer_of(s, m)
         self.wrapped, self.optimizer, _, _ = deepspeed.initialize(model=m, optimizer=optimizer, config=settings, dist_init_required=False)
 
     def forward(self, inputs):

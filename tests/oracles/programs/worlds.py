@@ -55,8 +55,10 @@ def wanted(adapters):
         return ([(way, world, "none", step_of(i)) for way, world, i in kept + cut] +
                 [(way, world, offload, step_of(i, precision)) for way, world, offload, i, precision in
                  (("fsdp2", 2, "none", 0, "bf16-amp"), ("fsdp2", 8, "none", 2, "bf16-amp"), ("fsdp2", 4, "params", 3, "bf16-amp"), ("fsdp2", 4, "none", 3, "bf16"),
-                  ("fsdp2", 2, "params", 2, "bf16-mixed"), ("zero3", 4, "optimizer", 2, "bf16-mixed"), ("zero3", 2, "params", 0, "bf16-mixed"))])
+                  ("fsdp2", 2, "params", 2, "bf16-mixed"), ("zero3", 4, "optimizer", 2, "bf16-mixed"), ("zero3", 2, "params", 0, "bf16-mixed"))] +
+                [("ddp", world, "none", step_of(i, "bf16-amp"), "nf4-dq") for world, i in ((2, 3), (4, 2))])
     added_up = ("smollm2-360m", "bf16-mixed", "full", "adamw_torch", 1, 512, 2)
+    out += [("zero2", 4, "none", STEPS[0][:3] + ("adamw_8bit",) + STEPS[0][4:])]
     out += [(parallel, world, "none", LARGE_TABLES) for parallel, world in (("zero3", 4), ("zero3", 8), ("zero2", 4), ("fsdp2", 4))]
     out += [("fsdp", world, "none", STEPS[i]) for world, i in ((2, 0), (4, 1), (8, 2), (2, 3), (8, 5), (4, 6), (4, 2))]
     out += [("fsdp", 4, "none", x) for x in (LARGE_TABLES, added_up)]
@@ -64,13 +66,13 @@ def wanted(adapters):
 
 
 def columns(a):
-    return SETTINGS + ["lora", "r"] * a.adapters
+    return SETTINGS + ["lora", "r", "load"] * a.adapters
 
 
 def play(a, row):
-    parallel, world, offload, (model, precision, recompute, optimizer, batch, seq, accumulation) = row
+    (parallel, world, offload, (model, precision, recompute, optimizer, batch, seq, accumulation)) = row[:4]
     targets, rank = ADAPTERS if a.adapters else ("none", 0)
-    setting = dict(lora=targets, r=rank, config=rows.MODELS[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
+    setting = dict(lora=targets, r=rank, load=(row + ("none",))[4], config=rows.MODELS[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
                    recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation)
     python = a.deepspeed_python if parallel.startswith("zero") else a.python
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +98,7 @@ def main():
     a = p.parse_args()
     had = set()
     if os.path.exists(a.out):
-        had = {(r["parallel"], r["world"], r["offload"], r["model"], r["precision"], r["accumulation"]) for r in csv.DictReader(x for x in open(a.out) if x[0] != "#")}
+        had = {(r["parallel"], r["world"], r["offload"], r["model"], r["precision"], r["accumulation"], r["optimizer"], r.get("load", "none")) for r in csv.DictReader(x for x in open(a.out) if x[0] != "#")}
     with open(a.out, "a", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
         if not had:
@@ -105,7 +107,7 @@ def main():
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
             out.writerow(columns(a) + ["reserved"] + ["allocated_" + n for n in PHASES])
         for row in wanted(a.adapters):
-            if (row[0], str(row[1]), row[2], row[3][0], row[3][1], str(row[3][6])) in had or (a.only and row[0] not in a.only):
+            if (row[0], str(row[1]), row[2], row[3][0], row[3][1], str(row[3][6]), row[3][3], (row + ("none",))[4]) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:
                 continue
