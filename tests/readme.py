@@ -289,6 +289,13 @@ def check_played(tell):
         tell(said in " ".join(f.read().split()), "README.md: settings that were played", said)
 
 
+def check_models(tell):
+    """As many built-in models as README.md says."""
+    n = len(json.loads("\n".join(run(["models", "--json"], ".")[1]))["models"])
+    with open("README.md") as f:
+        tell("%d names need no file" % n in " ".join(f.read().split()), "README.md: built-in models", "%d names need no file" % n)
+
+
 def check_document(path, update, tell):
     with open(path) as f:
         text = f.read().split("\n")
@@ -364,6 +371,7 @@ def main(words):
     self_test(tell)
     check_links(tell)
     check_played(tell)
+    check_models(tell)
     for path in DOCUMENTS:
         check_document(path, words == ["--update"], tell)
     print("%d passed, %d failed, %d skipped" % (counts["pass"], counts["fail"], counts["skip"]))
