@@ -124,6 +124,19 @@ def share(rows, key):
     return sum(r[key] for r in rows) / len(rows)
 
 
+def write(result):
+    """What has been played so far, beside what is in the file of other kinds: a replay takes hours on a busy machine."""
+    versions = subprocess.run([a.python, "-c", "import json, importlib.metadata as m\nprint(json.dumps({n: m.version(n) for n in "
+                               "('torch', 'transformers', 'peft', 'bitsandbytes') if any(d.metadata['Name'] == n for d in m.distributions())}))"],
+                              stdout=subprocess.PIPE, text=True, check=True).stdout
+    if os.path.exists(a.out):
+        with open(a.out) as f:
+            result = dict(json.load(f)["results"], **result)
+    with open(a.out, "w") as f:
+        json.dump({"versions": json.loads(versions), "results": result}, f, indent=1, sort_keys=True)
+        f.write("\n")
+
+
 held, result = True, {}
 for kind in a.only or sorted(LEAST):
     rows = play_steps("none") if kind == "lora" else play_steps("nf4") if kind == "nf4" else play_operators() if kind == "operators" else play_verdicts()
@@ -143,14 +156,6 @@ for kind in a.only or sorted(LEAST):
             print("%s: %s is %g, expected %s %g" % (kind, key, sums[key], "at most" if key.endswith("worst") else "at least", least))
     print("%s: %s" % (kind, ", ".join("%s %.4g" % s for s in sums.items())), flush=True)
     result[kind] = {"summary": sums, "rows": rows}
-if a.out:
-    versions = subprocess.run([a.python, "-c", "import json, importlib.metadata as m\nprint(json.dumps({n: m.version(n) for n in "
-                               "('torch', 'transformers', 'peft', 'bitsandbytes') if any(d.metadata['Name'] == n for d in m.distributions())}))"],
-                              stdout=subprocess.PIPE, text=True, check=True).stdout
-    if os.path.exists(a.out):
-        with open(a.out) as f:
-            result = dict(json.load(f)["results"], **result)
-    with open(a.out, "w") as f:
-        json.dump({"versions": json.loads(versions), "results": result}, f, indent=1, sort_keys=True)
-        f.write("\n")
+    if a.out:
+        write(result)
 sys.exit(0 if held else 1)
