@@ -13,9 +13,10 @@ uint64_t vp_pinned_set(const vp_plan_request *r)
 
 vp_blocks *vp_blocks_find(const vp_plan_answer *a, int64_t micro, const vp_semantics *semantics)
 {
-    for (int64_t i = 0; a && i < a->n_blocks; i++)
-        if (a->blocks[i]->micro_batch == micro && a->blocks[i]->semantics == semantics)
-            return a->blocks[i];
+    for (; a; a = a->like)
+        for (int64_t i = 0; i < a->n_blocks; i++)
+            if (a->blocks[i]->micro_batch == micro && a->blocks[i]->semantics == semantics)
+                return a->blocks[i];
     return NULL;
 }
 

@@ -68,28 +68,41 @@ static void narrow_to_leanest(vp_plan_request *r, const vp_plan_answer *a)
     r->any_precision = r->any_gradients = r->any_optimizer = false;
 }
 
-/* Plan one change; it is taken if it fits. */
-static vp_status try_change(finder *f, const vp_change *change, const vp_plan_request *changed,
-                            const vp_plan_answer *like, bool *taken, vp_err *err)
+/* Plan one change; it is taken if it fits. *answer: zero, or what was planned, for the caller to release. */
+static vp_status try_answer(finder *f, const vp_change *change, const vp_plan_request *changed,
+                            const vp_plan_answer *like, vp_plan_answer *answer, bool *taken,
+                            vp_err *err)
 {
     int64_t   least_bytes;
     bool      room;
     vp_status st = VP_OK;
 
-    *taken = false;
+    *answer = (vp_plan_answer){0};
+    *taken  = false;
     if (f->out->n == VP_MAX_CHANGES || f->n_planned == MAX_PLANNED)
         return VP_OK;
     VP_TRY(has_room(changed, &room, err));
     if (!room)
         return VP_OK;
     f->n_planned++;
-    VP_TRY(vp_planner_least(changed, like, &least_bytes, err));
-    *taken = least_bytes > 0 && least_bytes <= changed->budget_bytes;
+    VP_TRY(vp_planner_least_answer(changed, like, answer, err));
+    least_bytes = answer->least_budget_bytes;
+    *taken      = least_bytes > 0 && least_bytes <= changed->budget_bytes;
     if (*taken) {
         f->out->changes[f->out->n]               = *change;
         f->out->changes[f->out->n++].needs_bytes = least_bytes;
     }
 out:
+    return st;
+}
+
+static vp_status try_change(finder *f, const vp_change *change, const vp_plan_request *changed,
+                            const vp_plan_answer *like, bool *taken, vp_err *err)
+{
+    vp_plan_answer answer;
+    vp_status      st = try_answer(f, change, changed, like, &answer, taken, err);
+
+    vp_plan_answer_release(&answer);
     return st;
 }
 
@@ -170,9 +183,10 @@ static vp_status try_recipes(finder *f, const vp_change *change, const vp_plan_r
                              const vp_plan_answer *like, int from, int end, int most, int *n_taken,
                              vp_err *err)
 {
-    recipe_change list[MAX_RECIPE_CHANGES], taken[MAX_RECIPE_CHANGES];
-    int           n  = list_recipes(f, r, list);
-    vp_status     st = VP_OK;
+    recipe_change  list[MAX_RECIPE_CHANGES], taken[MAX_RECIPE_CHANGES];
+    vp_plan_answer tried[MAX_RECIPE_CHANGES]; /* the libraries of each serve those behind it */
+    int            n = list_recipes(f, r, list), n_tried = 0;
+    vp_status      st = VP_OK;
 
     *n_taken = 0;
     for (int k = from; k < n && k < end && *n_taken < most; k++) {
@@ -184,11 +198,15 @@ static vp_status try_recipes(finder *f, const vp_change *change, const vp_plan_r
         if (adds)
             continue;
         apply_recipe(&list[k], r, &changed, &c);
-        VP_TRY(try_change(f, &c, &changed, like, &fits, err));
+        VP_TRY(try_answer(f, &c, &changed, like, &tried[n_tried++], &fits, err));
         if (fits)
             taken[(*n_taken)++] = list[k];
+        if (tried[n_tried - 1].arena) /* planned at all */
+            like = &tried[n_tried - 1];
     }
 out:
+    while (n_tried > 0)
+        vp_plan_answer_release(&tried[--n_tried]);
     return st;
 }
 

@@ -471,7 +471,7 @@ static vp_status list_and_find_least(const vp_plan_request *r, const vp_plan_ans
     vp_status st = VP_OK;
 
     assert(vp_request_refusal(r).reason == VP_REFUSED_NOT);
-    *a          = (vp_plan_answer){.arena = vp_arena_new()};
+    *a          = (vp_plan_answer){.arena = vp_arena_new(), .like = like};
     cost->store = a->store = vp_lowered_store_new();
     VP_TRY_ALLOC(err, a->arena && a->store);
     VP_TRY(vp_space_list(r, like, a, cost, extent, err));
@@ -501,14 +501,21 @@ out:
     return st;
 }
 
+vp_status vp_planner_least_answer(const vp_plan_request *r, const vp_plan_answer *like,
+                                  vp_plan_answer *a, vp_err *err)
+{
+    vp_cost cost = {.device = r->device, .profile = r->profile};
+
+    return list_and_find_least(r, like, a, &cost, VP_SPACE_LEAST, err);
+}
+
 vp_status vp_planner_least(const vp_plan_request *r, const vp_plan_answer *like,
                            int64_t *least_budget_bytes, vp_err *err)
 {
-    vp_cost        cost = {.device = r->device, .profile = r->profile};
     vp_plan_answer a;
     vp_status      st = VP_OK;
 
-    VP_TRY(list_and_find_least(r, like, &a, &cost, VP_SPACE_LEAST, err));
+    VP_TRY(vp_planner_least_answer(r, like, &a, err));
     *least_budget_bytes = a.least_budget_bytes;
 out:
     vp_plan_answer_release(&a);

@@ -50,8 +50,10 @@ typedef struct vp_plan_answer {
     const vp_library **libraries; /* of each scenario                       */
     vp_blocks        **blocks;    /* planner/space.h */
     int64_t            n_blocks, cap_blocks;
-    bool               cut;     /* micro-batches that are larger than all that fit are left out */
-    vp_ilp_problem     problem; /* the integer programs, in the order of scenarios */
+    /* NULL, or another answer whose blocks serve here, too; borrowed */
+    const struct vp_plan_answer *like;
+    bool           cut;     /* micro-batches that are larger than all that fit are left out */
+    vp_ilp_problem problem; /* the integer programs, in the order of scenarios */
     /* plans that fit, fastest first: presets, and each scenario's best where it may come within
      * request->listed of the best of all */
     vp_candidate *candidates;
@@ -83,9 +85,13 @@ void      vp_plan_answer_release(vp_plan_answer *answer);
 
 /* The answer's least_budget_bytes alone, without a search for speed; 0: the space is empty.
  * like: NULL, or the answer to a request that differs in the recipe only, whose libraries serve
- * here. */
+ * here, and those that served it. */
 vp_status vp_planner_least(const vp_plan_request *request, const vp_plan_answer *like,
                            int64_t *least_budget_bytes, vp_err *err);
+
+/* The same, with the answer that has it, for others to be like; released in any case. */
+vp_status vp_planner_least_answer(const vp_plan_request *request, const vp_plan_answer *like,
+                                  vp_plan_answer *answer, vp_err *err);
 
 /* The whole plan of one candidate for request->budget_bytes; with the answer's proof, which is
  * about the first candidate, when it is that one or the answer's lean one. */
