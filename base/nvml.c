@@ -61,6 +61,11 @@ static void end(nvml *n)
     dlclose(n->library);
 }
 
+static int64_t as_bytes(unsigned long long n)
+{
+    return n < INT64_MAX ? (int64_t)n : INT64_MAX;
+}
+
 bool vp_nvml_card_at(unsigned idx, vp_nvml_card *out)
 {
     nvml        n;
@@ -74,9 +79,33 @@ bool vp_nvml_card_at(unsigned idx, vp_nvml_card *out)
     ok = n.by_index && n.name && n.memory && n.by_index(idx, &device) == 0 &&
          n.name(device, out->product, sizeof out->product) == 0 && n.memory(device, &memory) == 0;
     out->product[sizeof out->product - 1] = '\0';
-    out->free_bytes = memory.free < INT64_MAX ? (int64_t)memory.free : INT64_MAX;
+    out->free_bytes                       = as_bytes(memory.free);
+    out->total_bytes                      = as_bytes(memory.total);
+    out->used_bytes                       = as_bytes(memory.used);
     end(&n);
     return ok;
+}
+
+int vp_nvml_processes_at(unsigned idx, vp_nvml_process *out, int max)
+{
+    process_info list[MAX_PROCESSES];
+    unsigned int count  = MAX_PROCESSES;
+    void        *device = NULL;
+    nvml         n;
+    int          found = -1;
+
+    if (!begin(&n))
+        return -1;
+    if (n.by_index && n.processes && n.by_index(idx, &device) == 0 &&
+        n.processes(device, &count, list) == 0) {
+        found = 0;
+        for (unsigned int i = 0; i < count && i < MAX_PROCESSES && found < max; i++)
+            out[found++] = (vp_nvml_process){
+                .pid   = list[i].pid,
+                .bytes = list[i].used_bytes == NOT_AVAILABLE ? -1 : as_bytes(list[i].used_bytes)};
+    }
+    end(&n);
+    return found;
 }
 
 static int64_t own_bytes(const nvml *n, void *device)

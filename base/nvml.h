@@ -10,11 +10,18 @@
 
 typedef struct vp_nvml_card {
     char    product[96];
-    int64_t free_bytes;
+    int64_t free_bytes, total_bytes, used_bytes;
 } vp_nvml_card;
 
 /* The card with this number, in the driver's own order. false: no library, or no such card. */
 bool vp_nvml_card_at(unsigned idx, vp_nvml_card *out);
+
+/* Who computes on that card: up to max of them; how many, or -1: the driver does not tell. In a container without the
+ * host's process numbers there may be none. */
+typedef struct vp_nvml_process {
+    int64_t pid, bytes; /* bytes -1: not told */
+} vp_nvml_process;
+int vp_nvml_processes_at(unsigned idx, vp_nvml_process *list, int max);
 
 /* Of the card at a bus ("" for none): its bytes in use by this process and by everybody, -1 where
  * the driver does not tell; the driver's version, "" likewise. */

@@ -4,7 +4,7 @@
 #include "cli/rows.h"
 
 typedef struct arguments {
-    const char *oom, *snapshot;
+    const char *oom, *snapshot, *summary;
 } arguments;
 
 static const vp_option rows[] = {
@@ -25,17 +25,22 @@ static const vp_option rows[] = {
          "peak and at the end, and what lies in pieces",
      .otherwise = "none",
      .example   = "snapshot.pickle"},
+    {.name      = "--summary",
+     .kind      = VP_OPTION_INPUT,
+     .at        = offsetof(arguments, summary),
+     .value     = "FILE|-",
+     .help      = "The table of torch.cuda.memory_summary(), or nvidia-smi's, also inside a log",
+     .otherwise = "none",
+     .example   = "train.log"},
 };
 static const vp_option_set options = {NULL, VP_ROWS(rows)};
 
-static vp_status read_oom(const vp_cli *cli, const char *path, vp_err *err)
+static vp_status read_oom(vp_arena *arena, const vp_cli *cli, const char *path, vp_err *err)
 {
-    vp_arena      *arena = vp_arena_new();
-    vp_doctor_next next  = {0};
+    vp_doctor_next next = {0};
     vp_oom        *oom;
     vp_status      st = VP_OK;
 
-    VP_TRY_ALLOC(err, arena);
     VP_TRY(vp_oom_read(arena, path, &oom, err));
     VP_TRY(vp_doctor_next_of(arena, oom, &next, err));
     if (cli->json)
@@ -44,46 +49,76 @@ static vp_status read_oom(const vp_cli *cli, const char *path, vp_err *err)
         vp_doctor_print_oom(oom, &next);
 out:
     vp_doctor_next_release(&next);
-    vp_arena_free(arena);
     return st;
 }
 
-static vp_status read_snapshot(const vp_cli *cli, const char *path, vp_err *err)
+static vp_status read_snapshot(vp_arena *arena, const vp_cli *cli, const char *path, vp_err *err)
 {
-    vp_arena    *arena = vp_arena_new();
     vp_snapshot *s;
     vp_status    st = VP_OK;
 
-    VP_TRY_ALLOC(err, arena);
     VP_TRY(vp_snapshot_read(arena, path, &s, err));
     if (cli->json)
         VP_TRY(vp_print_json(vp_doctor_snapshot_json(s), err));
     else
         vp_doctor_print_snapshot(s);
 out:
-    vp_arena_free(arena);
+    return st;
+}
+
+static vp_status read_summary(vp_arena *arena, const vp_cli *cli, const char *path, vp_err *err)
+{
+    vp_summary *s;
+    vp_status   st = VP_OK;
+
+    VP_TRY(vp_summary_read(arena, path, &s, err));
+    if (cli->json)
+        VP_TRY(vp_print_json(vp_doctor_summary_json(s), err));
+    else
+        vp_doctor_print_summary(s);
+out:
+    return st;
+}
+
+static vp_status read_machine(vp_arena *arena, const vp_cli *cli, vp_err *err)
+{
+    vp_machine *m;
+    vp_status   st = VP_OK;
+
+    VP_TRY(vp_machine_read(arena, "", &m, err));
+    if (cli->json)
+        VP_TRY(vp_print_json(vp_doctor_machine_json(m), err));
+    else
+        vp_doctor_print_machine(m);
+out:
     return st;
 }
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    arguments       args = {0};
+    arguments       args  = {0};
+    vp_arena       *arena = vp_arena_new();
     vp_command_line line;
     vp_status       st = VP_OK;
 
     VP_TRY(vp_cli_parse(&vp_cmd_doctor, argc, argv, cli, (void *[]){&args}, &line, err));
-    if (!args.oom == !args.snapshot)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
-                       "what shall be read? --oom FILE or --snapshot FILE, one of them"));
-    VP_TRY(args.oom ? read_oom(cli, args.oom, err) : read_snapshot(cli, args.snapshot, err));
+    if ((args.oom != NULL) + (args.snapshot != NULL) + (args.summary != NULL) > 1)
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_USAGE, "--oom, --snapshot and --summary: one of them at a time"));
+    VP_TRY_ALLOC(err, arena);
+    VP_TRY(args.oom        ? read_oom(arena, cli, args.oom, err)
+           : args.snapshot ? read_snapshot(arena, cli, args.snapshot, err)
+           : args.summary  ? read_summary(arena, cli, args.summary, err)
+                           : read_machine(arena, cli, err));
 out:
+    vp_arena_free(arena);
     return st;
 }
 
 const vp_command vp_cmd_doctor = {
     .name    = "doctor",
-    .summary = "a run that died: what ran out of memory, why, and what to type next",
-    .usage   = {"--oom FILE|- [--json]", "--snapshot FILE [--json]"},
+    .summary = "a run that died: what ran out of memory, and why; this machine",
+    .usage   = {"[--oom FILE|-] [--json]", "--snapshot FILE [--json]", "--summary FILE|- [--json]"},
     .about =
         {"Reads any log of a training, or the error alone, and finds the message that is the reason: the first refusal, not "
          "what follows from it. Tells a full card from a fragmented one, from another process on it, from a limit, and all "
@@ -92,9 +127,12 @@ const vp_command vp_cmd_doctor = {
          "Numbers are those of the text, KB, MB and GB being powers of 1024 there. What a program cannot know (2^64 bytes) "
          "is left out. Nothing of the log is executed, and no file is opened but the one that is named.",
          "A snapshot is a Python pickle. It is read by a reader of vplan's own that knows plain data only: one that would "
-         "run code is refused by the opcode's name."},
-    .examples = {"vplan doctor --oom train.log", "vplan doctor --oom - < train.log",
-                 "vplan doctor --snapshot snapshot.pickle"},
+         "run code is refused by the opcode's name.",
+         "Without an option: this machine. What the cards have free and who holds them, the limits that a training meets on the "
+         "host, and what is odd. NVML is asked where the driver has it, and /proc; nothing is changed or ended. Exit 0 whatever "
+         "is found, 4 where a file is not what it is said to be."},
+    .examples = {"vplan doctor --oom train.log", "vplan doctor --snapshot snapshot.pickle",
+                 "nvidia-smi | vplan doctor --summary -", "vplan doctor"},
     .sets     = {&options},
     .argument = VP_TAKES_NOTHING,
     .run      = run,

@@ -5,6 +5,8 @@
 #include "base/text.h"
 #include "doctor/oom.h"
 #include "doctor/snapshot.h"
+#include "doctor/summary.h"
+#include "doctor/this_machine.h"
 
 #include <jansson.h>
 
@@ -25,6 +27,12 @@ json_t *vp_doctor_oom_json(const vp_oom *oom, const vp_doctor_next *next);
 
 void    vp_doctor_print_snapshot(const vp_snapshot *s);
 json_t *vp_doctor_snapshot_json(const vp_snapshot *s);
+
+void    vp_doctor_print_summary(const vp_summary *s);
+json_t *vp_doctor_summary_json(const vp_summary *s);
+
+void    vp_doctor_print_machine(const vp_machine *m);
+json_t *vp_doctor_machine_json(const vp_machine *m);
 
 /* Remedies, with what they save; and their array. */
 void    vp_doctor_print_remedies(const vp_remedy *remedies, int n);

@@ -196,7 +196,7 @@ d = json.loads(out)
 ok(code == 0 and d["line"] == 1 and len(d["evidence"]) <= 12, "the message 400,000 times", (code, err, out[:300]))
 
 # ---- what cannot be read ----
-for words, code in (("--oom", "no-such.log"), 4), (("--oom", work), 4), (("--oom",), 2), ((), 2):
+for words, code in (("--oom", "no-such.log"), 4), (("--oom", work), 4), (("--oom",), 2):
     got, out, err = call(*words)
     ok(got == code and err.startswith("vplan: "), "exit %d: %s" % (code, words), (got, err))
 got, out, err = call("--oom", "no-such.log", "--json")
