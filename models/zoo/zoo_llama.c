@@ -3,6 +3,9 @@
  * small one. The first files of Llama 2 say 2048 positions, later ones 4096. */
 #include "models/zoo/zoo_internal.h"
 
+/* Sizes of the cards; their count is the published one to the parameter. */
+#define COUNT "its card; the published count"
+
 const vp_zoo_entry vp_zoo_llama[] = {
     {"llama-2-7b", JSON({
          "architectures": ["LlamaForCausalLM"],
@@ -549,6 +552,78 @@ const vp_zoo_entry vp_zoo_llama[] = {
          "tie_word_embeddings": false
      }),
      "01-ai/Yi-34B", "arXiv:2403.04652, table 1"},
+    {"yi-1.5-9b", JSON({
+         "architectures": ["LlamaForCausalLM"],
+         "model_type": "llama",
+         "hidden_size": 4096,
+         "intermediate_size": 11008,
+         "num_hidden_layers": 48,
+         "num_attention_heads": 32,
+         "num_key_value_heads": 4,
+         "vocab_size": 64000,
+         "max_position_embeddings": 4096,
+         "hidden_act": "silu",
+         "rms_norm_eps": 1e-06,
+         "rope_theta": 5000000.0,
+         "rope_scaling": null,
+         "initializer_range": 0.02,
+         "tie_word_embeddings": false
+     }),
+     "01-ai/Yi-1.5-9B", COUNT},
+    {"deepseek-coder-1.3b", JSON({
+         "architectures": ["LlamaForCausalLM"],
+         "model_type": "llama",
+         "hidden_size": 2048,
+         "intermediate_size": 5504,
+         "num_hidden_layers": 24,
+         "num_attention_heads": 16,
+         "num_key_value_heads": 16,
+         "vocab_size": 32256,
+         "max_position_embeddings": 16384,
+         "hidden_act": "silu",
+         "rms_norm_eps": 1e-06,
+         "rope_theta": 100000.0,
+         "rope_scaling": {"type": "linear", "factor": 4.0},
+         "initializer_range": 0.02,
+         "tie_word_embeddings": false
+     }),
+     "deepseek-ai/deepseek-coder-1.3b-base", COUNT},
+    {"deepseek-coder-6.7b", JSON({
+         "architectures": ["LlamaForCausalLM"],
+         "model_type": "llama",
+         "hidden_size": 4096,
+         "intermediate_size": 11008,
+         "num_hidden_layers": 32,
+         "num_attention_heads": 32,
+         "num_key_value_heads": 32,
+         "vocab_size": 32256,
+         "max_position_embeddings": 16384,
+         "hidden_act": "silu",
+         "rms_norm_eps": 1e-06,
+         "rope_theta": 100000.0,
+         "rope_scaling": {"type": "linear", "factor": 4.0},
+         "initializer_range": 0.02,
+         "tie_word_embeddings": false
+     }),
+     "deepseek-ai/deepseek-coder-6.7b-base", COUNT},
+    {"deepseek-llm-7b", JSON({
+         "architectures": ["LlamaForCausalLM"],
+         "model_type": "llama",
+         "hidden_size": 4096,
+         "intermediate_size": 11008,
+         "num_hidden_layers": 30,
+         "num_attention_heads": 32,
+         "num_key_value_heads": 32,
+         "vocab_size": 102400,
+         "max_position_embeddings": 4096,
+         "hidden_act": "silu",
+         "rms_norm_eps": 1e-06,
+         "rope_theta": 10000.0,
+         "rope_scaling": null,
+         "initializer_range": 0.02,
+         "tie_word_embeddings": false
+     }),
+     "deepseek-ai/deepseek-llm-7b-base", COUNT},
     {"smollm-135m", JSON({
          "architectures": ["LlamaForCausalLM"],
          "model_type": "llama",

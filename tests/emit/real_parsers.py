@@ -232,6 +232,9 @@ def torch(folder, s):
     m = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(m)
     same("micro-batch", m.SETTINGS["micro_batch"], s["micro_batch"])
+    same("processes", m.SETTINGS["world"], s["world"])
+    same("how they share", m.SETTINGS["parallel"], s["parallel"])
+    os.environ["WORLD_SIZE"] = str(s["world"])  # as torchrun has it; another number is refused
     kind, _, n = s["recompute"].partition(":")
     same("layers", m.recomputed(7), {"none": set(), "full": set(range(7)), "every": {0, 2, 4, 6}}[kind])
     import torch as t
@@ -248,6 +251,14 @@ def torch(folder, s):
             y = layer(y).tanh()
         results.append(t.autograd.grad(y.sum(), x)[0])
     assert t.equal(*results), "other gradients with the policy"
+    os.environ["WORLD_SIZE"] = str(s["world"] + 1)
+    try:
+        m.apply(model, t.optim.SGD(model.parameters(), lr=0.1))
+        raise AssertionError("takes another number of processes")
+    except ValueError:
+        pass
+    finally:
+        del os.environ["WORLD_SIZE"]
 
 
 STUBBED = []
