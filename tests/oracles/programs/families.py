@@ -141,6 +141,8 @@ def draw(rng, family, v, index):
         b -= b % TILES if v.get("liger") else 0
         if b * s < (3100 if v.get("liger") else 4100):                  # fewer rows are summed without scratch
             continue
+        if v.get("quantised") == "nf4-dq" and a * d * h > 2**23:      # the mean of that many scales takes scratch
+            continue
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
             positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][0 if alone else kind]))

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""How near the estimates of PyTorch's steps are to all rows that are kept, as the table of trainers/hf/README.md.
+
+    scoreboard.py [--vplan build/vplan]      prints the table
+    scoreboard.py --readme FILE              exit 1: the table in FILE is another
+
+A row is a whole run that PyTorch's own allocator counted (tests/golden/trainers/); an error is estimate / row - 1 of the peak of allocated
+or of reserved bytes. Rows of several cards are tests/test_worlds.sh's.
+"""
+import argparse
+import concurrent.futures
+import os
+import sys
+import tempfile
+
+import estimate_rows
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "trainers")
+BEGIN, END = "<!-- scoreboard -->", "<!-- end -->"
+# in the order of the table; every file of whole runs on one card is in it
+WHAT = {
+    "steps.csv": "chosen: precisions, attention, checkpoints, optimizers",
+    "drawn_steps.csv": "drawn: 34 models, masks, shapes",
+    "challenge_steps.csv": "drawn later, of another seed",
+    "family_steps.csv": "families recorded later",
+    "class_steps.csv": "classifiers of texts and of tokens",
+    "t5_steps.csv": "T5 under masks",
+    "efficient_steps.csv": "flash attention turned off",
+    "older_steps.csv": "a T4, which has no flash attention",
+    "flash2_steps.csv": "flash-attn 2, stood in for",
+    "adapted_steps.csv": "Trainer; LoRA, QLoRA; bitsandbytes' optimizers",
+    "optimizer_steps.csv": "Trainer's other optimizers",
+    "wide_steps.csv": "QLoRA over heads of 256 (Gemma 2)",
+    "dropout_steps.csv": "dropout in adapters",
+    "beside_steps.csv": "whole modules and tokens trained beside adapters",
+    "int8_steps.csv": "8-bit weights",
+    "narrow_steps.csv": "8-bit weights, DoRA, NF4 without checkpoints",
+    "feature_steps.csv": "packing, masks over NF4, DoRA",
+    "peft_steps.csv": "IA3, prompt and prefix tuning",
+    "frozen_steps.csv": "frozen parameters",
+    "checkpoint_steps.csv": "checkpoints of some layers, or in host memory",
+    "trl_steps.csv": "TRL's SFTTrainer",
+    "packed_steps.csv": "TRL's packing",
+    "dpo_steps.csv": "TRL's DPOTrainer",
+    "eval_steps.csv": "evaluations between steps",
+    "liger_steps.csv": "Liger's kernels",
+    "residents.csv": "what stays besides: EMA, EWC, MER, a second model",
+}
+
+
+def cells(errors):
+    size = sorted(abs(e) for e in errors)
+    at95 = size[min(len(size) - 1, int(0.95 * len(size)))]
+    return ["%d" % sum(e == 0 for e in size), "%.2f %%" % (100 * at95), "%.2f %%" % (100 * size[-1])]
+
+
+def table(vplan):
+    lines = ["| rows | | models | peak exact | 95 % within | worst | reserved exact | 95 % within | worst |",
+             "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    kept = {n for n in os.listdir(FOLDER) if n.endswith(".csv") and "worlds" not in n}
+    unknown = kept - set(WHAT)
+    if unknown:
+        sys.exit("scoreboard.py: no line for %s" % ", ".join(sorted(unknown)))
+    every = [[], []]
+    with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, what in WHAT.items():
+            if name not in kept:
+                continue
+            configs = os.path.join(scratch, name)       # a model's name may mean another config in another file
+            os.mkdir(configs)
+            rows = estimate_rows.read(os.path.join(FOLDER, name), configs)
+            got = list(pool.map(lambda row: estimate_rows.estimate(vplan, row), rows))
+            refused = [g for g in got if isinstance(g, str)]
+            if refused:
+                sys.exit("%s: %s" % (name, refused[0]))
+            for all_of, key in zip(every, ("peak", "reserved")):
+                all_of.extend(g[key] for g in got)
+            models = len({r["name"] for r in rows})
+            lines.append("| %s | %d | %d | %s |" % (what, len(rows), models, " | ".join(cells([g["peak"] for g in got]) + cells([g["reserved"] for g in got]))))
+    lines.append("| **all** | %d | | %s |" % (len(every[0]), " | ".join(cells(every[0]) + cells(every[1]))))
+    return "\n".join(lines)
+
+
+def main():
+    p = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    p.add_argument("--vplan", default="build/vplan")
+    p.add_argument("--readme")
+    a = p.parse_args()
+    now = table(os.path.abspath(a.vplan))
+    if not a.readme:
+        print(now)
+        return
+    text = open(a.readme).read()
+    there = text.partition(BEGIN)[2].partition(END)[0].strip()
+    for x, y in zip(there.split("\n"), now.split("\n")):
+        if x != y:
+            print("there: %s\nnow:   %s" % (x, y))
+    sys.exit(there != now)
+
+
+if __name__ == "__main__":
+    main()
