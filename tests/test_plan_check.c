@@ -153,13 +153,12 @@ static void regions_and_blocks_begin_at_whole_vectors(void **state)
 {
     vp_model *model =
         tiny_model(&(tiny){.n_embd = 24, .n_layer = 1, .n_head = 3, .vocab = 61}, 0.0);
-    vp_plan   *plan = plan_of(model,
-                              (vp_scenario){.seq          = 32,
-                                            .global_batch = 2,
-                                            .micro_batch  = 2,
-                                            .recipe       = vp_recipe_default()},
-                              VP_RECOMPUTE_NONE);
-    vp_bucket *b    = &plan->buckets[0];
+    vp_plan *plan =
+        plan_of(model,
+                (vp_scenario){
+                    .seq = 32, .global_batch = 2, .micro_batch = 2, .recipe = vp_recipe_default()},
+                VP_RECOMPUTE_NONE);
+    vp_bucket *b = &plan->buckets[0];
 
     (void)state;
     OK(vp_plan_check(plan, "plan", err));
