@@ -143,8 +143,8 @@ static const vp_key trainer_keys[] = {
     "ddp_broadcast_buffers:b ddp_static_graph:b ddp_backend ddp_timeout:i debug do_predict:b " \
     "resume_from_checkpoint local_rank:i"
 
-/* One letter from use_dora, eval_steps, datasets. */
-#define SCRIPTS_HAVE "use_lora eval_step dataset model_name save_step"
+/* One letter from use_dora, eval_steps, datasets; and what transformers' own scripts call the model and the sequence. */
+#define SCRIPTS_HAVE "use_lora eval_step dataset model_name save_step model_name_or_path block_size"
 
 #define KWARGS_KNOWN "preserve_rng_state determinism_check debug early_stop context_fn"
 
