@@ -52,7 +52,8 @@ def is_worth_it(v, family, asked):
         return False
     if v["lora"] != "none" and v["tied"] and (v["gqa"], 0) in family.combos and not v["tokens"]:     # a line of the untied program says what the tied one is
         return False
-    if v["ragged"] and not (sdpa and (v["mask"] or v["window"])):
+    biased = v["task"] == "seq2seq"     # T5's distances are a mask to sdpa
+    if v["ragged"] and not (sdpa and (v["mask"] or v["window"] or biased)):
         return False
     if v["window"] and not family.window or v["mask"] and v["task"] == "imgcls":
         return False

@@ -112,7 +112,11 @@ NAMED = {
                         num_key_value_heads=32, intermediate_size=6912, vocab_size=50304, num_hidden_layers=32, max_position_embeddings=4096,
                         partial_rotary_factor=0.25, tie_word_embeddings=False),
 }
+T5 = dict(model_type="t5", architectures=["T5ForConditionalGeneration"], d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_decoder_layers=6,
+          num_heads=8, vocab_size=32128, relative_attention_num_buckets=32, dropout_rate=0.1, feed_forward_proj="relu", decoder_start_token_id=0,
+          pad_token_id=0, eos_token_id=1, tie_word_embeddings=True)
 NAMED.update({
+    "t5-small": T5, "t5-base": dict(T5, d_model=768, d_ff=3072, num_layers=12, num_decoder_layers=12, num_heads=12),
     "bert-classes": dict(BERT, architectures=["BertForSequenceClassification"], id2label={str(i): "label %d" % i for i in range(5)}),
     "bert-names": dict(BERT, architectures=["BertForTokenClassification"], id2label={str(i): "label %d" % i for i in range(9)}),
     "roberta-classes": dict(ROBERTA, architectures=["RobertaForSequenceClassification"], id2label={"0": "no", "1": "yes"}),
@@ -136,7 +140,7 @@ NAMED.update({
                           tie_word_embeddings=True, use_bias=False),
 })
 LENGTHS = [64, 100, 128, 197, 250, 256, 384, 500, 512, 640, 777, 1000, 1024, 1536, 2047, 2048]
-TASKS = {"ForMaskedLM": "mlm", "ForImageClassification": "imgcls", "ForSequenceClassification": "seqcls", "ForTokenClassification": "tokcls"}
+TASKS = {"ForMaskedLM": "mlm", "ForConditionalGeneration": "seq2seq", "ForImageClassification": "imgcls", "ForSequenceClassification": "seqcls", "ForTokenClassification": "tokcls"}
 
 
 def task_of(config):
