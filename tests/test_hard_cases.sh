@@ -169,8 +169,8 @@ named = re.findall(r"NCCL takes ([0-9]+) MB", " ".join(cards[1]["assumptions"]))
 outside = [j["device_bytes"] - j["reserved_peak_bytes"] for j in cards]
 case(23, "a communicator's bytes beside one card's", outside[1] - outside[0], int((named or [0])[0]) * 10**6)
 ok(named and "NCCL" not in " ".join(cards[0]["assumptions"]), "23: a card alone has no communicator", named)
-# 24: gradients lie in buckets beside themselves: 4 bytes each
-case(24, "DDP's buckets", [item(cards[1], "reduce_buffers", p) for p in ("load", "backward2")], [4 * PARAMETERS] * 2)
+# 24: gradients lie in buckets beside themselves: 4 bytes each. Of loading the peak is before them, when all weights are sent
+case(24, "DDP's buckets", [item(cards[1], "reduce_buffers", p) for p in ("forward1", "backward2")], [4 * PARAMETERS] * 2)
 # 25: a fourth of the rows of every weight; the head with its norm in 16 bits, as weights and in the buffer they came in
 shared = estimate(llama, *mixed, *TOKENS, "--world", 4, "--parallel", "fsdp2", trainer="hf")
 case(25, "FSDP: what a card keeps", item(shared, "parameters", "load"), 4 * PARAMETERS // 4)
