@@ -3,8 +3,8 @@
  * small one. The first files of Llama 2 say 2048 positions, later ones 4096. */
 #include "models/zoo/zoo_internal.h"
 
-/* Sizes of the cards; their count is the published one to the parameter. */
-#define COUNT "its card; the published count"
+/* Sizes as remembered, compared with no file; what transformers counts of them is the count as remembered, to the parameter. */
+#define COUNT "not compared with its file; its count"
 
 const vp_zoo_entry vp_zoo_llama[] = {
     {"llama-2-7b", JSON({

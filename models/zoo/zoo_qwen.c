@@ -2,8 +2,8 @@
  * base models; Qwen3 (Yang et al. 2025, arXiv:2505.09388), trained further. */
 #include "models/zoo/zoo_internal.h"
 
-/* Sizes of the cards; their count is the published one to the parameter. */
-#define COUNT "its card; the published count"
+/* Sizes as remembered, compared with no file; what transformers counts of them is the count as remembered, to the parameter. */
+#define COUNT "not compared with its file; its count"
 
 const vp_zoo_entry vp_zoo_qwen[] = {
     {"qwen1.5-0.5b", JSON({

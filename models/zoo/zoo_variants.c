@@ -66,9 +66,6 @@ static const vp_zoo_variant variants[] = {
     {"togethercomputer/LLaMA-2-7B-32K", "llama-2-7b", LITGPT},
     {"TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T", "tinyllama-1.1b", LITGPT},
     {"Qwen/QwQ-32B-Preview", "qwen2.5-32b", LITGPT},
-    {"open-r1/Qwen2.5-Math-7B-RoPE-300k", "qwen2.5-7b", CARD},
-    {"NousResearch/Nous-Hermes-2-Yi-34B", "yi-34b", CARD},
-    {"casperhansen/llama-3-70b-fp16", "llama-3-70b", CARD},
 };
 
 const vp_zoo_variant *vp_zoo_variant_at(int idx)

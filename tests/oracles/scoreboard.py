@@ -37,8 +37,6 @@ WHAT = {
     "int8_steps.csv": "8-bit weights",
     "narrow_steps.csv": "8-bit weights, DoRA, NF4 without checkpoints",
     "feature_steps.csv": "packing, masks over NF4, DoRA",
-    "peft_steps.csv": "IA3, prompt and prefix tuning",
-    "frozen_steps.csv": "frozen parameters",
     "checkpoint_steps.csv": "checkpoints of some layers, or in host memory",
     "trl_steps.csv": "TRL's SFTTrainer",
     "packed_steps.csv": "TRL's packing",
