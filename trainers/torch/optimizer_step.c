@@ -79,7 +79,7 @@ static const struct {
 } refused[] = {
     {"adamw_torch_xla", "it is for TPUs"},
     {"adamw_torch_npu_fused", "it is for Ascend's processors"},
-    {"adamw_anyprecision", "it takes torchdistx, which no release of PyTorch since 1.13 can load"},
+    {"adamw_anyprecision", "it takes torchdistx, an extension of old releases of PyTorch"},
     {"adamw_apex_fused", "transformers 5 has it no more; adamw_torch_fused is PyTorch's own"},
     {"adamw_hf", "transformers 5 has it no more; adamw_torch is PyTorch's own"},
     {"adamw_torch_4bit",
