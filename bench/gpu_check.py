@@ -28,7 +28,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import bench_common as common
 
@@ -97,7 +99,8 @@ class Part:
         self.name = f"gpu-{args.part}" + "-rehearsal" * args.rehearse
         self.label = "emulated-" * args.rehearse + args.device
         self.deadline = time.monotonic() + args.seconds
-        self.row_end = self.deadline
+        self.lock, self.here = threading.RLock(), threading.local()   # here.row_end: of the row that this thread measures
+        self.children = set()
         self.described = self.answer([common.program(args, "vplan-run"), "--describe", "--backend", "cuda"])
         self.libraries = {"backend": self.described["description"]}
         self.card = card_now()
@@ -116,14 +119,15 @@ class Part:
 
     def row(self, name, measure, limit_s=120):
         """measure() gives {predicted, measured, raw_seconds, verdict}; what it raises is the row's error, and so are limit_s seconds."""
-        if name in self.known:
-            self.rows.append(self.known.pop(name))
-            return
         begin = time.monotonic()
-        if begin > self.deadline:
-            self.n_left += 1
-            return
-        self.row_end = min(begin + limit_s, self.deadline + self.args.seconds / 10)
+        with self.lock:
+            if name in self.known:
+                self.rows.append(self.known.pop(name))
+                return
+            if begin > self.deadline:
+                self.n_left += 1
+                return
+        self.here.row_end = min(begin + limit_s, self.deadline + self.args.seconds / 10)
         row = {"name": name, "predicted": None, "measured": None, "raw_seconds": []}
         try:
             row.update(measure())
@@ -132,10 +136,23 @@ class Part:
         except Exception as e:   # whatever it is, the other rows are worth having
             row["error"] = f"{'' if isinstance(e, RuntimeError) else type(e).__name__ + ': '}{e}"[-2000:]
         row["took_s"] = round(time.monotonic() - begin, 1)
-        self.rows.append(row)
-        self.write()
         said = "FAILED " + row["error"] if "error" in row else "skipped: " + row["skipped"] if "skipped" in row else json.dumps(row["measured"])[:300]
-        print(f"{name}: {'verdict ' + row['verdict'] + ': ' if 'verdict' in row else ''}{said}", flush=True)
+        with self.lock:
+            self.rows.append(row)
+            self.write()
+            print(f"{name}: {'verdict ' + row['verdict'] + ': ' if 'verdict' in row else ''}{said}", flush=True)
+
+    def rows_at_once(self, rows):
+        """Rows of (name, measure, limit_s) in which no time is measured: as many at once as there are processors for, two each."""
+        with ThreadPoolExecutor(max(1, common.n_cpus() // 2)) as pool:
+            try:
+                for done in [pool.submit(self.row, *row) for row in rows]:
+                    done.result()
+            except BaseException:   # stopped: no row begins, and what runs ends
+                self.deadline = 0
+                for child in list(self.children):
+                    os.killpg(child.pid, signal.SIGKILL)
+                raise
 
     def total(self, name, measured):
         """A row worked out from the others; with a verdict where largest_off has a limit."""
@@ -155,10 +172,11 @@ class Part:
 
     def call(self, command, ok=(0,), env=None):
         """A program and all that it starts, which end with the row."""
-        left_s = max(0.1, self.row_end - time.monotonic())
+        left_s = max(0.1, getattr(self.here, "row_end", self.deadline) - time.monotonic())
         words = " ".join(map(str, command))
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-                                 env=dict(os.environ, **(env or {})), preexec_fn=os.setpgrp)
+                                 env=dict(os.environ, **(env or {})), start_new_session=True)
+        self.children.add(child)
         try:
             out, err = child.communicate(timeout=left_s)
         except BaseException as e:
@@ -167,6 +185,8 @@ class Part:
             if isinstance(e, subprocess.TimeoutExpired):
                 raise RuntimeError(f"{words}: ended after {left_s:.0f} s") from None
             raise
+        finally:
+            self.children.discard(child)
         if child.returncode == common.SKIPPED and common.SKIPPED not in ok:
             raise Skip(out.strip()[-500:])
         if child.returncode not in ok:
@@ -374,8 +394,7 @@ def sanitizer(part, tool):
 
 def ops(part):
     def tests(names):
-        for name in names:
-            part.row(name, lambda: test_program(part, name), 150)
+        part.rows_at_once([(name, lambda name=name: test_program(part, name), 150) for name in names])
     n, names = part.sizes["n_kernel_tests"], part.sizes["tests"]
     tests(names[:n])
     for m in part.sizes["twice"]:

@@ -70,15 +70,16 @@ class Trainer:
         self.autocast = torch.autocast(self.device, dtype=torch.bfloat16, enabled=recipe["precision"] == "bf16-mixed")
         self.clip_norm = recipe["clip_norm"]
         self.shape = args.batch, args.seq
-        self.tokens = array.array("H")
+        tokens = array.array("H")
         with open(args.tokens, "rb") as f:
-            self.tokens.frombytes(f.read())
+            tokens.frombytes(f.read())
+        self.tokens = torch.tensor(tokens, dtype=torch.long)   # once: a step takes a view of it
         self.n_steps = 0
 
     def batch(self):
         n = self.shape[0] * self.shape[1]
         first = self.n_steps * n
-        both = torch.tensor(self.tokens[first:first + n + 1], dtype=torch.long).to(self.device)
+        both = self.tokens[first:first + n + 1].to(self.device)
         return both[:n].view(self.shape), both[1:].view(self.shape)
 
     def step(self):
