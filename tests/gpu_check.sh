@@ -6,7 +6,7 @@
 # which takes three minutes, `all` stands for the six. A results file for each, DEVICE-DATE-gpu-PART.json, in --out ($OUT, else build/bench); rows that files
 # there or under --resume (bench/results) have are not measured again. A part ends within --seconds (420; first: 180) and a tenth.
 #
-# It builds here. Where the libraries of the host programs are not installed, bring gpu-pack.tar.gz from a machine that has them (tests/gpu_pack.sh):
+# It builds here. Where the libraries of the host programs are not installed, bring gpu-pack.tar.xz from a machine that has them (tests/gpu_pack.sh):
 # then nothing is compiled, or vplan-cuda.so alone where the one in it does not run. $PYTHON_TORCH is the Python with PyTorch (python3).
 # Exit 77 without a GPU; 1 where a row failed. --rehearse goes through all of it without one, on what $BUILD holds: it measures nothing.
 set -u
@@ -38,9 +38,9 @@ print(*[d["name"] for d in json.load(sys.stdin)["devices"] if d.get("product") =
 
 unpack() {
     build=gpu-pack
-    [ gpu-pack/unpacked -nt gpu-pack.tar.gz ] && return
+    [ gpu-pack/unpacked -nt gpu-pack.tar.xz ] && return
     rm -rf gpu-pack
-    tar -xzf gpu-pack.tar.gz && touch gpu-pack/unpacked
+    python3 -m tarfile -e gpu-pack.tar.xz . && touch gpu-pack/unpacked
 }
 
 build_here() { # build_here CUDA_ARCHS
@@ -64,7 +64,7 @@ if [ -n "$rehearse" ]; then
 else
     card=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2> /dev/null | head -n 1)
     [ -n "$card" ] || { echo "SKIP no NVIDIA GPU: nvidia-smi names none"; exit 77; }
-    [ ! -e gpu-pack.tar.gz ] || unpack || exit 1
+    [ ! -e gpu-pack.tar.xz ] || unpack || exit 1
     found=$(libraries_of_python)
     [ -z "$found" ] || export LD_LIBRARY_PATH=$found${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     build_here "$(echo "${card##*, }" | tr -d .)" || { echo "the build failed" >&2; exit 1; }

@@ -1,7 +1,7 @@
 #!/bin/bash
-# tests/gpu_pack.sh [CUDA_ARCHS]: gpu-pack.tar.gz, what a machine with a GPU but without our libraries needs to run tests/gpu_check.sh: the host programs
+# tests/gpu_pack.sh [CUDA_ARCHS]: gpu-pack.tar.xz, what a machine with a GPU but without our libraries needs to run tests/gpu_check.sh: the host programs
 # and tests built here, which look for their libraries in gpu-pack/lib, those libraries but libc's and the compiler's, and, with a CUDA toolkit here,
-# vplan-cuda.so for the compute capabilities given (90). At most 30 MiB. What is compiled stays in build/gpu-pack.
+# vplan-cuda.so for the compute capabilities given (90). At most 15 MiB. What is compiled stays in build/gpu-pack.
 set -eu
 cd "$(dirname "$0")/.."
 archs=${1:-90}
@@ -30,7 +30,7 @@ for p in $programs; do
 done | sed -nE 's/.*=> ([^ ]+) .*/\1/p' | sort -u | grep -vE '/(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+|ld-linux[^/]*)\.so' | while read -r library; do
     cp -L "$library" "$work/gpu-pack/lib/"
 done
-tar -C "$work" -czf gpu-pack.tar.gz gpu-pack
-size=$(du -m gpu-pack.tar.gz | cut -f1)
-echo "gpu-pack.tar.gz: $size MiB"
-[ "$size" -le 30 ]
+XZ_OPT=-T0 tar -C "$work" -cJf gpu-pack.tar.xz gpu-pack
+size=$(du -m gpu-pack.tar.xz | cut -f1)
+echo "gpu-pack.tar.xz: $size MiB"
+[ "$size" -le 15 ]
