@@ -156,9 +156,23 @@ write("own.json", '{"zero_optimization": {"stage": 1}, "deepspeed": "own.json", 
 code, j, err = check("own.yaml")
 ok([f["path"] for f in j["files"]] == ["own.yaml", "own.json"], "files that name each other", j)
 os.mkdir("dir.json")
-code, j, err = check(write("sharded.yaml", "per_device_train_batch_size: 2\nbf16: true\nfsdp: full_shard\nfsdp_config: fsdp.json\n"))
-ok([(f["line"], f["severity"]) for f in j["findings"] if f["key"] == "fsdp_config" and "fsdp.json is not read here" in f["message"]] == [(4, "warning")],
-   "fsdp_config as a path is said not to be read", j["findings"])
+SHARDED = "per_device_train_batch_size: 2\nbf16: true\nfsdp: full_shard\nfsdp_config: fsdp.json\n"
+for text, want in (('{"version": 1, "cpu_offload": true}', ("fsdp", "optimizer+params", "none")), ('{"fsdp_version": 2, "activation_checkpointing": true}', ("fsdp2", "none", "full")),
+                   ('{"transformer_layer_cls_to_wrap": "GPT2Block"}', ("fsdp2", None, "none"))):
+    write("fsdp.json", text)
+    code, j, err = check(write("sharded.yaml", SHARDED))
+    ok(code == 0 and (j["common"]["parallel"], j["common"].get("offload"), j["common"].get("recompute")) == want and not [f for f in j["findings"] if f["severity"] != "note"] and j["files"][1] == {"path": "fsdp.json", "kind": "fsdp_config", "read": True},
+       "the file that fsdp_config names", (code, text, j["common"], j["findings"]))
+write("fsdp.json", '{"version": 2,\n "cpu_ofload": true,\n "activation_checkpointing": true}')
+code, j, err = check(write("sharded.yaml", SHARDED + "gradient_checkpointing: true\n"))
+ok(code == 4 and [(f["file"], f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [("fsdp.json", 2, "fsdp_cpu_ofload"), ("fsdp.json", 3, "fsdp_activation_checkpointing")],
+   "what is wrong in it", (code, j["findings"]))
+code, j, err = check(write("unsharded.yaml", SHARDED.replace("fsdp: full_shard\n", "")))
+ok(len(j["files"]) == 1 and "parallel" not in j["common"], "without fsdp nobody opens it", j)
+code, j, err = check(write("missing.yaml", SHARDED.replace("fsdp.json", "there/fsdp.json")), "--model", "gpt2", "--device", "4090")
+ok(code == 0 and "there/fsdp.json" in j["fits_not_answered"], "one that is not there", (code, j))
+code, j, err = check(write("typed.yaml", SHARDED.replace("fsdp.json", "{version: 2, cpu_ofload: true}")))
+ok(code == 4 and [(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [(4, "fsdp_config.fsdp_cpu_ofload")], "a typo in place", (code, j["findings"]))
 code, j, err = check(write("dir.yaml", "per_device_train_batch_size: 2\ndeepspeed: dir.json\n"))
 ok(code == 4 and [f["file"] for f in j["findings"] if f["severity"] == "error"] == ["dir.json"], "a folder of that name", j)
 for words in ("deepspeed: zero3\n", 'deepspeed: {"zero_optimization": {"stage": 2}}\n', "deepspeed: ${DS}.json\n", "deepspeed: https://a/b.json\n"):

@@ -303,14 +303,13 @@ static bool is_for_people(const char *path)
 /* Names as the trainer's own reader completes them. */
 static void complete_names(const vp_checked_file *file)
 {
-    const vp_dialect *d = file->dialect;
-
-    for (int i = 0; d && i < d->n_sections; i++) {
-        vp_value *map =
-            d->sections[i].prefix ? vp_value_at(file->doc->root, d->sections[i].path) : NULL;
-        if (map && map->kind == VP_VALUE_MAP)
-            vp_value_prefix(file->doc, map, d->sections[i].prefix);
-    }
+    for (const vp_dialect *d = file->dialect; d; d = d->base)
+        for (int i = 0; i < d->n_sections; i++) {
+            const char *path = d->sections[i].path;
+            vp_value   *map  = path[0] ? vp_value_at(file->doc->root, path) : file->doc->root;
+            if (d->sections[i].prefix && map && map->kind == VP_VALUE_MAP)
+                vp_value_prefix(file->doc, map, d->sections[i].prefix);
+        }
 }
 
 /* TRL's own script loads the model in float32 where nothing else is said; SFTTrainer in a script of Python is given one that

@@ -28,6 +28,9 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
 /* Whether two texts are the same value: 1e9 and 1000000000, True and true. */
 bool vp_same_value(const char *a, const char *b);
 
+/* Something is there that is not switched off: a text, a list with members, true. */
+bool vp_is_there(const vp_value *v);
+
 /* Where a name stands in a list of "name" and "name:type"; NULL: it is none of them. */
 const char *vp_listed(const char *list, const char *name);
 

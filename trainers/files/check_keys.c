@@ -85,6 +85,18 @@ static bool among(const char *words, const char *text, bool any_case)
     return false;
 }
 
+/* What stands in a file that is named in its place is not left out. */
+static bool is_in_another_file(const vp_value *root, const char *path)
+{
+    const char     *dot = strrchr(path, '.');
+    char            above[256];
+    const vp_value *v;
+
+    snprintf(above, sizeof above, "%.*s", dot ? (int)(dot - path) : 0, path);
+    v = vp_value_at(root, above);
+    return v && v->kind == VP_VALUE_STRING;
+}
+
 const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const char *path,
                          char *buf, size_t buf_size)
 {
@@ -97,7 +109,8 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
     k = vp_file_key(c, file, path, &version);
     if (v && k && k->words && among(k->words, "null", false))
         return vp_value_text(v, buf, buf_size);
-    if (!k || !k->otherwise || !vp_version_within(version, k->since, k->until))
+    if (!k || !k->otherwise || !vp_version_within(version, k->since, k->until) ||
+        is_in_another_file(file->doc->root, path))
         return NULL;
     if (strncmp(k->otherwise, "2*", 2) == 0) {
         const char *one = vp_effective(c, file, k->otherwise + 2, buf, buf_size);

@@ -67,8 +67,7 @@ bool vp_is_literal(const vp_dialect *d, const char *key, const char *text)
     return false;
 }
 
-/* Something is there that is not switched off: a text, a list with members, true. */
-static bool is_there(const vp_value *v)
+bool vp_is_there(const vp_value *v)
 {
     return v && v->kind != VP_VALUE_NULL && !(v->kind == VP_VALUE_BOOL && !v->boolean) &&
            !(v->kind == VP_VALUE_LIST && !v->n_children) &&
@@ -99,7 +98,7 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
         return !v || v->kind == VP_VALUE_NULL;
     if (strcmp(row->value, "$set") == 0) {
         *at = v;
-        return is_there(v);
+        return vp_is_there(v);
     }
     text = vp_effective(c, file, row->key, buf, buf_size);
     if (strncmp(row->value, "$with:", 6) == 0) {
@@ -266,7 +265,7 @@ typedef struct merged {
     const char *first_name, *yields_to; /* as in vp_checked_file */
 } merged;
 
-/* What the card cannot do, in the line that asks for it. */
+/* What the card has no hardware for, in the line that asks for it. */
 static void check_card(vp_checked *c, const merged *m)
 {
     const vp_checked_file at = {.name = m->first_name};
@@ -275,8 +274,8 @@ static void check_card(vp_checked *c, const merged *m)
         if (strncmp(m->all.words[i], "bf16", 4) != 0)
             return;
     if (c->no_bf16 && m->all.at)
-        vp_find(c, &at, VP_ERROR, m->all.at, m->all.key, NULL, "means %s: %s", m->all.words[0],
-                c->no_bf16);
+        vp_find(c, &at, VP_WARNING, m->all.at, m->all.key, NULL,
+                "means %s: %s; PyTorch emulates it, which is slow", m->all.words[0], c->no_bf16);
 }
 
 /* A default says nothing beside what is written. */
@@ -383,6 +382,12 @@ static const struct {
     {"training_args", "activation_checkpointing", "true", "accelerate",
      "fsdp_config.fsdp_activation_checkpointing", "true",
      "both switch checkpointing on, which the Trainer refuses"},
+    {"training_args", "gradient_checkpointing", "true", "fsdp_config",
+     "fsdp_activation_checkpointing", "true",
+     "both switch checkpointing on, which the Trainer refuses"},
+    {"training_args", "activation_checkpointing", "true", "fsdp_config",
+     "fsdp_activation_checkpointing", "true",
+     "both switch checkpointing on, which the Trainer refuses"},
     {"sft", "bnb_4bit_quant_storage", "float32", "accelerate", "mixed_precision", "bf16",
      "4-bit storage must have the type that FSDP's parameters have"},
 };
@@ -459,7 +464,8 @@ static void check_product(vp_checked *c)
 
 /* ---- defaults that cost ---- */
 
-/* Whether the setting that a key says is written in the file, by whatever key. */
+/* Whether the setting that a key says is written in the file, by whatever key; of checkpointing in any, for whoever switches it
+ * on has it. */
 static bool is_said_otherwise(vp_checked *c, const vp_checked_file *file, const char *path)
 {
     for (const vp_dialect *d = file->dialect; d; d = d->base)
@@ -467,7 +473,8 @@ static bool is_said_otherwise(vp_checked *c, const vp_checked_file *file, const 
             if (d->says[i].setting != VP_ALWAYS && strcmp(d->says[i].key, path) == 0) {
                 statement s = {0};
                 read_setting(c, file, d->says[i].setting, &s);
-                if (s.at)
+                if (s.at || (d->says[i].setting == VP_SETTING_RECOMPUTE &&
+                             !c->by_default[VP_SETTING_RECOMPUTE]))
                     return true;
             }
     return false;

@@ -9,6 +9,34 @@
 
 #define BIG 1e12
 
+/* Trainer's _process_fsdp_args() takes the prefix off, where there is one. */
+#define FSDP_KEYS(at) \
+    {at "fsdp_version", VP_KEY_INT, "2", .min = 1, .max = 2}, \
+        {at "fsdp_cpu_offload", VP_KEY_BOOL, "false"}, \
+    { \
+        at "fsdp_activation_checkpointing", VP_KEY_BOOL, "false" \
+    }
+#define FSDP_KNOWN \
+    "fsdp_min_num_params:i fsdp_transformer_layer_cls_to_wrap fsdp_auto_wrap_policy " \
+    "fsdp_cpu_ram_efficient_loading:b fsdp_state_dict_type fsdp_reshard_after_forward " \
+    "fsdp_forward_prefetch:b fsdp_backward_prefetch fsdp_use_orig_params:b " \
+    "fsdp_sync_module_states:b fsdp_limit_all_gathers:b fsdp_xla:b fsdp_xla_fsdp_v2:b " \
+    "fsdp_xla_fsdp_settings fsdp_xla_fsdp_grad_ckpt:b"
+#define FSDP_SECTION(at) \
+    { \
+        at, VP_STRANGERS_DROPPED, FSDP_KNOWN, .prefix = "fsdp_" \
+    }
+#define FSDP_SAYS(at) \
+    {VP_SETTING_OFFLOAD_PARAMS, "cpu", at "fsdp_cpu_offload", "true", "parallel=fsdp|fsdp2", \
+     .read_only = true}, \
+        {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", \
+         at "fsdp_cpu_offload",        "true", \
+         "parallel=fsdp|fsdp2",        .read_only = true}, \
+    { \
+        VP_SETTING_RECOMPUTE, "full", at "fsdp_activation_checkpointing", "true", \
+            .read_only = true \
+    }
+
 static const vp_key trainer_keys[] = {
     {"output_dir", VP_KEY_TEXT},
     {"per_device_train_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG,
@@ -79,12 +107,8 @@ static const vp_key trainer_keys[] = {
     {"use_cache", VP_KEY_BOOL, "false", .since = "5.0"},
     {"report_to", VP_KEY_ANY, "none"},
     {"fsdp", VP_KEY_ANY},
-    {"fsdp_config", VP_KEY_ANY, .opens = ""},
-    /* Trainer's _process_fsdp_args() takes the prefix off */
-    {"fsdp_config.version", VP_KEY_INT, "2", .min = 1, .max = 2},
-    {"fsdp_config.fsdp_version", VP_KEY_INT, "2", .min = 1, .max = 2},
-    {"fsdp_config.cpu_offload", VP_KEY_BOOL, "false"},
-    {"fsdp_config.activation_checkpointing", VP_KEY_BOOL, "false"},
+    {"fsdp_config", VP_KEY_ANY, .opens = "fsdp_config", .opens_with = "fsdp"},
+    FSDP_KEYS("fsdp_config."),
     {"deepspeed", VP_KEY_ANY, .opens = "deepspeed"},
     {"train_sampling_strategy", VP_KEY_WORD, "random", "random|sequential|group_by_length",
      .since = "5.0", .instead = "group_by_length: true"},
@@ -153,6 +177,7 @@ static const vp_section trainer_sections[] = {
     {"gradient_checkpointing_kwargs", VP_STRANGERS_REFUSED, KWARGS_KNOWN},
     {"activation_checkpointing_kwargs", VP_STRANGERS_REFUSED, KWARGS_KNOWN},
     {"liger_kernel_config", VP_STRANGERS_REFUSED, "geglu layer_norm glu_activation"},
+    FSDP_SECTION("fsdp_config"),
 };
 
 #define OLD .until = "5.23"
@@ -235,14 +260,10 @@ static const vp_saying trainer_says[] = {
     {VP_SETTING_PARALLEL, "zero2", "deepspeed", "$file:", .read_only = true},
     {VP_SETTING_PARALLEL, "zero3", "deepspeed", "$file:", .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp2", "fsdp", "$set", .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.version", "2", .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.fsdp_version", "2", .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp", "$set", .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.version", "1", .read_only = true},
-    {VP_SETTING_OFFLOAD_PARAMS, "cpu", "fsdp_config.cpu_offload", "true", "parallel=fsdp|fsdp2",
-     .read_only = true},
-    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp_config.cpu_offload", "true", "parallel=fsdp|fsdp2",
-     .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", "1", .read_only = true},
+    FSDP_SAYS("fsdp_config."),
     {VP_SETTING_OFFLOAD_PARAMS, "cpu", "fsdp", "full_shard auto_wrap offload",
      "parallel=fsdp|fsdp2", .read_only = true},
     {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp", "full_shard auto_wrap offload",
@@ -251,10 +272,6 @@ static const vp_saying trainer_says[] = {
      "parallel=fsdp|fsdp2", .read_only = true},
     {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp", "full_shard offload auto_wrap",
      "parallel=fsdp|fsdp2", .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp", "fsdp", "$set", .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", "1", .read_only = true},
-    {VP_SETTING_RECOMPUTE, "full", "fsdp_config.activation_checkpointing", "true",
-     .read_only = true},
     {VP_ALWAYS, NULL, "tf32", "null"},
     {VP_ALWAYS, NULL, "torch_compile", "false"},
     {VP_ALWAYS, NULL, "auto_find_batch_size", "false"},
@@ -288,8 +305,8 @@ static const vp_rule trainer_rules[] = {
      "eval_accumulation_steps: 1"},
     {"deepspeed", "set", "fsdp", "set", VP_ERROR, "deepspeed and fsdp exclude each other",
      "one of them"},
-    {"gradient_checkpointing", "=true", "fsdp_config.activation_checkpointing", "=true", VP_ERROR,
-     "Trainer refuses it together with fsdp_config's own activation_checkpointing",
+    {"gradient_checkpointing", "=true", "fsdp_config.fsdp_activation_checkpointing", "=true",
+     VP_ERROR, "Trainer refuses it together with fsdp_config's own activation_checkpointing",
      "gradient_checkpointing: false"},
     {"skip_memory_metrics", "=false", NULL, NULL, VP_NOTE,
      "measures memory in every phase, and slows the run", "skip_memory_metrics: true"},
@@ -313,6 +330,27 @@ const vp_dialect vp_dialect_transformers = {
     .programs = "TrainingArguments Seq2SeqTrainingArguments",
     .own      = "save_strategy eval_strategy evaluation_strategy logging_strategy save_total_limit "
                 "overwrite_output_dir load_best_model_at_end optim",
+};
+
+/* ---- the file that fsdp_config may name ---- */
+
+static const vp_key     fsdp_keys[]     = {FSDP_KEYS("")};
+static const vp_section fsdp_sections[] = {FSDP_SECTION("")};
+static const vp_saying  fsdp_says[]     = {
+         {VP_SETTING_PARALLEL, "fsdp2", "fsdp_version", "2", .read_only = true},
+         {VP_SETTING_PARALLEL, "fsdp", "fsdp_version", "1", .read_only = true},
+         FSDP_SAYS(""),
+};
+
+const vp_dialect vp_dialect_fsdp = {
+    .name    = "fsdp_config",
+    .library = "transformers",
+    .version = "5.23.0",
+    ARRAY(fsdp_keys, keys),
+    ARRAY(fsdp_sections, sections),
+    ARRAY(fsdp_says, says),
+    .signs = "transformer_layer_cls_to_wrap fsdp_transformer_layer_cls_to_wrap",
+    .only  = VP_FORMAT_JSON,
 };
 
 /* ---- TRL ---- */

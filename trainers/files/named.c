@@ -107,19 +107,6 @@ static void note_unread(namer *x, const vp_value *at, const char *key)
                 vp_text_escape(at->text, shown, sizeof shown));
 }
 
-/* A file whose keys have no names of their own to know it by: they count only where they stand in place. */
-static void note_unknown(namer *x, const vp_value *at, const char *key)
-{
-    char shown[256];
-
-    vp_find(
-        x->c, &x->c->files[x->i], VP_WARNING, at, key, NULL,
-        "the file %s is not read here, and what it says is missing from this answer: its keys can "
-        "stand under %s itself",
-        vp_text_escape(at->text, shown, sizeof shown), key);
-    x->c->missing = vp_arena_strdup(x->c->arena, at->text);
-}
-
 /* The keys of dialect d, or of one that it has the keys of. */
 static vp_status open_of_keys(namer *x, const vp_document *doc, const vp_dialect *of)
 {
@@ -128,12 +115,9 @@ static vp_status open_of_keys(namer *x, const vp_document *doc, const vp_dialect
             const vp_key   *k = &d->keys[i];
             const vp_value *v = k->opens ? vp_value_at(doc->root, k->path) : NULL;
             vp_status       st;
-            if (!v || v->kind != VP_VALUE_STRING)
+            if (!v || v->kind != VP_VALUE_STRING ||
+                (k->opens_with && !vp_is_there(vp_value_at(doc->root, k->opens_with))))
                 continue;
-            if (!*k->opens) {
-                note_unknown(x, v, k->path);
-                continue;
-            }
             if (!vp_launch_is_path(v->text, strlen(v->text))) {
                 if (!vp_is_literal(d, k->path, v->text) && !vp_is_literal(of, k->path, v->text))
                     note_unread(x, v, k->path);

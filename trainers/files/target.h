@@ -41,18 +41,18 @@ typedef struct vp_key {
     /* of a word: "none|cpu|nvme"; with "null" among them nothing is a value, not the default. Of a
      * text the usual ones: what is nearly one of them was not meant */
     const char *words;
-    double      min, max; /* of a number; both 0: not bounded */
-    const char *since;    /* version of the dialect's library that first has it */
-    const char *until;    /* and that has it no more */
-    const char *instead;  /* what to write in its place */
-    const char *costs;    /* said where it is not written: what the default costs */
-    bool        noop;     /* read without a word and without effect; instead says what does */
-    bool        or_auto;  /* the word auto is one of its values */
-    const char *alone;    /* of a list: the word that stands without brackets */
-    bool        warned;   /* from until on its parser still takes it, with a warning */
-    bool        if_true;  /* from until on its parser refuses what is not null, false or 0 */
-    const char *
-        opens; /* its value may be the path of a file of this dialect; "": of one that is not read; NULL: of none */
+    double      min, max;   /* of a number; both 0: not bounded */
+    const char *since;      /* version of the dialect's library that first has it */
+    const char *until;      /* and that has it no more */
+    const char *instead;    /* what to write in its place */
+    const char *costs;      /* said where it is not written: what the default costs */
+    bool        noop;       /* read without a word and without effect; instead says what does */
+    bool        or_auto;    /* the word auto is one of its values */
+    const char *alone;      /* of a list: the word that stands without brackets */
+    bool        warned;     /* from until on its parser still takes it, with a warning */
+    bool        if_true;    /* from until on its parser refuses what is not null, false or 0 */
+    const char *opens;      /* its value may be the path of a file of this dialect; NULL: of none */
+    const char *opens_with; /* a key without which nobody opens that file; NULL: none */
 } vp_key;
 
 typedef struct vp_saying {
@@ -213,10 +213,10 @@ const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_sayin
                            const char *argument);
 
 extern const vp_dialect vp_dialect_transformers, vp_dialect_trl, vp_dialect_model, vp_dialect_lora,
-    vp_dialect_accelerate, vp_dialect_deepspeed, vp_dialect_axolotl, vp_dialect_llamafactory,
-    vp_dialect_lightning, vp_dialect_litgpt, vp_dialect_torchtune, vp_dialect_torchtitan,
-    vp_dialect_torchtitan_recipe, vp_dialect_unsloth, vp_dialect_megatron, vp_dialect_torch,
-    vp_dialect_swift, vp_dialect_launch;
+    vp_dialect_fsdp, vp_dialect_accelerate, vp_dialect_deepspeed, vp_dialect_axolotl,
+    vp_dialect_llamafactory, vp_dialect_lightning, vp_dialect_litgpt, vp_dialect_torchtune,
+    vp_dialect_torchtitan, vp_dialect_torchtitan_recipe, vp_dialect_unsloth, vp_dialect_megatron,
+    vp_dialect_torch, vp_dialect_swift, vp_dialect_launch;
 extern const vp_target vp_target_hf, vp_target_trl, vp_target_accelerate, vp_target_deepspeed,
     vp_target_axolotl, vp_target_llamafactory, vp_target_lightning, vp_target_litgpt,
     vp_target_torchtune, vp_target_torchtitan, vp_target_megatron, vp_target_torch, vp_target_swift,
