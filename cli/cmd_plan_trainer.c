@@ -166,12 +166,16 @@ out:
 }
 
 /* Frozen weights are 16 bits wide where the card computes with them: fp32 would take twice as much for the
- * same training. */
-static const char *default_precision(const vp_device *card, const char *tuning)
+ * same training. Adapters that are bf16 whatever is asked for train in nothing else. */
+static const char *default_precision(const vp_device *card, const char *tuning,
+                                     const vp_language *language)
 {
-    bool frozen = tuning && strcmp(tuning, "full") != 0;
+    bool   frozen    = tuning && strcmp(tuning, "full") != 0;
+    bool   quantised = tuning && strcmp(tuning, "qlora") == 0;
+    vp_err why       = {0};
+    bool only_bf16 = quantised && language->own && vp_hf_check_trl_adapters("fp16", &why) != VP_OK;
 
-    return frozen && card->bf16                  ? "bf16-amp"
+    return frozen && (card->bf16 || only_bf16)   ? "bf16-amp"
            : frozen && card->fp16_flop_per_s > 0 ? "fp16"
            : card->bf16                          ? "bf16-mixed"
            : card->fp16_flop_per_s > 0           ? "fp16-mixed"
@@ -206,10 +210,8 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
     }
     a->free_precision = !o->precision;
     if (!o->precision)
-        a->request.pinned[VP_SETTING_PRECISION] =
-            default_precision(&a->device, a->request.pinned[VP_SETTING_TUNING]);
-    if (strncmp(a->request.pinned[VP_SETTING_PRECISION], "bf16", 4) == 0)
-        VP_TRY(vp_device_supports(&a->device, VP_NEEDS_BF16, err));
+        a->request.pinned[VP_SETTING_PRECISION] = default_precision(
+            &a->device, a->request.pinned[VP_SETTING_TUNING], a->request.job.language);
 out:
     return st;
 }

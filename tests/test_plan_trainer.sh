@@ -245,7 +245,7 @@ ok(code == 4 and any(f["severity"] == "error" for f in j["findings"]), "what con
 # ---- what the card cannot do, and what a trainer fills in itself ----
 T4 = ("--model", "gpt2", "--device", "t4", "--seq", "128")
 code, j, err = check(write("b16.yaml", "per_device_train_batch_size: 4\nbf16: true\n"), *T4)
-ok(code == 4 and [(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [(2, "bf16")], "no bf16 on a T4", (code, j["findings"]))
+ok([(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "warning"] == [(2, "bf16")], "bf16 on a T4 is emulated", (code, j["findings"]))
 code, j, err = check(write("f16.yaml", "per_device_train_batch_size: 4\nfp16: true\n"), *T4)
 ok(code == 0 and j["fits"], "fp16 on a T4", (code, j["findings"]))
 LF = "stage: sft\nfinetuning_type: lora\nlora_rank: 16\nlora_target: all\ncutoff_len: 512\nbf16: true\nper_device_train_batch_size: 4\n"
@@ -339,6 +339,16 @@ for trainer, words, want in (("hf", (), "fp16-mixed"), ("hf", ("--lora", "r=8"),
     asked = ("qwen2.5-0.5b", "--trainer", trainer, "--device", "t4", "--seq", "256") + words
     e, p = json.loads(call("estimate", *asked, "--micro-batch", "1", "--json")[1]), plan(*asked, "--global-batch", "4")[1]
     ok(e["settings"]["precision"] == want == p["common"]["precision"], "%s %s on a T4" % (trainer, words), (e.get("settings"), p.get("common")))
+for model in "llama-3.2-1b", "qwen2.5-0.5b":  # TRL's adapters over quantised weights are bf16, which a GradScaler of fp16 does not take
+    code, p, err = plan(model, "--trainer", "trl", "--qlora", "--device", "t4", "--seq", "256", "--global-batch", "4")
+    ok(code == 0 and p["common"]["precision"] == "bf16-amp" and any("emulated" in x for x in p["assumptions"]), "bf16 on a T4, by emulation: " + model, (code, err))
+    code, p, err = plan(model, "--trainer", "trl", "--qlora", "--device", "t4", "--seq", "256", "--global-batch", "4", "--precision", "fp16")
+    ok(code == 4 and "GradScaler" in err, "fp16 is refused as estimate refuses it", (code, err))
+asked = ("llama-3.2-1b", "--trainer", "trl", "--qlora", "--device", "t4", "--seq", "256")
+e, p = json.loads(call("estimate", *asked, "--micro-batch", "4", "--json")[1]), plan(*asked, "--micro-batch", "4", "--recompute", "full", "--global-batch", "4")[1]
+ok(e["settings"]["precision"] == "bf16-amp" and e["reserved_peak_bytes"] == p["reserved_peak_bytes"], "estimate and plan of TRL's own step on a T4", (e["settings"], p))
+code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "t4", "--precision", "bf16-mixed")
+ok(code == 4 and "--attention math" in err, "nor has memory-efficient attention bf16 there", (code, out, err))
 code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "t4", "--precision", "fp16-amp")
 ok(code == 4 and "fp16-mixed, weights in fp32" in err, "fp16 weights that are trained", err)
 

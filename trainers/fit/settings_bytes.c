@@ -68,6 +68,9 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
             !(only[i].setting == VP_SETTING_LOSS && (is_tiled(job, s) || has_ligers_loss(job, s))))
             return VP_FAIL(err, VP_ERR_INPUT, "%s %s: no such training step was recorded",
                            vp_setting_key(only[i].setting), s->value[only[i].setting]);
+    if (job->language->own && is(s, VP_SETTING_TUNING, "qlora") &&
+        vp_hf_check_trl_adapters(s->value[VP_SETTING_PRECISION], err) != VP_OK)
+        return err->code;
     if (job->language->wraps && !is(s, VP_SETTING_PRECISION, "fp32") &&
         (is(s, VP_SETTING_PARALLEL, "none") || is(s, VP_SETTING_PARALLEL, "ddp")))
         return VP_FAIL(err, VP_ERR_INPUT, "%s", job->language->wraps);

@@ -42,8 +42,8 @@ static vp_choose_request changed(const finder *f, const vp_fit_change *c, const 
     if (c->quantises)
         r.pinned[VP_SETTING_TUNING] = "qlora";
     if (f->defaults->precision)
-        r.pinned[VP_SETTING_PRECISION] =
-            f->defaults->precision(card ? card : r.job.device, r.pinned[VP_SETTING_TUNING]);
+        r.pinned[VP_SETTING_PRECISION] = f->defaults->precision(
+            card ? card : r.job.device, r.pinned[VP_SETTING_TUNING], r.job.language);
     if (c->precision)
         r.pinned[VP_SETTING_PRECISION] = c->precision;
     if (c->world)

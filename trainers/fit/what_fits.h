@@ -44,7 +44,8 @@ typedef struct vp_fit_defaults {
     /* what a process takes of a card outside PyTorch's allocator */
     int64_t (*context_bytes)(const vp_device *card);
     /* NULL: the precision was asked for, and stays */
-    const char *(*precision)(const vp_device *card, const char *tuning);
+    const char *(*precision)(const vp_device *card, const char *tuning,
+                             const vp_language *language);
 } vp_fit_defaults;
 
 /* VP_ERR_NOMEM only. */

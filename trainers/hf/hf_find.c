@@ -90,6 +90,12 @@ bool vp_hf_lacks_flash(const vp_hf_request *q)
     return (has_none || turns_flash_off(q)) && strcmp(vp_hf_computed_precision(q), "fp32") != 0;
 }
 
+/* bf16 without tensor cores for it (torch.cuda.is_bf16_supported(), which counts that). */
+static bool is_emulated(const vp_hf_request *q)
+{
+    return q->capability < 80 && strncmp(vp_hf_computed_precision(q), "bf16", 4) == 0;
+}
+
 static bool is_by_deepspeed(const vp_hf_request *q)
 {
     return vp_hf_is_shared(q) && strncmp(q->parallel, "zero", 4) == 0;
@@ -179,11 +185,20 @@ static bool is_without_flash(const search *r)
 }
 
 /* What sdpa takes where flash attention cannot run: memory-efficient attention, which has no grouped heads; transformers
- * repeats them where there is a mask, and leaves them to sdpa where there is none (use_gqa_in_sdpa). */
+ * repeats them where there is a mask, and leaves them to sdpa where there is none (use_gqa_in_sdpa). Below 8.0 it has no
+ * bf16 either (torch, sdp_utils.cpp: less_than_sm80_mem_efficient_dtypes). */
+static bool is_grouped_alone(const search *r)
+{
+    return r->found->sizes.heads != VP_HF_HEADS_ALL && is_without_flash(r);
+}
+
+static bool is_math(const search *r)
+{
+    return vp_hf_lacks_flash(r->request) && (is_grouped_alone(r) || is_emulated(r->request));
+}
+
 static void choose_attention(search *r)
 {
-    bool grouped = r->found->sizes.heads != VP_HF_HEADS_ALL;
-
     if (evaluates(r))
         return;
     r->out->attention = r->request->attention;
@@ -194,14 +209,18 @@ static void choose_attention(search *r)
     }
     if (!vp_hf_lacks_flash(r->request) || strcmp(r->attention, "eager") == 0)
         return;
-    r->out->attention = grouped && is_without_flash(r) ? "sdpa:math" : "sdpa:efficient";
-    if (grouped && is_without_flash(r))
+    r->out->attention = is_math(r) ? "sdpa:math" : "sdpa:efficient";
+    if (is_grouped_alone(r))
         vp_hf_assume(r->out,
                      "sdpa %s; grouped heads without a mask run as math, which keeps sequence x "
-                     "sequence scores of each head (--padding mask: memory-efficient)",
+                     "sequence scores of each head%s",
                      turns_flash_off(r->request)
                          ? "without flash attention"
-                         : "below compute capability 8.0 has no flash attention");
+                         : "below compute capability 8.0 has no flash attention",
+                     is_emulated(r->request) ? "" : " (--padding mask: memory-efficient)");
+    else if (is_math(r))
+        vp_hf_assume(r->out, "sdpa below compute capability 8.0 has neither flash nor "
+                             "memory-efficient attention in bf16: math");
     else if (!turns_flash_off(r->request))
         vp_hf_assume(r->out, "sdpa below compute capability 8.0: memory-efficient attention, as "
                              "there is no flash attention");
@@ -533,7 +552,8 @@ static const char *attention_of(const search *r)
 {
     const char *asked = r->request->attention;
 
-    return is_without_flash(r)                              ? "sdpa:efficient"
+    return is_math(r) && !is_grouped_alone(r)               ? "sdpa:math"
+           : is_without_flash(r)                            ? "sdpa:efficient"
            : strncmp(asked, "sdpa", 4) == 0 && !has_sdpa(r) ? "eager"
            : turns_flash_off(r->request)                    ? "sdpa:flash"
                                                             : asked;
@@ -630,15 +650,8 @@ static vp_status find_training(search *r, vp_err *err)
     vp_status st  = VP_OK;
 
     r->found->plain = vp_hf_is_plain(r->request);
-    if (vp_hf_is_trl(r->request) && vp_hf_is_quantised(r->request) &&
-        strncmp(r->request->precision, "fp16", 4) == 0)
-        VP_TRY(
-            VP_FAIL(err, VP_ERR_INPUT,
-                    "--precision %s does not run here: over quantised weights TRL's trainers make "
-                    "adapters bf16, whose gradients PyTorch's GradScaler cannot unscale "
-                    "(NotImplementedError in torch 2.11). --precision bf16-amp does, on cards "
-                    "without bf16 too, which emulate it",
-                    r->request->precision));
+    if (vp_hf_is_trl(r->request) && vp_hf_is_quantised(r->request))
+        VP_TRY(vp_hf_check_trl_adapters(r->request->precision, err));
     if (vp_hf_is_trl(r->request)) {
         VP_TRY(find_step(r, &r->found->program, err));
         vp_hf_assume(r->out,
@@ -668,6 +681,18 @@ out:
     return st;
 }
 
+vp_status vp_hf_check_trl_adapters(const char *precision, vp_err *err)
+{
+    if (strncmp(precision, "fp16", 4) != 0)
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "--precision %s does not run here: over quantised weights TRL's trainers make "
+                   "adapters bf16, whose gradients PyTorch's GradScaler cannot unscale "
+                   "(NotImplementedError in torch 2.11). --precision bf16-amp does, on cards "
+                   "without bf16 too, where PyTorch emulates it",
+                   precision);
+}
+
 vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_pass pass,
                      vp_hf_estimate *out, vp_hf_found *found, vp_err *err)
 {
@@ -680,6 +705,9 @@ vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_
     if (request->load && strcmp(request->load, "int8") == 0)
         vp_hf_assume(out, "8-bit weights: no column of what goes into a product is an outlier "
                           "(values of 6 and more); each one that is takes 2 bytes a token more");
+    if (is_emulated(request) && pass == VP_HF_STEP)
+        vp_hf_assume(out, "bf16 below compute capability 8.0 is emulated by PyTorch: its bytes are "
+                          "the same, its products are at best as fast as fp32's");
     if (found->sizes.defaults[0])
         vp_hf_assume(out, "not in the config, so as the class has it: %s", found->sizes.defaults);
     snprintf(out->versions, sizeof out->versions, "%s", vp_recording_versions(found->recording));
