@@ -5,8 +5,9 @@
  * made once per shape and kept; where there are more than MAX_KEPT, the oldest is made again when
  * it is wanted again.
  *
- * Determinism: algorithms whose split of k is added up in place are left out (their order is the
- * hardware's); of the rest the plan's is taken (the fastest when calls were timed), else the
+ * Determinism and rounding: of the algorithms that split k only those are asked for that add the parts up in a
+ * workspace, in fp32. In place their order is the hardware's; in the result's type a 16-bit sum is
+ * rounded once for each part. Of these the plan's is taken (the fastest when calls were timed), else the
  * heuristic's first, which is a function of shape, library and device. Sums are fp32; fp32 is
  * multiplied as TF32 in a call of it only (CUBLAS_COMPUTE_32F_FAST_TF32).
  *
@@ -165,11 +166,10 @@ static vp_status keep_usable(const vp_cuda_gemm *g, cublasLtMatmulHeuristicResul
 static vp_status list_algorithms(vp_cuda *cuda, product *p, const vp_cuda_gemm *g, int max,
                                  cublasLtMatmulHeuristicResult_t *found, int *n, vp_err *err)
 {
-    const uint32_t schemes =
-        CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
-    const uint64_t             room = (uint64_t)p->key.workspace_bytes;
-    cublasLtMatmulPreference_t wish = NULL;
-    vp_status                  st   = VP_OK;
+    const uint32_t             schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint64_t             room    = (uint64_t)p->key.workspace_bytes;
+    cublasLtMatmulPreference_t wish    = NULL;
+    vp_status                  st      = VP_OK;
 
     assert(max > 0);
     LT(cublasLtMatmulPreferenceCreate(&wish), "preference");

@@ -5,12 +5,13 @@
  *
  * Matrices are what their layouts say: order by columns or rows, leading dimension, batches at a
  * stride. Types: all fp32, or bf16 or fp16 A and B with C and D of the same or fp32; sums are fp32 and
- * a 16-bit result is rounded once. Under the FAST compute types A and B lose the digits they would lose on a
+ * a 16-bit result is rounded once but by ROUNDED. Under the FAST compute types A and B lose the digits they would lose on a
  * device, so that asking for one by mistake shows.
  *
- * The heuristic knows three algorithms, in the order in which it offers them:
+ * The heuristic knows four algorithms, in the order in which it offers them:
  *     IN_PLACE   k in two halves added up in an fp32 D, in an order that changes from call to call
  *                as that of atomics would; no workspace
+ *     ROUNDED    k in two halves, each rounded to a D of 16 bits before they are added
  *     SPLIT      k in two halves in the workspace, then added; of long and small products only, with
  *                rows of A and B at multiples of 16 bytes, as copies by tiles (TMA) want them
  *     PLAIN      k from 0 to the end; no workspace
@@ -47,7 +48,7 @@ struct cublasLtContext {
     int unused;
 };
 
-enum { IN_PLACE = 1, SPLIT = 2, PLAIN = 3 };
+enum { IN_PLACE = 1, ROUNDED = 2, SPLIT = 3, PLAIN = 4 };
 enum { SPLIT_LEAST_K = 64, SPLIT_MOST_ELEMENTS = 128 * 128 };
 enum { WORKSPACE_ALIGN = 256 }; /* cublasLtMatmul: "must be 256B aligned" */
 
@@ -465,14 +466,17 @@ static uint32_t types_of(const product *p)
 
 static uint64_t workspace_of(const product *p, uint32_t id)
 {
-    return id == SPLIT ? 2 * sizeof(float) * (uint64_t)p->m * (uint64_t)p->n : 0;
+    uint64_t each = id == SPLIT ? sizeof(float) : id == ROUNDED ? type_bytes(p->d.type) : 0;
+
+    return 2 * each * (uint64_t)p->m * (uint64_t)p->n;
 }
 
 static uint32_t scheme_of(uint32_t id)
 {
-    return id == IN_PLACE ? CUBLASLT_REDUCTION_SCHEME_INPLACE
-           : id == SPLIT  ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
-                          : CUBLASLT_REDUCTION_SCHEME_NONE;
+    return id == IN_PLACE  ? CUBLASLT_REDUCTION_SCHEME_INPLACE
+           : id == ROUNDED ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE
+           : id == SPLIT   ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                           : CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
 static uint32_t alignment_of(const void *p)
@@ -502,6 +506,7 @@ static bool offers(const product *p, const preference *want, uint32_t id)
     if (workspace_of(p, id) > want->max_workspace_bytes)
         return false;
     return id == PLAIN || (id == IN_PLACE && p->k > 1 && p->d.type == CUDA_R_32F) ||
+           (id == ROUNDED && p->k > 1 && p->d.type != CUDA_R_32F) ||
            (id == SPLIT && p->k >= SPLIT_LEAST_K && p->m * p->n <= SPLIT_MOST_ELEMENTS &&
             rows_are_aligned(&p->a, want->align[0]) && rows_are_aligned(&p->b, want->align[1]));
 }
@@ -648,6 +653,13 @@ static float get(const void *base, int32_t type, int64_t i)
                                 : ((const float *)base)[i];
 }
 
+static float as_type(int32_t type, float x)
+{
+    return type == CUDA_R_16BF  ? vp_bf16_to_f32(vp_bf16_from_f32(x))
+           : type == CUDA_R_16F ? vp_fp16_to_f32(vp_fp16_from_f32(x))
+                                : x;
+}
+
 /* Where element (row, col) of a matrix of this layout is. */
 static int64_t at(const layout *l, int64_t batch, int64_t row, int64_t col)
 {
@@ -720,6 +732,10 @@ static void multiply(const product *p, int64_t batch, float *a, float *b, float 
         add_row(a + i * p->k, b, p->n, 0, half, first);
         if (p->algo.id != PLAIN) {
             add_row(a + i * p->k, b, p->n, half, p->k, other);
+            for (int64_t j = 0; p->algo.id == ROUNDED && j < p->n; j++) {
+                first[j] = as_type(p->d.type, first[j]);
+                other[j] = as_type(p->d.type, other[j]);
+            }
             if (swapped && p->beta != 0.0f) { /* what arrives first is added to C first */
                 product part = *p;
 

@@ -179,10 +179,20 @@ static cublasStatus_t run(const product *p, const wanted *w, const cublasLtMatmu
                           algo, p->workspace, WORKSPACE, stream);
 }
 
+static uint32_t config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attr)
+{
+    uint32_t x = 99;
+    size_t   n = 0;
+
+    GOOD(cublasLtMatmulAlgoConfigGetAttribute(algo, attr, &x, sizeof x, &n));
+    assert_int_equal(n, sizeof x);
+    return x;
+}
+
 /* u = 2^-24. k roundings of a sum of k products below 1, as a random walk, are u k / 3; 6 times
- * that are allowed, and a bf16 result is off by half a unit in its last place besides. What lies
- * between the columns stays. */
-static void expect_product(const product *p, const wanted *w, const void *before)
+ * that are allowed, and a bf16 result is off by half a unit in its last place besides, of which one whose
+ * parts were rounded has that of their terms too. What lies between the columns stays. */
+static void expect_product(const product *p, const wanted *w, const void *before, bool rounded)
 {
     double u   = 0x1p-24;
     matrix was = p->d;
@@ -191,19 +201,24 @@ static void expect_product(const product *p, const wanted *w, const void *before
     for (int64_t batch = 0; batch < w->batch; batch++)
         for (int64_t i = 0; i < w->m; i++)
             for (int64_t j = 0; j < w->n; j++) {
-                double sum = 0.0, got = get(&p->d, place(&p->d, batch, i, j)), allowed;
+                double sum = 0.0, size = 0.0, got = get(&p->d, place(&p->d, batch, i, j)), allowed;
 
-                for (int64_t k = 0; k < w->k; k++)
-                    sum +=
+                for (int64_t k = 0; k < w->k; k++) {
+                    double term =
                         get(&p->a,
                             w->op_a ? place(&p->a, batch, k, i) : place(&p->a, batch, i, k)) *
                         get(&p->b, w->op_b ? place(&p->b, batch, j, k) : place(&p->b, batch, k, j));
+
+                    sum += term;
+                    size += fabs(term);
+                }
                 sum = (double)w->alpha * sum +
                       (w->beta != 0.0f ? (double)w->beta * get(&p->c, place(&p->c, batch, i, j))
                                        : 0.0);
                 sum += w->bias ? get(&p->bias, i) : 0.0;
                 allowed = 2.0 * u * (double)(w->k < 8 ? 8 : w->k) +
-                          (w->cd == CUDA_R_16BF ? 0x1p-8 * fabs(sum) : 0.0);
+                          (w->cd == CUDA_R_16BF ? 0x1p-8 * fabs(sum) : 0.0) +
+                          (rounded ? 0x1p-8 * size : 0.0);
                 if (!(fabs(got - sum) <= allowed))
                     fail_msg("%lld x %lld x %lld [%lld, %lld]: %.9g, expected %.9g",
                              (long long)w->m, (long long)w->n, (long long)w->k, (long long)i,
@@ -233,7 +248,9 @@ static void check(const wanted *w)
     for (int i = 0; i <= n; i++) {
         GOOD(run(&p, w, i < n ? &found[i].algo : NULL));
         download(&p.d);
-        expect_product(&p, w, before);
+        expect_product(&p, w, before,
+                       i < n && config(&found[i].algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) ==
+                                    CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
         memcpy(p.d.host, before, bytes_of(&p.d));
         upload(&p.d);
     }
@@ -297,22 +314,13 @@ static void expect_no_heuristic(const product *p)
                      CUBLAS_STATUS_INVALID_VALUE);
 }
 
-static uint32_t config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attr)
-{
-    uint32_t x = 99;
-    size_t   n = 0;
-
-    GOOD(cublasLtMatmulAlgoConfigGetAttribute(algo, attr, &x, sizeof x, &n));
-    assert_int_equal(n, sizeof x);
-    return x;
-}
-
 static void the_heuristic_offers_what_workspace_and_reductions_allow(void **state)
 {
     product                         p = product_new(&plain);
     cublasLtMatmulHeuristicResult_t found[8];
-    uint32_t                        all_but_in_place = 6, none = 0;
-    uint64_t                        room = 0;
+    uint32_t all_but_in_place = 6, none = 0, in_workspace = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    wanted   w    = plain;
+    uint64_t room = 0;
 
     (void)state;
     assert_int_equal(offered(&p, found, 8), 3);
@@ -336,6 +344,19 @@ static void the_heuristic_offers_what_workspace_and_reductions_allow(void **stat
                                               &none, sizeof none));
     assert_int_equal(offered(&p, found, 8), 1);
     assert_int_equal(config(&found[0].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM), 1);
+    product_free(&p);
+
+    /* a result of 16 bits may be added up in 16 bits, where that is not left out */
+    w.ab = w.cd = CUDA_R_16BF, w.k = 104; /* rows at multiples of 16 bytes */
+    p = product_new(&w);
+    assert_int_equal(offered(&p, found, 8), 3);
+    assert_int_equal(config(&found[0].algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME),
+                     CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
+    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                              &in_workspace, sizeof in_workspace));
+    assert_int_equal(offered(&p, found, 8), 2);
+    assert_int_equal(config(&found[0].algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME),
+                     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     product_free(&p);
 }
 
@@ -564,7 +585,7 @@ static void products_are_recorded_with_their_stream(void **state)
     OK(cudaGraphLaunch(exec, stream));
     download(&p.d);
     w.alpha = w.beta = 1.0f;
-    expect_product(&p, &w, before);
+    expect_product(&p, &w, before, false);
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
     free(before);
