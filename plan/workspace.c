@@ -25,6 +25,26 @@ static int64_t cublaslt_bytes(const vp_call_shape *call)
     return call->compute_capability >= 90 ? VP_CUBLASLT_WORKSPACE_SM90 : VP_CUBLASLT_WORKSPACE;
 }
 
+int64_t vp_cuda_even_columns(int64_t out, int64_t padded)
+{
+    return vp_row_stride(out, padded) > out && out >= VP_EVEN_COLUMNS ? out - out % VP_EVEN_COLUMNS
+                                                                      : out;
+}
+
+int64_t vp_cuda_linear_sum_bytes(int64_t rows, int64_t in)
+{
+    return vp_round_up(floats(rows, in), VP_ALIGN_BYTES);
+}
+
+static int64_t linear_bwd_input_bytes(const vp_call_shape *call)
+{
+    const vp_linear_ints *n    = vp_linear_ints_of(call->ints);
+    bool                  sums = vp_dtype_bytes(vp_dtype_of_operands(call->dtype)) == 2 &&
+                vp_cuda_even_columns(n->out, n->padded) < n->out;
+
+    return vp_add(cublaslt_bytes(call), sums ? vp_cuda_linear_sum_bytes(n->rows, n->in) : 0);
+}
+
 int64_t vp_cuda_adafactor_sums(int64_t rows, int64_t cols, bool factored)
 {
     if (!factored) /* two of each piece */

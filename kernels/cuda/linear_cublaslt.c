@@ -11,12 +11,17 @@
  * heuristic's first, which is a function of shape, library and device. Sums are fp32; fp32 is
  * multiplied as TF32 in a call of it only (CUBLAS_COMPUTE_32F_FAST_TF32).
  *
+ * Of an odd vocabulary in padded rows a head's products are two, of a multiple of 64 columns and of the others
+ * (vp_cuda_even_columns()): for a length that is no multiple of 8 there are slow kernels only, however
+ * its rows begin.
+ *
  * Gradients of weights are fp32 sums of products of 16 bits, added to what is there by beta = 1: no
  * other pass over them. A residual is what beta is of, in another place than the result: it is added to the
  * fp32 sum and its bias, and the whole rounded once. */
 #include "kernels/cuda/cuda_internal.h"
 
 #include "base/checked.h"
+#include "plan/workspace.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -351,12 +356,85 @@ static vp_cuda_gemm product_of(const vp_kernel_call *call)
     return g;
 }
 
+/* Columns first.. first + n - 1 of y's of the product g of a call; of a weight's gradient those rows or columns of dw. */
+static vp_cuda_gemm columns_of(const vp_kernel_call *call, vp_cuda_gemm g, int64_t first, int64_t n)
+{
+    bool    in_out = call->linear.layout == VP_WEIGHT_IN_OUT;
+    int64_t of_ab = vp_dtype_bytes(g.ab), of_c = vp_dtype_bytes(g.c_dtype),
+            in_w      = in_out ? first : first * call->linear.in;
+    vp_cuda_gemm part = g;
+
+    switch (call->kernel) {
+    case VP_K_LINEAR_BWD_INPUT:
+        part.k = n;
+        part.a = (const char *)g.a + first * of_ab;
+        part.b = (const char *)g.b + in_w * of_ab;
+        break;
+    case VP_K_LINEAR_BWD_WEIGHT:
+        *(in_out ? &part.n : &part.m) = n;
+        *(in_out ? &part.b : &part.a) = (const char *)(in_out ? g.b : g.a) + first * of_ab;
+        part.c                        = (char *)g.c + in_w * of_c;
+        break;
+    default:
+        part.n    = n;
+        part.b    = (const char *)g.b + in_w * of_ab;
+        part.bias = g.bias ? (const char *)g.bias + first * of_c : NULL;
+        part.c    = (char *)g.c + first * of_c;
+        break;
+    }
+    if (first > 0)
+        part.algorithm = (vp_algorithm){{0}}; /* the plan's is the first part's */
+    return part;
+}
+
+/* What the products of a linear are: one, or two, of which an input's gradient is the sum, in fp32 at the
+ * workspace's beginning, or in place where it is fp32. */
+typedef struct linear_parts {
+    vp_cuda_gemm part[2];
+    int          n;
+    void        *workspace; /* of each product */
+    int64_t      workspace_bytes;
+    float       *sum; /* or NULL: each writes what it makes */
+} linear_parts;
+
+static linear_parts parts_of(const vp_kernel_call *call)
+{
+    const bool may = call->kernel != VP_K_LINEAR_ADD_FWD;
+    int64_t    out = may ? call->linear.out : 0,
+            even   = may ? vp_cuda_even_columns(out, call->linear.padded) : 0;
+    vp_cuda_gemm g = product_of(call);
+    linear_parts p = {.part            = {g},
+                      .n               = 1,
+                      .workspace       = call->workspace,
+                      .workspace_bytes = call->workspace_bytes};
+
+    if (even == out)
+        return p;
+    if (call->kernel == VP_K_LINEAR_BWD_INPUT && g.c_dtype != VP_DTYPE_F32) {
+        int64_t sum_bytes = vp_cuda_linear_sum_bytes(g.m, g.n);
+
+        p.sum       = call->workspace;
+        p.workspace = (char *)call->workspace + sum_bytes;
+        p.workspace_bytes -= sum_bytes;
+        g.c = p.sum, g.c_dtype = VP_DTYPE_F32, g.beta = 0;
+    }
+    p.n       = 2;
+    p.part[0] = columns_of(call, g, 0, even);
+    p.part[1] = columns_of(call, g, even, out - even);
+    if (call->kernel == VP_K_LINEAR_BWD_INPUT)
+        p.part[1].beta = 1;
+    return p;
+}
+
 vp_status vp_cuda_linear(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err)
 {
-    vp_cuda_gemm g  = product_of(call);
+    linear_parts p  = parts_of(call);
     vp_status    st = VP_OK;
 
-    VP_TRY(vp_cuda_gemm_run(cuda, &g, call->workspace, call->workspace_bytes, err));
+    for (int i = 0; i < p.n; i++)
+        VP_TRY(vp_cuda_gemm_run(cuda, &p.part[i], p.workspace, p.workspace_bytes, err));
+    if (p.sum)
+        VP_CUDA(vp_cuda_linear_sum(call, p.sum, cuda->stream), "linear_sum");
     if (call->kernel == VP_K_LINEAR_BWD_WEIGHT && call->operand[VP_LINEAR_BWD_WEIGHT_DB])
         VP_CUDA(vp_cuda_bias_grad(call, cuda->stream), "bias_grad");
 out:
@@ -368,13 +446,14 @@ vp_status vp_cuda_linear_algorithms(vp_cuda *cuda, const vp_kernel_call *call, i
 {
     enum { MAX_FOUND = 32 };
     cublasLtMatmulHeuristicResult_t found[MAX_FOUND];
-    vp_cuda_gemm                    g = product_of(call);
+    linear_parts                    parts = parts_of(call);
+    vp_cuda_gemm                   *g     = &parts.part[0];
     product                        *p;
     vp_status                       st = VP_OK;
 
-    g.algorithm = (vp_algorithm){{0}};
-    VP_TRY(find_product(cuda, &g, call->workspace_bytes, &p, err));
-    VP_TRY(list_algorithms(cuda, p, &g, max < MAX_FOUND ? max : MAX_FOUND, found, n, err));
+    g->algorithm = (vp_algorithm){{0}};
+    VP_TRY(find_product(cuda, g, parts.workspace_bytes, &p, err));
+    VP_TRY(list_algorithms(cuda, p, g, max < MAX_FOUND ? max : MAX_FOUND, found, n, err));
     assert(*n <= max);
     for (int i = 0; i < *n; i++)
         memcpy(&out[i], &found[i].algo, sizeof out[i]);
