@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """One part of what only a GPU can show; a results file of its own. Started by tests/gpu_check.sh.
 
-    bench/gpu_check.py ops|memory|speed|budgets|prediction --device NAME [--build DIR] [--out DIR] [--resume DIR] [--commit SHA] [--seconds N] [--rehearse]
+    bench/gpu_check.py ops|memory|speed|offload|budgets|prediction --device NAME [--build DIR] [--out DIR] [--resume DIR] [--commit SHA] [--seconds N] [--rehearse]
 
 first       three minutes: tiny models and GPT-2 call by call and recorded, the same bits twice, what copies, products and attention reach, a plan's calls timed,
             compute-sanitizer
 ops         the kernel, golden and plan tests on the card; bits of a plan run twice, and of plans that differ in recompute; losses of whole
             models beside the CPU's; compute-sanitizer over a small run
 memory      what the driver counts for the process, beside the plan's prediction, which needs no card
-speed       a step beside PyTorch's, eager and compiled (bench/step_vs_torch.py)
+speed       a step beside PyTorch's, eager and compiled (bench/step_vs_torch.py), with the algorithms that were fastest when its calls were timed
+offload     plans that keep some of it in host memory: the same bits, host memory as predicted, seconds beside the predicted
 budgets     plans at shrinking budgets: measured time and memory; random plans that fill 97 % of the card
 prediction  a tuned profile's predicted seconds beside measured ones; the chosen plan beside others, in turns
 
@@ -61,6 +62,7 @@ REAL = {
     "speed": [("gpt2", 1024, 16, "bf16-mixed", False), ("gpt2", 1024, 16, "bf16-mixed", True), ("gpt2", 1024, 8, "fp32", False),
               ("llama-3.2-1b", 4096, 2, "bf16-mixed", False), ("llama-3.2-1b", 4096, 2, "bf16-mixed", True)],
     "torch": [],
+    "offload": [("qwen2.5-0.5b", 1024, 4, [0.36, 0.2]), ("gpt2", 1024, 8, [0.5]), ("llama-3.2-1b", 2048, 2, [0.5])],
     "shrinking": [("gpt2", 1024, 32), ("llama-3.2-1b", 4096, 4)], "shares": [1.0, 0.75, 0.5, 0.35, 0.25],
     # few parameters: drawing and hashing them takes seconds
     "near": [("pythia-70m", 2048), ("pythia-70m", 512), ("gpt2", 1024), ("smollm2-135m", 2048), ("opt-125m", 1024), ("bert-base-uncased", 512)], "n_near": 200,
@@ -75,6 +77,7 @@ REHEARSAL = {
     "sanitizer": ("llama-tiny", 16, 1, "bf16-mixed"),
     "memory": [("gpt2-tiny", 16, 2, "bf16-mixed"), ("llama-tiny", 16, 2, "fp32")],
     "speed": [("gpt2-tiny", 16, 2, "bf16-mixed", False)], "torch": ["--pairs", "1", "--torch-device", "cpu"],
+    "offload": [("gpt2-tiny", 16, 2, [0.97])],
     "shrinking": [("gpt2-tiny", 16, 2), ("llama-tiny", 16, 2)], "shares": [1.0, 0.9], "near": [("gpt2-tiny", 16), ("llama-tiny", 16)], "n_near": 3,
     "tune": [("llama-tiny", 16, 2)], "tune_options": ["--max-trials", "1"], "rounds": 2,
 }
@@ -289,9 +292,14 @@ def ceilings(part, n_floats, size, attention):
             "raw_seconds": [seconds[json.dumps(row, sort_keys=True)] for row in request]}
 
 
+def profile_of(part, model, seq, batch, precision):
+    """Where profiled() leaves what it timed."""
+    return f"{part.dir}/profile-{model}-{batch}x{seq}-{precision}.json"
+
+
 def profiled(part, model, seq, batch, precision):
     """Every call of one plan timed: what the step then should take beside what it takes."""
-    plan, path = f"{part.dir}/plan.json", f"{part.dir}/profile.json"
+    plan, path = f"{part.dir}/plan.json", profile_of(part, model, seq, batch, precision)
     part.plan(plan, model, seq, batch, "--precision", precision, "--micro-batch", batch)
     r = timed(part, calls_of(plan, part.args.device))
     with open(path, "w") as f:
@@ -480,6 +488,33 @@ def near_limit(part, limit_bytes, model, seq, precision, recompute, loss, n_micr
     return row
 
 
+def offloaded(part, model, seq, batch, share):
+    """A share of the arena that keeping everything takes, the rest in host memory: the same bits, and the seconds beside the predicted ones."""
+    options = ("--precision", "bf16-mixed", "--micro-batch", batch, "--loss", "full")
+    whole = part.plan(f"{part.dir}/plan.json", model, seq, batch, *options, "--recompute", "none")
+    kept = part.run(f"{part.dir}/plan.json", 5, "--hash")
+    budget = whole["device_bytes"] - whole["peak_bytes"] + int(share * whole["peak_bytes"])
+    planned = part.plan(f"{part.dir}/plan.json", model, seq, batch, *options, "--budget", budget, "--host-memory", "64GiB")
+    result = part.run(f"{part.dir}/plan.json", 5, "--hash")
+    if result["parameters_sha256"] != kept["parameters_sha256"]:
+        raise RuntimeError(f"parameters differ: {kept['parameters_sha256']} on the card alone, {result['parameters_sha256']} with host memory; {kept['steps']} and {result['steps']}")
+    host = result["memories"][-1]
+    if host["executed_bytes"] != host["predicted_bytes"]:
+        raise RuntimeError(f"host memory is {host['executed_bytes']} bytes, predicted {host['predicted_bytes']}")
+    seconds = steps_of(result)
+    return {"predicted": {"seconds": planned["step_time_s"], "time_class": planned["time_class"], "device_bytes": planned["device_bytes"], "host_bytes": host["predicted_bytes"]},
+            "measured": {"seconds": common.median(seconds), "off": planned["step_time_s"] / common.median(seconds) - 1, "seconds_on_card_alone": common.median(steps_of(kept)),
+                         "parameters_sha256": result["parameters_sha256"], "decisions": planned["decisions"]}, "raw_seconds": seconds, "verdict": "pass"}
+
+
+def offload(part):
+    for model, seq, batch, shares in part.sizes["offload"]:
+        for share in shares:
+            part.row(f"{model} {batch} x {seq} in {share:.0%} of its arena", lambda: offloaded(part, model, seq, batch, share))
+    off = [abs(r["measured"]["off"]) for r in part.rows if r["measured"]]
+    part.total("all", {"plans": len(off), "median_off_seconds": common.median(off)} if off else {"plans": 0})
+
+
 def budgets(part):
     def shrink(m):
         for share in part.sizes["shares"]:
@@ -508,11 +543,11 @@ def budgets(part):
 # ---- speed, prediction ----
 
 def beside_torch(part, model, seq, batch, precision, compiled):
-    out = tempfile.mkdtemp(dir=part.dir)
+    out, calls = tempfile.mkdtemp(dir=part.dir), profile_of(part, model, seq, batch, precision)
     here = os.path.dirname(os.path.abspath(__file__))
     part.call([sys.executable, f"{here}/step_vs_torch.py", "--python", part.args.python, "--build", part.args.build, "--out", out, "--commit", part.args.commit,
                "--device", part.args.device, "--model", model, "--seq", str(seq), "--batch", str(batch), "--precision", precision]
-              + ["--compile"] * compiled + part.sizes["torch"])
+              + ["--compile"] * compiled + part.sizes["torch"] + (["--calls", calls] if os.path.exists(calls) else []))
     with open(glob.glob(f"{out}/*.json")[0]) as f:
         result = json.load(f)
     rows = {r["name"]: r for r in result["rows"]}
@@ -531,6 +566,8 @@ def kernel_times(part, model, seq, batch, precision):
 
 def speed(part):
     for m in part.sizes["speed"]:
+        if not os.path.exists(profile_of(part, *m[:4])):
+            part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, every call timed", lambda: profiled(part, *m[:4]))
         part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}{' beside compiled' * m[4]}", lambda: beside_torch(part, *m), 300)
         if not m[4]:
             part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}: where the time goes, each call waited for", lambda: kernel_times(part, *m[:4]))
@@ -588,7 +625,7 @@ def prediction(part):
     part.total("all", {"plans": len(trials), "median_off": median_off(trials)})
 
 
-PARTS = {f.__name__: f for f in (first, ops, memory, speed, budgets, prediction)}
+PARTS = {f.__name__: f for f in (first, ops, memory, speed, offload, budgets, prediction)}
 
 
 def stage(args, dir):

@@ -2,7 +2,7 @@
 """A training step, vplan beside PyTorch, in turns on this machine.
 
     bench/step_vs_torch.py [--python PY] [--pairs N] [--threads N] [--optimizer fused|foreach|forloop] [--model NAME] [--batch N] [--seq N]
-                           [--device NAME] [--precision fp32|bf16-mixed] [--compile] [--commit SHA]
+                           [--device NAME] [--precision fp32|bf16-mixed] [--calls FILE] [--compile] [--commit SHA]
 
 GPT-2 124M unless another is named, 4 samples of 256 tokens, on the CPU unless a card is named (vplan's CUDA backend and torch's cuda then), AdamW, clipping, as in the default recipe. Both processes live through the whole
 measurement and do one step for each line they read; the pairs alternate vplan-torch, torch-vplan. Time is this process's
@@ -148,6 +148,7 @@ def parse_args():
     p.add_argument("--device", default="cpu", help="the card here by its name in vplan devices")
     p.add_argument("--precision", choices=sorted(TOLERANCE), default="fp32")
     p.add_argument("--torch-device", choices=["cpu", "cuda"], help="where torch's half runs, for a rehearsal (cuda beside a card)")
+    p.add_argument("--calls", help="a profile of vplan's calls on this card: plan with it")
     p.add_argument("--compile", action="store_true", help="torch.compile the model")
     p.add_argument("--profile", action="store_true", help="print torch's operators of one more step")
     args = p.parse_args()
@@ -166,7 +167,7 @@ def prepare(args, dir, n_steps):
         json.dump(dict(RECIPE, precision=args.precision), f)
     plan = json.loads(common.output([common.program(args, "vplan"), "plan", args.model, "--device", args.device, "--seq", str(args.seq), "--global-batch",
                                      str(args.batch), "--micro-batch", str(args.batch), "--recompute", "none", "--recipe", f"{dir}/recipe.json",
-                                     "-o", f"{dir}/plan.json", "--json"]))
+                                     "-o", f"{dir}/plan.json", "--json", *(["--profile", args.calls] if args.calls else [])]))
     with open(f"{dir}/plan.json") as f:
         vocab = json.load(f)["model"]["vocab_size"]
     write_tokens(f"{dir}/tokens", (n_steps + args.profile) * args.seq * args.batch + 1, vocab)
@@ -240,7 +241,7 @@ def main():
     path = common.write_results(
         args, part_name(args), args.device, dict(torch.libraries, **{"vplan backend": run.get("backend_description")}),
         dict(common.machine(), load_before=load_before, load_after=common.load()),
-        {"model": args.model, "seq": args.seq, "global_batch": args.batch, "precision": args.precision, "threads": threads, "recipe": RECIPE,
+        {"model": args.model, "seq": args.seq, "global_batch": args.batch, "precision": args.precision, "threads": threads, "recipe": RECIPE, "calls timed": bool(args.calls),
          "torch": ("compiled" if args.compile else "eager") + ", attention sdpa, dropout 0, clip_grad_norm_"}, rows)
     print(f"""
 {args.model}, {args.batch} x {args.seq} tokens, {args.precision}, AdamW, clipping; {threads} thread{'s' if threads > 1 else ''} each; {args.pairs} pairs in turns

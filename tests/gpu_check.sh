@@ -2,8 +2,8 @@
 # tests/gpu_check.sh [--commit SHA] [--out DIR] [--resume DIR] [--seconds N] [--device NAME] [--rehearse] [PART...]: everything that needs a GPU, on the
 # machine that has one.
 #
-# PART is first, ops, memory, speed, budgets or prediction, the most valuable first (bench/gpu_check.py says what each does); without any it is first,
-# which takes three minutes, `all` stands for the six. A results file for each, DEVICE-DATE-gpu-PART.json, in --out ($OUT, else build/bench); rows that files
+# PART is first, ops, memory, speed, offload, budgets or prediction, the most valuable first (bench/gpu_check.py says what each does); without any it is first,
+# which takes three minutes, `all` stands for the seven. A results file for each, DEVICE-DATE-gpu-PART.json, in --out ($OUT, else build/bench); rows that files
 # there or under --resume (bench/results) have are not measured again. A part ends within --seconds (420; first: 180) and a tenth.
 #
 # It builds here. Where the libraries of the host programs are not installed, bring gpu-pack.tar.xz from a machine that has them (tests/gpu_pack.sh):
@@ -19,9 +19,9 @@ while [ $# -gt 0 ]; do
         printf -v "${1#--}" %s "$2"
         shift ;;
     --rehearse) rehearse=--rehearse ;;
-    first | ops | memory | speed | budgets | prediction) parts+=("$1") ;;
-    all) parts+=(first ops memory speed budgets prediction) ;;
-    *) echo "tests/gpu_check.sh: no part or option $1; parts: first, ops, memory, speed, budgets, prediction, all" >&2; exit 2 ;;
+    first | ops | memory | speed | offload | budgets | prediction) parts+=("$1") ;;
+    all) parts+=(first ops memory speed offload budgets prediction) ;;
+    *) echo "tests/gpu_check.sh: no part or option $1; parts: first, ops, memory, speed, offload, budgets, prediction, all" >&2; exit 2 ;;
     esac
     shift
 done

@@ -31,7 +31,7 @@ def results(out, part):
 
 
 # ---- every part ----
-parts = ("first", "ops", "memory", "speed", "budgets", "prediction")
+parts = ("first", "ops", "memory", "speed", "offload", "budgets", "prediction")
 out = work + "/out"
 r = rehearse("--out", out, *parts)
 ok(r.returncode == 0, "a rehearsal of all parts passes", r.stdout[-3000:])
