@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static inline const vp_backend *test_backend(void)
 {
@@ -20,6 +21,12 @@ static inline const vp_backend *test_backend(void)
         exit(1);
     }
     return backend ? backend : (backend = vp_backend_cpu());
+}
+
+/* Whether it is a real GPU, not the CPU nor the emulator's. */
+static inline bool test_is_on_card(void)
+{
+    return test_backend() != vp_backend_cpu() && !strstr(test_backend()->describe(), "Emulated");
 }
 
 /* A slow backend runs one of so many random cases: VPLAN_TEST_EVERY, 1 where it is not set. */

@@ -153,17 +153,35 @@ static uint32_t alignment(const void *p)
     return a;
 }
 
-/* The heuristic lists algorithms that it could not make too: each has a state of its own. */
+/* Whether it adds up parts of k and rounds before it adds the bias, as cuBLASLt 13.1 was seen to do on an H200; what C
+ * holds is added before. */
+static bool rounds_before_bias(const vp_cuda_gemm *g, const cublasLtMatmulAlgo_t *algo)
+{
+    int32_t n_parts = 1;
+    size_t  n_bytes = 0;
+
+    return g->bias && g->c_dtype != VP_DTYPE_F32 &&
+           cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &n_parts,
+                                                sizeof n_parts,
+                                                &n_bytes) == CUBLAS_STATUS_SUCCESS &&
+           n_parts > 1;
+}
+
+/* The heuristic lists algorithms that it could not make too: each has a state of its own. Those that round
+ * twice are kept where there is no other. */
 static vp_status keep_usable(const vp_cuda_gemm *g, cublasLtMatmulHeuristicResult_t *found, int *n,
                              vp_err *err)
 {
     cublasStatus_t why      = *n > 0 ? found[0].state : CUBLAS_STATUS_NOT_SUPPORTED;
-    int            n_usable = 0;
+    int            n_usable = 0, n_once = 0;
 
     for (int i = 0; i < *n; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS)
             found[n_usable++] = found[i];
-    *n = n_usable;
+    for (int i = 0; i < n_usable; i++)
+        if (!rounds_before_bias(g, &found[i].algo))
+            found[n_once++] = found[i];
+    *n = n_once > 0 ? n_once : n_usable;
     return n_usable > 0 ? VP_OK : check(why, "heuristic", g, err);
 }
 
@@ -223,15 +241,16 @@ static bool suits(vp_cuda *cuda, const product *p, const cublasLtMatmulAlgo_t *a
 /* The plan's algorithm where it has one that suits, else the heuristic's first. */
 static vp_status choose(vp_cuda *cuda, product *p, const vp_cuda_gemm *g, vp_err *err)
 {
-    cublasLtMatmulHeuristicResult_t found;
+    enum { ENOUGH = 8 };
+    cublasLtMatmulHeuristicResult_t found[ENOUGH];
     int                             n  = 0;
     vp_status                       st = VP_OK;
 
     memcpy(&p->algo, &g->algorithm, sizeof p->algo);
     if (vp_algorithm_is_set(&g->algorithm) && suits(cuda, p, &p->algo))
         return VP_OK;
-    VP_TRY(list_algorithms(cuda, p, g, 1, &found, &n, err));
-    p->algo = found.algo;
+    VP_TRY(list_algorithms(cuda, p, g, ENOUGH, found, &n, err));
+    p->algo = found[0].algo;
 out:
     return st;
 }

@@ -13,7 +13,8 @@
  *                as that of atomics would; no workspace
  *     ROUNDED    k in two halves, each rounded to a D of 16 bits before they are added
  *     SPLIT      k in two halves in the workspace, then added; of long and small products only, with
- *                rows of A and B at multiples of 16 bytes, as copies by tiles (TMA) want them
+ *                rows of A and B at multiples of 16 bytes, as copies by tiles (TMA) want them; a bias is
+ *                added to what is rounded already, as cuBLASLt 13.1 does on an H200
  *     PLAIN      k from 0 to the end; no workspace
  * An algorithm holds the alignments it was asked for: operands that are aligned less are
  * refused, as a kernel of 16-byte loads would. */
@@ -708,8 +709,11 @@ static void finish_row(const product *p, int64_t batch, int64_t row, const float
 
         if (p->beta != 0.0f)
             x += p->beta * get(p->at_c, p->c.type, at(&p->c, batch, row, j));
-        if (bias)
+        if (bias) {
+            if (p->algo.id == SPLIT)
+                x = as_type(p->d.type, x);
             x += get(p->desc.bias, p->d.type, row);
+        }
         if (p->d.type == CUDA_R_16BF)
             ((uint16_t *)p->at_d)[to] = vp_bf16_from_f32(x);
         else if (p->d.type == CUDA_R_16F)
