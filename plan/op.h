@@ -229,10 +229,11 @@ VP_REALS_TABLE(VP_REALS_OF, )
 #undef VP_REALS_OF
 /* clang-format on */
 
-/* From one row of logits to the next, in elements: where they are padded, a multiple of 8, so that
- * rows of every dtype begin at multiples of 16 bytes, which a card's fast products want. What lies
- * between two rows is neither read nor written. */
-enum { VP_PADDED_TO = 8 };
+/* From one row of logits to the next, in elements: where they are padded, a multiple of 64, so that
+ * rows of 16 bits begin at multiples of 128 bytes, which a card's fast products want (16 would do to be
+ * taken at all; of 16384 x 768 x 50264 in bf16 an H200 takes 16 % longer forward). What lies between two rows is
+ * not written, and nothing depends on it. */
+enum { VP_PADDED_TO = 64 };
 
 static inline int64_t vp_row_stride(int64_t cols, int64_t padded)
 {

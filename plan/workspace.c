@@ -27,22 +27,28 @@ static int64_t cublaslt_bytes(const vp_call_shape *call)
 
 int64_t vp_cuda_even_columns(int64_t out, int64_t padded)
 {
-    return vp_row_stride(out, padded) > out && out >= VP_EVEN_COLUMNS ? out - out % VP_EVEN_COLUMNS
-                                                                      : out;
+    enum { VECTOR = 8 };
+
+    return padded && out > VP_PADDED_TO && out % VECTOR ? out - out % VP_PADDED_TO : out;
 }
 
-int64_t vp_cuda_linear_sum_bytes(int64_t rows, int64_t in)
+int64_t vp_cuda_linear_sum_bytes(vp_kernel kernel, vp_dtype dtype, const vp_linear_ints *n)
 {
-    return vp_round_up(floats(rows, in), VP_ALIGN_BYTES);
+    bool halves = vp_dtype_bytes(vp_dtype_of_operands(dtype)) == 2;
+
+    if (vp_cuda_even_columns(n->out, n->padded) == n->out)
+        return 0;
+    if (kernel == VP_K_LINEAR_BWD_INPUT && halves)
+        return vp_round_up(floats(n->rows, n->in), VP_ALIGN_BYTES);
+    if (kernel == VP_K_LINEAR_BWD_WEIGHT && n->layout == VP_WEIGHT_OUT_IN)
+        return vp_round_up(floats(VP_PADDED_TO, n->in), VP_ALIGN_BYTES);
+    return 0;
 }
 
-static int64_t linear_bwd_input_bytes(const vp_call_shape *call)
+static int64_t linear_bytes(const vp_call_shape *call)
 {
-    const vp_linear_ints *n    = vp_linear_ints_of(call->ints);
-    bool                  sums = vp_dtype_bytes(vp_dtype_of_operands(call->dtype)) == 2 &&
-                vp_cuda_even_columns(n->out, n->padded) < n->out;
-
-    return vp_add(cublaslt_bytes(call), sums ? vp_cuda_linear_sum_bytes(n->rows, n->in) : 0);
+    return vp_add(cublaslt_bytes(call), vp_cuda_linear_sum_bytes(call->kernel, call->dtype,
+                                                                 vp_linear_ints_of(call->ints)));
 }
 
 int64_t vp_cuda_adafactor_sums(int64_t rows, int64_t cols, bool factored)

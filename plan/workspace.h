@@ -52,7 +52,6 @@ enum {
     VP_CUBLASLT_WORKSPACE_SM90 = 32 << 20,
     /* 4 MiB elsewhere (CUDA Toolkit, cuBLAS, cublasSetWorkspace) */
     VP_CUBLASLT_WORKSPACE    = 4 << 20,
-    VP_EVEN_COLUMNS          = 64,
     VP_CUDNN_WORKSPACE_BYTES = 64 << 20,
     /* or, for a part that has at least so many blocks, so much; keys of a block: assumed of its kernels,
      * whose tiles are 64 to 128 long */
@@ -71,14 +70,15 @@ enum {
 };
 
 /* Of a vocabulary that is no multiple of 8, in padded rows, the columns that each of a head's products takes
- * first, a multiple of 64; the others are a product of their own. Measured on an H200, 16384 x 768 x 50257 in
- * bf16: cuBLASLt's forward product of all at once takes 10.4 to 12.5 ms, of 50240 columns 1.53. `out` where all
- * are one product: it is a multiple, or less than 64. */
+ * first, a multiple of VP_PADDED_TO; the others are a product of their own. Measured on an H200, 16384 x 768 x
+ * 50257 in bf16: cuBLASLt's forward product of all at once takes 10.4 to 12.5 ms, of 50240 columns 1.53. `out`
+ * where all are one product. */
 int64_t vp_cuda_even_columns(int64_t out, int64_t padded);
 
-/* The fp32 sum of the two for an input's gradient of 16 bits, rows x in, which is rounded once: at the beginning of its
- * workspace. VP_OVERFLOW beyond 64 bits. */
-int64_t vp_cuda_linear_sum_bytes(int64_t rows, int64_t in);
+/* What such a call has at the beginning of its workspace, fp32: an input's gradient of 16 bits, the sum of the two,
+ * which is rounded once; of a weight's gradient stored (out, in) the other columns with their padding, of which the
+ * first are added to it. 0: nothing. VP_OVERFLOW beyond 64 bits. */
+int64_t vp_cuda_linear_sum_bytes(vp_kernel kernel, vp_dtype dtype, const vp_linear_ints *n);
 
 /* Doubles that Adafactor's sums take in its workspace: an even number, VP_OVERFLOW beyond 64
  * bits. */

@@ -98,8 +98,9 @@ typedef cudaError_t (*vp_cuda_launch_fn)(const vp_kernel_call *call, cudaStream_
 #define VP_RUN(NAME, name) \
     cudaError_t vp_cuda_##name(const vp_kernel_call *call, cudaStream_t stream);
 #include "plan/kernels.def"
-/* dx of linear_bwd_input from the fp32 sum of its products */
-cudaError_t vp_cuda_linear_sum(const vp_kernel_call *call, const float *sum, cudaStream_t stream);
+/* to (count, dtype), or what is added to it, from a product in fp32 */
+cudaError_t vp_cuda_linear_sum(const float *sum, void *to, vp_dtype dtype, int64_t count, bool adds,
+                               cudaStream_t stream);
 /* db of linear_bwd_weight */
 cudaError_t vp_cuda_bias_grad(const vp_kernel_call *call, cudaStream_t stream);
 

@@ -406,54 +406,59 @@ static vp_cuda_gemm columns_of(const vp_kernel_call *call, vp_cuda_gemm g, int64
     return part;
 }
 
-/* What the products of a linear are: one, or two, of which an input's gradient is the sum, in fp32 at the
- * workspace's beginning, or in place where it is fp32. */
+/* What the products of a linear are: one, or two. Where their result lies in the workspace first
+ * (vp_cuda_linear_sum_bytes()), n_summed elements of it belong to `to`. */
 typedef struct linear_parts {
     vp_cuda_gemm part[2];
     int          n;
-    void        *workspace; /* of each product */
-    int64_t      workspace_bytes;
     float       *sum; /* or NULL: each writes what it makes */
+    void        *to, *workspace;
+    int64_t      n_summed, workspace_bytes; /* of each product */
 } linear_parts;
 
 static linear_parts parts_of(const vp_kernel_call *call)
 {
-    const bool may = call->kernel != VP_K_LINEAR_ADD_FWD;
-    int64_t    out = may ? call->linear.out : 0,
-            even   = may ? vp_cuda_even_columns(out, call->linear.padded) : 0;
-    vp_cuda_gemm g = product_of(call);
-    linear_parts p = {.part            = {g},
-                      .n               = 1,
-                      .workspace       = call->workspace,
-                      .workspace_bytes = call->workspace_bytes};
+    const vp_linear_ints *n    = &call->linear;
+    const bool            may  = call->kernel != VP_K_LINEAR_ADD_FWD;
+    int64_t               even = may ? vp_cuda_even_columns(n->out, n->padded) : 0,
+            sum_bytes          = may ? vp_cuda_linear_sum_bytes(call->kernel, call->dtype, n) : 0;
+    vp_cuda_gemm g             = product_of(call);
+    linear_parts p             = {.part            = {g},
+                                  .n               = 1,
+                                  .workspace       = (char *)call->workspace + sum_bytes,
+                                  .workspace_bytes = call->workspace_bytes - sum_bytes};
 
-    if (even == out)
+    if (!may || even == n->out)
         return p;
-    if (call->kernel == VP_K_LINEAR_BWD_INPUT && g.c_dtype != VP_DTYPE_F32) {
-        int64_t sum_bytes = vp_cuda_linear_sum_bytes(g.m, g.n);
-
-        p.sum       = call->workspace;
-        p.workspace = (char *)call->workspace + sum_bytes;
-        p.workspace_bytes -= sum_bytes;
-        g.c = p.sum, g.c_dtype = VP_DTYPE_F32, g.beta = 0;
-    }
     p.n       = 2;
     p.part[0] = columns_of(call, g, 0, even);
-    p.part[1] = columns_of(call, g, even, out - even);
-    if (call->kernel == VP_K_LINEAR_BWD_INPUT)
+    p.part[1] = columns_of(call, g, even, n->out - even);
+    if (sum_bytes > 0)
+        p.sum = call->workspace;
+    if (call->kernel == VP_K_LINEAR_BWD_INPUT) {
         p.part[1].beta = 1;
+        p.to = g.c, p.n_summed = g.m * g.n;
+        for (int i = 0; p.sum && i < 2; i++)
+            p.part[i].c = p.sum, p.part[i].c_dtype = VP_DTYPE_F32, p.part[i].beta = (float)i;
+    } else if (p.sum) { /* rows of dw; those of the padding, whatever is in it, end here */
+        p.to = p.part[1].c, p.n_summed = p.part[1].m * g.n;
+        p.part[1].m = VP_PADDED_TO;
+        p.part[1].c = p.sum, p.part[1].c_dtype = VP_DTYPE_F32, p.part[1].beta = 0;
+    }
     return p;
 }
 
 vp_status vp_cuda_linear(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err)
 {
     linear_parts p  = parts_of(call);
+    vp_dtype     of = product_of(call).c_dtype;
     vp_status    st = VP_OK;
 
     for (int i = 0; i < p.n; i++)
         VP_TRY(vp_cuda_gemm_run(cuda, &p.part[i], p.workspace, p.workspace_bytes, err));
     if (p.sum)
-        VP_CUDA(vp_cuda_linear_sum(call, p.sum, cuda->stream), "linear_sum");
+        VP_CUDA(vp_cuda_linear_sum(p.sum, p.to, of, p.n_summed, call->accumulate, cuda->stream),
+                "linear_sum");
     if (call->kernel == VP_K_LINEAR_BWD_WEIGHT && call->operand[VP_LINEAR_BWD_WEIGHT_DB])
         VP_CUDA(vp_cuda_bias_grad(call, cuda->stream), "bias_grad");
 out:
