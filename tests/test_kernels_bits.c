@@ -466,6 +466,8 @@ static void micro_batches_of_whole_tiles_move_no_bit(void **state)
         {.kernel = VP_K_LINEAR_BWD_WEIGHT,
          .linear = {.rows = 1024, .in = 200, .out = 300, .layout = VP_WEIGHT_IN_OUT}},
         {.kernel = VP_K_LAYERNORM_BWD, .layernorm = {.rows = 1024, .cols = 200}},
+        {.kernel = VP_K_LAYERNORM_BWD, .layernorm = {.rows = 1024, .cols = 768}},
+        {.kernel = VP_K_RMSNORM_BWD, .rmsnorm = {.rows = 1024, .cols = 1280, .groups = 1}},
         {.kernel  = VP_K_RMSNORM_BWD,
          .rmsnorm = {.rows = 1024, .cols = 40, .groups = 3, .unit_offset = 1}},
     };

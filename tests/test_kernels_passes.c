@@ -32,11 +32,13 @@ static void linear_onto_a_residual_agrees_with_the_reference(void **state)
         }
 }
 
-/* Packs of 16 bytes by 8 and 128 threads a row, rows side by side in a block; by 512 and 1024; and rows of
- * more packs than a block has threads. Each of several parts of 32 rows, the last one smaller. */
+/* In 16 bits: one pack a thread of a part of a warp; two and three of a warp; two of three and five warps, rows
+ * side by side in a block and one alone; of as many as a row has; and a row of more packs than that. Each of
+ * several parts of 32 rows, the last one smaller. */
 static void wide_and_narrow_norms_sum_their_gradients_over_parts_of_a_tile(void **state)
 {
-    static const int64_t shapes[][2] = {{300, 64}, {70, 768}, {40, 2304}, {33, 8200}};
+    static const int64_t shapes[][2] = {{300, 64},  {70, 512},  {70, 760},  {70, 768},
+                                        {40, 1288}, {40, 2304}, {33, 8192}, {33, 8200}};
 
     (void)state;
     for (int s = 0; s < COUNT(shapes); s++)

@@ -9,44 +9,54 @@
  * a part go to the workspace, and vp_tiles_add_kernel() adds those of a tile, then tile after tile.
  * Which rows a thread adds follows from their places in the tile and from cols alone.
  *
- * A row of more packs than a block has threads (8192 elements of 16 bits) goes by single elements: it is
- * read twice, and its sums lie in the workspace from the start. */
+ * A row of up to 96 packs is a warp's, up to 3 a thread: nobody waits at a barrier. A longer one has 2 a
+ * thread, of as many warps as that takes. Up to 2, the next row is fetched before this one's sums are
+ * known; with 3 the registers are full, and 16 warps that each wait for a row have enough under way.
+ *
+ * A row of more packs than that (8192 elements of 16 bits) goes by single elements: it is read twice, and
+ * its sums lie in the workspace from the start. */
 #ifndef VP_KERNELS_CUDA_NORM_H
 #define VP_KERNELS_CUDA_NORM_H
 
 #include "kernels/cuda/cuda_rows.h"
 #include "plan/workspace.h"
 
-/* Threads of a row at most. Single elements want more registers than 1024 threads leave. */
-template <int W> constexpr int vp_norm_threads = W > 1 ? 1024 : 512;
-
-/* Elements of a row that a thread holds, with two sums of each: one pack. */
-template <int W> constexpr int vp_norm_each = W > 1 ? W : 4;
+enum {
+    VP_NORM_THREADS    = 512, /* of a row at most                                     */
+    VP_NORM_WARP_PACKS = 3,   /* a thread's, of a row that a warp has                 */
+    VP_NORM_PACKS      = 2,   /* a thread's, of a row that several warps have         */
+    VP_NORM_SINGLE     = 4    /* elements of a thread at a time where nothing is packed */
+};
 
 template <typename T> struct vp_norm_backward {
     const T     *dy, *x, *gamma, *add; /* gamma, add: or NULL                     */
     T           *dx;                   /* may be dy, x or add                     */
     const float *mean, *rstd;          /* mean: of a centred norm                 */
     float       *sums;                 /* (N_SUMS, parts, cols), NULL: not wanted */
-    int64_t      rows, cols, part_rows;
+    int64_t      rows, part_rows;
+    int          cols;
     float        offset; /* w = offset + gamma, 1 without gamma             */
     float        share;  /* 1 / cols                                        */
 };
 
-/* The sums of b, and of a where BOTH, over the n threads of a row, to all of them. scratch: shared, of each warp; what
- * the call before the last left there has been read. */
-template <bool BOTH>
+/* The sums of b, and of a where BOTH, over the n threads of a row, to all of them. PART: of at most a warp, a
+ * power of two; else whole warps. scratch: shared, of each warp; what the call before the last left
+ * there has been read. */
+template <bool BOTH, bool PART>
 static __device__ inline void vp_norm_row_sums(float &a, float &b, int n, float (*scratch)[2])
 {
     int warp = (int)threadIdx.x / VP_WARP, n_warps = n / VP_WARP,
         first = (int)threadIdx.x / n * n_warps;
 
-    for (int lane = (n < VP_WARP ? n : VP_WARP) / 2; lane > 0; lane /= 2) {
+#pragma unroll
+    for (int lane = VP_WARP / 2; lane > 0; lane /= 2) {
+        if (PART && lane >= n)
+            continue;
         if (BOTH)
             a += __shfl_xor_sync(0xffffffffu, a, lane);
         b += __shfl_xor_sync(0xffffffffu, b, lane);
     }
-    if (n <= VP_WARP)
+    if (PART || n == VP_WARP)
         return;
     if (threadIdx.x % VP_WARP == 0) {
         scratch[warp][0] = a;
@@ -54,154 +64,220 @@ static __device__ inline void vp_norm_row_sums(float &a, float &b, int n, float 
     }
     __syncthreads();
     a = b = 0.0f;
+#pragma unroll 4
     for (int w = first; w < first + n_warps; w++) {
         a += scratch[w][0];
         b += scratch[w][1];
     }
 }
 
-/* What a thread holds of a row: g and xhat, and what is added as memory has it. Behind the row's end and
- * of rows that there are not all is 0, so that they add nothing. */
-template <typename T, int W> struct vp_norm_row {
-    enum { EACH = vp_norm_each<W>, K = EACH / W };
-    float        g[EACH], xhat[EACH];
-    vp_raw<T, W> add[K];
+/* gamma of the W columns from c on; 1 where there is none. */
+template <int W, typename T>
+static __device__ inline vp_raw<T, W> vp_norm_gamma(const T *gamma, int c)
+{
+    return gamma ? vp_fetch<W>(gamma, c) : vp_raw_of<T, W>(1.0f);
+}
 
-    /* at: of the row; all loads of a chunk first. take(e, column, dy): of element e, once xhat is known. */
-    template <typename F>
-    __device__ inline void read(const vp_norm_backward<T> &b, const vp_row_place &p, int64_t at,
-                                int64_t first, float mean, float rstd, F take)
+/* What a thread has of a row, K packs at a time, as memory has it: its numbers are unpacked for the sums and
+ * again for dx, since both together want more registers than there are. Behind the row's end and of rows
+ * that there are not all is 0, so that they add nothing. */
+template <typename T, int W, int K, bool CENTRED> struct vp_norm_row {
+    vp_raw<T, W> dy[K], x[K], add[K];
+    float        mean, rstd;
+
+    __device__ inline void fetch(const vp_norm_backward<T> &b, const vp_row_place &p, int first)
     {
-        vp_raw<T, W> dy[K], x[K];
-
+        mean = CENTRED && p.cols > 0 ? b.mean[p.row] : 0.0f;
+        rstd = p.cols > 0 ? b.rstd[p.row] : 0.0f;
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            int64_t c = p.column<W>(first, k);
-
-            dy[k] = x[k] = add[k] = {};
-            if (c < p.cols) {
-                dy[k] = vp_fetch<W>(b.dy, at + c);
-                x[k]  = vp_fetch<W>(b.x, at + c);
-                if (b.add)
-                    add[k] = vp_fetch<W>(b.add, at + c);
-            }
-        }
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            int64_t c = p.column<W>(first, k);
-            float   w[W];
-
-            vp_floats(dy[k], g + k * W);
-            vp_floats(x[k], xhat + k * W);
-#pragma unroll
-            for (int e = k * W; e < (k + 1) * W; e++) {
-                xhat[e] = (xhat[e] - mean) * rstd;
-                take(e, c + e % W, g[e]);
-            }
-            if (b.gamma && c < p.cols) {
-                vp_get<W>(b.gamma, c, w);
-#pragma unroll
-                for (int j = 0; j < W; j++)
-                    g[k * W + j] *= b.offset + w[j];
-            }
-        }
-    }
-
-    __device__ inline void write(const vp_norm_backward<T> &b, const vp_row_place &p, int64_t at,
-                                 int64_t first, float mean_g, float mean_gx, float rstd)
-    {
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            int64_t c = p.column<W>(first, k);
-            float   out[W];
+            int     c  = p.column<W>(first, k);
+            int64_t at = p.row * b.cols + c;
 
             if (c >= p.cols)
                 continue;
-            vp_floats(add[k], out);
+            dy[k]  = vp_fetch<W>(b.dy, at);
+            x[k]   = vp_fetch<W>(b.x, at);
+            add[k] = b.add ? vp_fetch<W>(b.add, at) : vp_raw<T, W>{};
+        }
+    }
+
+    /* take(k, c, dy, xhat, g): of pack k, whose first column is c, W numbers each. gamma: HELD, of all packs. */
+    template <bool HELD, typename F>
+    __device__ inline void unpack(const vp_norm_backward<T> &b, const vp_row_place &p, int first,
+                                  const vp_raw<T, W> *gamma, F take) const
+    {
 #pragma unroll
-            for (int j = 0; j < W; j++)
-                out[j] += rstd * (g[k * W + j] - mean_g - xhat[k * W + j] * mean_gx);
-            vp_put<W>(b.dx, at + c, out);
+        for (int k = 0; k < K; k++) {
+            int   c = p.column<W>(first, k);
+            float d[W], xhat[W], g[W];
+
+            if (c >= p.cols)
+                continue;
+            vp_floats(dy[k], d);
+            vp_floats(x[k], xhat);
+            vp_floats(HELD ? gamma[k] : vp_norm_gamma<W>(b.gamma, c), g);
+#pragma unroll
+            for (int j = 0; j < W; j++) {
+                xhat[j] = (xhat[j] - mean) * rstd;
+                g[j]    = d[j] * (CENTRED ? g[j] : b.offset + g[j]);
+            }
+            take(k, c, d, xhat, g);
         }
     }
 };
 
-template <typename T, int W, bool CENTRED>
-static __global__ void __launch_bounds__(vp_norm_threads<W>)
-    vp_norm_backward_kernel(vp_norm_backward<T> b, int n)
+/* The compiler is not to keep the numbers that it has unpacked. */
+template <typename T, int W, int K> static __device__ inline void vp_norm_forget(vp_raw<T, W> *raw)
 {
-    enum { N_SUMS = CENTRED ? 2 : 1, EACH = vp_norm_each<W> };
-    __shared__ float scratch[2][vp_norm_threads<W> / VP_WARP][2], side_by_side[EACH * VP_BLOCK];
-    const int        n_side = (int)blockDim.x / n, side = (int)threadIdx.x / n;
-    /* packs: a row is what its threads hold, one chunk */
-    const int64_t begin = (int64_t)blockIdx.x * b.part_rows, n_parts = gridDim.x,
-                  chunk = W == 1 ? n * EACH : 1, n_chunked = W == 1 ? b.cols : 1;
-    const int         n_rows = (int)(b.rows - begin < b.part_rows ? b.rows - begin : b.part_rows);
-    const bool        again  = W == 1 && chunk < b.cols;
-    float            *sums   = b.sums ? b.sums + blockIdx.x * b.cols : NULL;
-    vp_row_place      p      = {0, 0, n, (int)threadIdx.x % n};
-    vp_norm_row<T, W> row;
-    float             sum[N_SUMS][EACH] = {{0.0f}};
-
-    for (int i = 0, turn = 0; i < n_rows; i += n_side, turn ^= 1) {
-        const int64_t r = begin + i + side, at = r * b.cols;
-        const bool    is   = i + side < n_rows;
-        const float   mean = CENTRED && is ? b.mean[r] : 0.0f, rstd = is ? b.rstd[r] : 0.0f;
-        float         total_g = 0.0f, total_gx = 0.0f;
-
-        p.cols = is ? b.cols : 0;
-        for (int64_t first = 0; first < n_chunked; first += chunk) {
-            row.read(b, p, at, first, mean, rstd, [&](int e, int64_t, float dy) {
-                sum[0][e] += dy * row.xhat[e];
-                if (CENTRED)
-                    sum[N_SUMS - 1][e] += dy;
-            });
 #pragma unroll
-            for (int e = 0; e < EACH; e++) {
-                total_g += row.g[e];
-                total_gx += row.g[e] * row.xhat[e];
-            }
+    for (int k = 0; k < K; k++)
+        vp_opaque(raw[k]);
+}
+
+/* Threads of a block at most, and blocks for which registers are left: 128 a thread, 80 of one pack. */
+template <int W, int K>
+constexpr int vp_norm_block = W == 1 || K == VP_NORM_PACKS ? (int)VP_NORM_THREADS : (int)VP_BLOCK;
+template <int W, int K>
+constexpr int vp_norm_blocks = W == 1 || K == VP_NORM_PACKS ? 1
+                               : K == 1                     ? 3
+                                                            : 2;
+
+template <typename T, int W, int K, bool CENTRED>
+static __global__ void __launch_bounds__(vp_norm_block<W, K>, vp_norm_blocks<W, K>)
+    vp_norm_backward_kernel(vp_norm_backward<T> b, int threads)
+{
+    enum { N_SUMS = CENTRED ? 2 : 1, EACH = K * W };
+    /* a stride by which neither threads nor neighbouring columns share a bank */
+    enum { STRIDE = VP_BLOCK + VP_WARP / W };
+    constexpr bool PART = W > 1 && K == 1, WARP = W > 1 && K == VP_NORM_WARP_PACKS,
+                   AHEAD = W > 1 && !WARP;
+    __shared__ float scratch[2][VP_NORM_THREADS / VP_WARP][2], side_by_side[EACH * STRIDE];
+    const int        n = WARP ? (int)VP_WARP : threads, n_side = (int)blockDim.x / n,
+              side = (int)threadIdx.x / n, cols = b.cols;
+    /* packs: a row is what its threads hold, one chunk */
+    const int     chunk = W == 1 ? n * EACH : 1, n_chunked = W == 1 ? cols : 1;
+    const int64_t begin = (int64_t)blockIdx.x * b.part_rows, n_parts = gridDim.x;
+    const int     n_rows = (int)(b.rows - begin < b.part_rows ? b.rows - begin : b.part_rows);
+    const bool    again  = W == 1 && chunk < cols;
+    float        *sums   = b.sums ? b.sums + (int64_t)blockIdx.x * cols : NULL;
+    float         sum[N_SUMS][EACH] = {{0.0f}};
+    vp_row_place  p = {begin + side, side < n_rows ? cols : 0, n, (int)threadIdx.x % n};
+    vp_norm_row<T, W, K, CENTRED> row, ahead;
+    vp_raw<T, W>                  gamma[K];
+
+    if (AHEAD) {
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            gamma[k] = p.column<W>(0, k) < cols ? vp_norm_gamma<W>(b.gamma, p.column<W>(0, k))
+                                                : vp_raw<T, W>{};
+        ahead.fetch(b, p, 0);
+    }
+    for (int i = 0, turn = 0; i < n_rows; i += n_side, turn ^= 1) {
+        const int next_cols = i + n_side + side < n_rows ? cols : 0;
+        float     total_g = 0.0f, total_gx = 0.0f;
+
+        if (AHEAD) {
+            row = ahead;
+            ahead.fetch(b, {p.row + n_side, next_cols, n, p.lane}, 0);
         }
-        vp_norm_row_sums<CENTRED>(total_g, total_gx, n, scratch[turn]);
+        for (int first = 0; first < n_chunked; first += chunk) {
+            if (!AHEAD)
+                row.fetch(b, p, first);
+            row.template unpack<AHEAD>(
+                b, p, first, gamma,
+                [&](int k, int, const float *dy, const float *xhat, const float *g) {
+#pragma unroll
+                    for (int j = 0; j < W; j++) {
+                        sum[0][k * W + j] += dy[j] * xhat[j];
+                        if (CENTRED)
+                            sum[N_SUMS - 1][k * W + j] += dy[j];
+                        total_g += g[j];
+                        total_gx += g[j] * xhat[j];
+                    }
+                });
+        }
+        vp_norm_row_sums<CENTRED, PART>(total_g, total_gx, n, scratch[turn]);
         total_g  = CENTRED ? total_g * b.share : 0.0f;
         total_gx = total_gx * b.share;
-        for (int64_t first = 0; first < n_chunked; first += chunk) {
+        vp_norm_forget<T, W, K>(row.dy);
+        vp_norm_forget<T, W, K>(row.x);
+        if (AHEAD)
+            vp_norm_forget<T, W, K>(gamma);
+        for (int first = 0; first < n_chunked; first += chunk) {
             if (again)
-                row.read(b, p, at, first, mean, rstd, [&](int e, int64_t c, float dy) {
-                    if (!sums || c >= p.cols)
-                        return;
-                    sums[c] = (i ? sums[c] : 0.0f) + dy * row.xhat[e];
-                    if (CENTRED)
-                        sums[n_parts * b.cols + c] = (i ? sums[n_parts * b.cols + c] : 0.0f) + dy;
+                row.fetch(b, p, first);
+            row.template unpack<AHEAD>(
+                b, p, first, gamma,
+                [&](int k, int c, const float *dy, const float *xhat, const float *g) {
+                    float out[W];
+
+                    if (again && sums) {
+                        sums[c] = (i ? sums[c] : 0.0f) + dy[0] * xhat[0];
+                        if (CENTRED)
+                            sums[n_parts * cols + c] =
+                                (i ? sums[n_parts * cols + c] : 0.0f) + dy[0];
+                    }
+                    vp_floats(row.add[k], out);
+#pragma unroll
+                    for (int j = 0; j < W; j++)
+                        out[j] += row.rstd * (g[j] - total_g - xhat[j] * total_gx);
+                    vp_put<W>(b.dx, p.row * cols + c, out);
                 });
-            row.write(b, p, at, first, total_g, total_gx, rstd);
         }
+        p.row += n_side;
+        p.cols = next_cols;
     }
     if (again || !sums)
         return;
 #pragma unroll
-    for (int s = 0; s < N_SUMS; s++, sums += n_parts * b.cols) {
+    for (int s = 0; s < N_SUMS; s++, sums += n_parts * cols) {
         if (n_side == 1) {
 #pragma unroll
-            for (int i = 0; i < EACH; i++)
-                if (p.column<W>(0, i / W) < b.cols)
-                    sums[p.column<W>(0, i / W) + i % W] = sum[s][i];
+            for (int k = 0; k < K; k++)
+                if (p.column<W>(0, k) < cols)
+                    vp_put<W>(sums, p.column<W>(0, k), sum[s] + k * W);
             continue;
         }
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < EACH; i++)
-            side_by_side[i * VP_BLOCK + threadIdx.x] = sum[s][i];
+        for (int e = 0; e < EACH; e++)
+            side_by_side[e * STRIDE + threadIdx.x] = sum[s][e];
         __syncthreads();
-        for (int c = (int)threadIdx.x; c < b.cols; c += VP_BLOCK) {
-            int   k = c / W / n, lane = c / W % n;
+        for (int c = (int)threadIdx.x; c < cols; c += (int)blockDim.x) {
+            int   pack = c / W, at = (pack / n * W + c % W) * STRIDE + pack % n;
             float all = 0.0f;
 
-            for (int from = lane; from < VP_BLOCK; from += n)
-                all += side_by_side[(k * W + c % W) * VP_BLOCK + from];
+#pragma unroll 4
+            for (int i = 0; i < n_side; i++)
+                all += side_by_side[at + i * n];
             sums[c] = all;
         }
     }
+}
+
+/* Threads of a row, of up to `each` elements at a time: whole warps, or of one a power of two. */
+static inline int vp_norm_threads(int64_t cols, int64_t each)
+{
+    int64_t n = 1, threads = (cols + each - 1) / each;
+
+    if (threads > VP_WARP)
+        n = (threads + VP_WARP - 1) / VP_WARP * VP_WARP;
+    while (n < threads)
+        n *= 2;
+    return (int)(n < VP_NORM_THREADS ? n : VP_NORM_THREADS);
+}
+
+template <typename T, int W, int K, bool CENTRED>
+static cudaError_t vp_norm_backward_run(const vp_norm_backward<T> &b, int64_t n_parts,
+                                        cudaStream_t stream)
+{
+    /* single elements: the threads of a warp side by side */
+    int n = W == 1 ? vp_norm_threads(b.cols > VP_WARP * K ? b.cols : VP_WARP * K, K)
+                   : vp_norm_threads(b.cols, K * W);
+
+    return VP_LAUNCH((vp_norm_backward_kernel<T, W, K, CENTRED>), (unsigned)n_parts,
+                     n > VP_BLOCK ? n : VP_BLOCK / n * n, 0, stream, b, n);
 }
 
 /* Both kernels; per_token: rows of a token. d_gamma and d_beta: or NULL, then not summed. */
@@ -210,21 +286,26 @@ static cudaError_t vp_norm_backward_launch(const vp_kernel_call *call, vp_norm_b
                                            int64_t per_token, float *d_gamma, float *d_beta,
                                            cudaStream_t stream)
 {
-    int64_t     n_parts;
-    cudaError_t e;
+    constexpr int N     = vp_pack<T>::N;
+    const int64_t packs = b.cols / N;
+    int64_t       n_parts;
+    cudaError_t   e;
 
+    b.offset    = b.gamma ? b.offset : 0.0f;
     b.part_rows = VP_NORM_PART * per_token;
     b.share     = 1.0f / (float)b.cols;
     b.sums      = d_gamma || d_beta ? (float *)call->workspace : NULL;
     n_parts     = vp_blocks(b.rows, b.part_rows);
-    VP_BY_WIDTH(b.cols % vp_pack<T>::N == 0 &&
-                    b.cols <= vp_norm_threads<vp_pack<T>::N> * vp_pack<T>::N &&
-                    vp_is_aligned16(b.dy) && vp_is_aligned16(b.x) && vp_is_aligned16(b.gamma) &&
-                    vp_is_aligned16(b.add) && vp_is_aligned16(b.dx),
-                T, W, int n = W > 1 ? 1 : VP_WARP;
-                while (n < vp_norm_threads<W> && (int64_t)n * vp_norm_each<W> < b.cols) n *= 2;
-                e = VP_LAUNCH((vp_norm_backward_kernel<T, W, CENTRED>), (unsigned)n_parts,
-                              n > VP_BLOCK ? n : VP_BLOCK, 0, stream, b, n));
+    if (b.cols % N != 0 || packs > VP_NORM_THREADS * VP_NORM_PACKS || !vp_is_aligned16(b.dy) ||
+        !vp_is_aligned16(b.x) || !vp_is_aligned16(b.gamma) || !vp_is_aligned16(b.add) ||
+        !vp_is_aligned16(b.dx))
+        e = vp_norm_backward_run<T, 1, VP_NORM_SINGLE, CENTRED>(b, n_parts, stream);
+    else if (packs <= VP_WARP)
+        e = vp_norm_backward_run<T, N, 1, CENTRED>(b, n_parts, stream);
+    else if (packs > 2 * VP_WARP && packs <= VP_NORM_WARP_PACKS * VP_WARP)
+        e = vp_norm_backward_run<T, N, VP_NORM_WARP_PACKS, CENTRED>(b, n_parts, stream);
+    else
+        e = vp_norm_backward_run<T, N, VP_NORM_PACKS, CENTRED>(b, n_parts, stream);
     return e != cudaSuccess || !b.sums
                ? e
                : vp_tiles_add_launch(b.sums, n_parts, VP_TILE_TOKENS / VP_NORM_PART, b.cols,

@@ -15,7 +15,7 @@
 
 #include "kernels/cuda/cuda_span.h"
 
-enum { VP_ROW_MAX_THREADS = 512 };
+enum { VP_ROW_MAX_THREADS = 512, VP_ROW_MAX_COLS = 1 << 30 };
 
 /* ---- along a row ---- */
 
@@ -39,23 +39,23 @@ static inline int vp_row_block(int n)
 /* Where a thread works. A block of more rows than there are goes through all motions with cols =
  * 0. */
 struct vp_row_place {
-    int64_t row, cols;
-    int     n, lane;
+    int64_t row;
+    int     cols, n, lane;
 
     template <int W>
-    __device__ inline int64_t chunk() const /* elements that the threads of a row hold */
+    __device__ inline int chunk() const /* elements that the threads of a row hold */
     {
-        return (int64_t)n * vp_row_each<W>;
+        return n * vp_row_each<W>;
     }
 
     /* Pack k of the chunk that begins at column `first`. */
-    template <int W> __device__ inline int64_t column(int64_t first, int k) const
+    template <int W> __device__ inline int column(int first, int k) const
     {
-        return first + (int64_t)(k * n + lane) * W;
+        return first + (k * n + lane) * W;
     }
 };
 
-static __device__ inline vp_row_place vp_row_here(int64_t rows, int64_t cols, int n)
+static __device__ inline vp_row_place vp_row_here(int64_t rows, int cols, int n)
 {
     vp_row_place p;
 
@@ -68,12 +68,11 @@ static __device__ inline vp_row_place vp_row_here(int64_t rows, int64_t cols, in
 
 /* The thread's elements of a chunk; 0 behind the row's end. */
 template <int W, typename T>
-static __device__ inline void vp_row_get(const vp_row_place &p, const T *row, int64_t first,
-                                         float *x)
+static __device__ inline void vp_row_get(const vp_row_place &p, const T *row, int first, float *x)
 {
 #pragma unroll
     for (int k = 0; k < vp_row_each<W> / W; k++) {
-        int64_t c = p.column<W>(first, k);
+        int c = p.column<W>(first, k);
 
         if (c < p.cols)
             vp_get<W>(row, c, x + k * W);
@@ -152,45 +151,47 @@ static __global__ void vp_tile_sums_kernel(F f, int64_t rows, int64_t cols, int6
 
 /* out = t[0] + t[1] + ..., or out + t[0] + ... where the call accumulates, to what a bf16 out was last
  * and rounded once; t[i] is the sum of the per_tile parts of a tile, upwards. An absent out is skipped.
- * Row y of the grid is one sum and its out. Each warp has every so many-th tile of some columns; they wait
- * until the first warp has added them in their order. */
+ * Row y of the grid is one sum and its out. A warp has a tile of some columns at a time; they wait until the
+ * first warp has added them in their order, while the others fetch the next. */
 enum { VP_ADD_TILES = 32 };
 
 template <typename T>
-static __global__ void vp_tiles_add_kernel(const float *__restrict__ sums, int64_t n_parts,
-                                           int per_tile, int64_t cols, T *out0, T *out1,
-                                           bool accumulate)
+static __global__ void __launch_bounds__(VP_ADD_TILES *VP_WARP, 1)
+    vp_tiles_add_kernel(const float *__restrict__ sums, int64_t n_parts, int per_tile, int64_t cols,
+                        T *out0, T *out1, bool accumulate)
 {
-    __shared__ float waiting[VP_ADD_TILES][VP_WARP];
+    __shared__ float waiting[2][VP_ADD_TILES][VP_WARP];
     const bool       rounds = sizeof(T) < sizeof(float);
     T               *out    = blockIdx.y == 0 ? out0 : out1;
     const int        warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP;
-    const int64_t    c = (int64_t)blockIdx.x * VP_WARP + lane;
+    const int64_t    c    = (int64_t)blockIdx.x * VP_WARP + lane;
+    const bool       adds = warp == 0 && c < cols;
     float            acc;
 
     if (!out)
         return;
     sums += blockIdx.y * n_parts * cols + c;
-    acc = warp == 0 && c < cols && accumulate && !rounds ? vp_load(out, c) : 0.0f;
-    for (int64_t first = 0; first < n_parts; first += VP_ADD_TILES * per_tile) {
-#pragma unroll
-        for (int k = warp; k < VP_ADD_TILES; k += VP_BLOCK / VP_WARP) {
-            int64_t part = first + (int64_t)k * per_tile,
-                    end  = part + per_tile < n_parts ? part + per_tile : n_parts;
-            float tile   = 0.0f;
+    acc = adds && accumulate && !rounds ? vp_load(out, c) : 0.0f;
+    for (int64_t first = 0, turn = 0; first < n_parts;
+         first += VP_ADD_TILES * per_tile, turn ^= 1) {
+        int64_t part = first + (int64_t)warp * per_tile,
+                end  = part + per_tile < n_parts ? part + per_tile : n_parts;
+        float tile   = 0.0f;
 
+        if (c < cols)
 #pragma unroll 8
-            for (; part < end && c < cols; part++)
+            for (; part < end; part++)
                 tile += sums[part * cols];
-            waiting[k][lane] = tile;
-        }
+        waiting[turn][warp][lane] = tile;
         __syncthreads();
-        for (int k = 0; warp == 0 && k < VP_ADD_TILES && first + (int64_t)k * per_tile < n_parts;
-             k++)
-            acc += waiting[k][lane];
-        __syncthreads();
+        if (!adds)
+            continue;
+#pragma unroll 8
+        for (int k = 0; k < VP_ADD_TILES; k++)
+            if (first + (int64_t)k * per_tile < n_parts)
+                acc += waiting[turn][k][lane];
     }
-    if (warp == 0 && c < cols)
+    if (adds)
         vp_store(out, c, accumulate && rounds ? acc + vp_load(out, c) : acc);
 }
 
@@ -200,8 +201,9 @@ static cudaError_t vp_tiles_add_launch(const float *sums, int64_t n_parts, int p
                                        int64_t cols, T *out0, T *out1, bool accumulate,
                                        cudaStream_t stream)
 {
-    return VP_LAUNCH(vp_tiles_add_kernel<T>, dim3(vp_blocks(cols, VP_WARP), out1 ? 2 : 1), VP_BLOCK,
-                     0, stream, sums, n_parts, per_tile, cols, out0, out1, accumulate);
+    return VP_LAUNCH(vp_tiles_add_kernel<T>, dim3(vp_blocks(cols, VP_WARP), out1 ? 2 : 1),
+                     VP_ADD_TILES * VP_WARP, 0, stream, sums, n_parts, per_tile, cols, out0, out1,
+                     accumulate);
 }
 
 /* Both kernels. narrow: a tile has many more rows than VP_TILE_TOKENS and few columns. The

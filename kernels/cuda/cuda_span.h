@@ -51,6 +51,36 @@ static __device__ inline void vp_floats(const vp_raw<T, W> &r, float *x)
     }
 }
 
+/* x in every element, rounded. */
+template <typename T, int W> static __device__ inline vp_raw<T, W> vp_raw_of(float x)
+{
+    vp_raw<T, W> r;
+
+    if constexpr (W == 1) {
+        vp_store(&r.element, 0, x);
+    } else {
+        uint32_t word;
+
+        if constexpr (sizeof(T) == sizeof(float))
+            word = __float_as_uint(x);
+        else
+            word = vp_word_of<T>(x, x);
+        r.word.x = r.word.y = r.word.z = r.word.w = word;
+    }
+    return r;
+}
+
+/* The same word, of which the compiler no longer knows what it has made of it. */
+template <typename T, int W> static __device__ inline void vp_opaque(vp_raw<T, W> &r)
+{
+#ifdef __CUDACC__
+    if constexpr (W > 1)
+        asm volatile("" : "+r"(r.word.x), "+r"(r.word.y), "+r"(r.word.z), "+r"(r.word.w));
+#else
+    (void)r;
+#endif
+}
+
 /* Elements i .. i + W - 1: W is 1 or any number of packs. */
 template <int W, typename T> static __device__ inline void vp_get(const T *p, int64_t i, float *x)
 {

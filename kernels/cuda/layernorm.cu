@@ -86,6 +86,8 @@ extern "C" cudaError_t vp_cuda_layernorm_fwd(const vp_kernel_call *call, cudaStr
     float       eps = (float)call->norm_reals.eps;
     cudaError_t e;
 
+    if (cols > VP_ROW_MAX_COLS)
+        return cudaErrorInvalidValue;
     VP_BY_DTYPE(
         call->dtype, T, const T *x = (const T *)call->operand[VP_LAYERNORM_FWD_X],
         *gamma       = (const T *)call->operand[VP_LAYERNORM_FWD_GAMMA],
@@ -106,6 +108,8 @@ extern "C" cudaError_t vp_cuda_layernorm_bwd(const vp_kernel_call *call, cudaStr
 {
     cudaError_t e;
 
+    if (call->layernorm.cols > VP_ROW_MAX_COLS)
+        return cudaErrorInvalidValue;
     VP_BY_DTYPE(call->dtype, T, vp_norm_backward<T> b = {};
                 b.dy    = (const T *)call->operand[VP_LAYERNORM_BWD_DY];
                 b.x     = (const T *)call->operand[VP_LAYERNORM_BWD_X];
@@ -114,7 +118,7 @@ extern "C" cudaError_t vp_cuda_layernorm_bwd(const vp_kernel_call *call, cudaStr
                 b.dx    = (T *)call->operand[VP_LAYERNORM_BWD_DX];
                 b.mean  = (const float *)call->operand[VP_LAYERNORM_BWD_MEAN];
                 b.rstd  = (const float *)call->operand[VP_LAYERNORM_BWD_RSTD];
-                b.rows = call->layernorm.rows; b.cols = call->layernorm.cols;
+                b.rows = call->layernorm.rows; b.cols = (int)call->layernorm.cols;
                 e                                     = (vp_norm_backward_launch<T, true>(
                     call, b, 1, (float *)call->operand[VP_LAYERNORM_BWD_D_GAMMA],
                     (float *)call->operand[VP_LAYERNORM_BWD_D_BETA], stream)));

@@ -66,6 +66,8 @@ extern "C" cudaError_t vp_cuda_rmsnorm_fwd(const vp_kernel_call *call, cudaStrea
     float       offset = (float)call->rmsnorm.unit_offset, eps = (float)call->norm_reals.eps;
     cudaError_t e;
 
+    if (cols > VP_ROW_MAX_COLS)
+        return cudaErrorInvalidValue;
     VP_BY_DTYPE(call->dtype, T, const T *x = (const T *)call->operand[VP_RMSNORM_FWD_X],
                 *gamma = (const T *)call->operand[VP_RMSNORM_FWD_GAMMA];
                 T *y   = (T *)call->operand[VP_RMSNORM_FWD_Y]; VP_BY_WIDTH(
@@ -85,6 +87,8 @@ extern "C" cudaError_t vp_cuda_rmsnorm_bwd(const vp_kernel_call *call, cudaStrea
     const int64_t groups = call->rmsnorm.groups;
     cudaError_t   e;
 
+    if (call->rmsnorm.cols > VP_ROW_MAX_COLS)
+        return cudaErrorInvalidValue;
     VP_BY_DTYPE(
         call->dtype, T, vp_norm_backward<T> b = {};
         b.dy    = (const T *)call->operand[VP_RMSNORM_BWD_DY];
@@ -93,7 +97,7 @@ extern "C" cudaError_t vp_cuda_rmsnorm_bwd(const vp_kernel_call *call, cudaStrea
         b.add   = (const T *)call->operand[VP_RMSNORM_BWD_ADD];
         b.dx    = (T *)call->operand[VP_RMSNORM_BWD_DX];
         b.rstd  = (const float *)call->operand[VP_RMSNORM_BWD_RSTD];
-        b.rows = call->rmsnorm.rows * groups; b.cols = call->rmsnorm.cols;
+        b.rows = call->rmsnorm.rows * groups; b.cols = (int)call->rmsnorm.cols;
         b.offset                                     = (float)call->rmsnorm.unit_offset;
         e                                            = (vp_norm_backward_launch<T, false>(
             call, b, groups, (float *)call->operand[VP_RMSNORM_BWD_D_GAMMA], NULL, stream)));
