@@ -46,7 +46,7 @@ REAL = {
     # floats copied, rows of a square product, batch, seq, heads and head_dim of attentions
     "ceilings": (1 << 28, 8192, (8, 2048, 16, 64)),
     "tests": ["test_kernels", "test_kernels_random", "test_kernels_attention", "test_kernels_rope", "test_kernels_embedding", "test_kernels_passes", "test_kernels_tf32", "test_kernels_optimizer",
-              "test_kernels_rounding", "test_golden", "test_plans"], "n_kernel_tests": 9, "test_every": "1",
+              "test_kernels_rounding", "test_golden", "test_plans"], "test_every": "1",
     "twice": [("gpt2", 1024, 4, "bf16"), ("qwen2.5-0.5b", 2048, 2, "bf16")],
     # with the greatest difference of a loss
     "whole": [("gpt2-tiny", 128, 8, "fp32", 1e-4), ("llama-tiny", 128, 8, "fp32", 1e-4), ("gpt2-tiny", 128, 8, "bf16-mixed", 3e-2),
@@ -71,7 +71,7 @@ REAL = {
 REHEARSAL = {
     "eager": [("gpt2-tiny", 16, 2, "fp32"), ("gpt2-tiny", 16, 2, "fp16-mixed"), ("gpt2-tiny", 16, 2, "tf32")], "profiled": ("gpt2-tiny", 16, 2, "bf16-mixed"),
     "ceilings": (1 << 10, 16, (1, 16, 1, 8)),
-    "tests": ["test_kernels_attention"], "n_kernel_tests": 1, "test_every": "400",
+    "tests": ["test_kernels_attention"], "test_every": "400",
     "twice": [("llama-tiny", 16, 2, "bf16")], "whole": [("gpt2-tiny", 16, 2, "fp32", 1e-4), ("gpt2-tiny", 16, 2, "tf32", 1e-2)],
     "bits": [("llama-tiny", 16, 2, "bf16-mixed"), ("llama-tiny", 16, 2, "fp16-mixed"), ("llama-tiny", 16, 2, "tf32")], "recompute": ["none", "full"], "micro_batches": [("gpt2-tiny", 16, 2, "bf16", 5e-2)],
     "sanitizer": ("llama-tiny", 16, 1, "bf16-mixed"),
@@ -340,8 +340,9 @@ def test_program(part, name):
 
 def twice(part, model, seq, batch, precision):
     """One plan in two processes: sums whose order changes from run to run would show, cuDNN's backward above all."""
-    part.plan(f"{part.dir}/plan.json", model, seq, batch, "--precision", precision, "--micro-batch", batch)
-    a, b = (part.run(f"{part.dir}/plan.json", 4, "--hash") for _ in range(2))
+    dir = tempfile.mkdtemp(dir=part.dir)
+    part.plan(f"{dir}/plan.json", model, seq, batch, "--precision", precision, "--micro-batch", batch)
+    a, b = (part.run(f"{dir}/plan.json", 4, "--hash") for _ in range(2))
     if a["parameters_sha256"] != b["parameters_sha256"]:
         raise RuntimeError(f"parameters differ from run to run: {a['parameters_sha256']} {b['parameters_sha256']}; {a['steps']} and {b['steps']}")
     return {"measured": {"parameters_sha256": a["parameters_sha256"], "backend": a["backend_description"], "steps": a["steps"]}, "verdict": "pass"}
@@ -355,19 +356,21 @@ def largest_difference(a, b, tolerance):
 
 
 def whole_model(part, model, seq, batch, precision, tolerance):
-    part.plan(f"{part.dir}/cpu.json", model, seq, batch, "--precision", "fp32" if precision == "tf32" else precision, device="cpu")
-    part.plan(f"{part.dir}/gpu.json", model, seq, batch, "--precision", precision)
-    cpu, gpu = part.run(f"{part.dir}/cpu.json", 5), part.run(f"{part.dir}/gpu.json", 5)
+    dir = tempfile.mkdtemp(dir=part.dir)
+    part.plan(f"{dir}/cpu.json", model, seq, batch, "--precision", "fp32" if precision == "tf32" else precision, device="cpu")
+    part.plan(f"{dir}/gpu.json", model, seq, batch, "--precision", precision)
+    cpu, gpu = part.run(f"{dir}/cpu.json", 5), part.run(f"{dir}/gpu.json", 5)
     return {"measured": {"largest_loss_difference": largest_difference(cpu, gpu, tolerance), "allowed": tolerance, "arena_bytes": gpu["memories"][0]["executed_bytes"]}, "verdict": "pass"}
 
 
 def same_bits(part, model, seq, batch, precision):
     """Every recompute recorded, and one of them enqueued call by call."""
+    dir = tempfile.mkdtemp(dir=part.dir)
     sums = {}
     for recompute in part.sizes["recompute"]:
-        part.plan(f"{part.dir}/plan.json", model, seq, batch, "--precision", precision, "--micro-batch", batch, "--recompute", recompute, "--loss", "full")
-        sums[recompute] = part.run(f"{part.dir}/plan.json", 4, "--hash")["parameters_sha256"]
-    sums[f"{recompute}, eager"] = part.run(f"{part.dir}/plan.json", 4, "--eager", "--hash")["parameters_sha256"]
+        part.plan(f"{dir}/plan.json", model, seq, batch, "--precision", precision, "--micro-batch", batch, "--recompute", recompute, "--loss", "full")
+        sums[recompute] = part.run(f"{dir}/plan.json", 4, "--hash")["parameters_sha256"]
+    sums[f"{recompute}, eager"] = part.run(f"{dir}/plan.json", 4, "--eager", "--hash")["parameters_sha256"]
     if len(set(sums.values())) != 1:
         raise RuntimeError(f"parameters differ: {sums}")
     return {"measured": {"plans": list(sums), "parameters_sha256": next(iter(sums.values()))}, "verdict": "pass"}
@@ -375,10 +378,11 @@ def same_bits(part, model, seq, batch, precision):
 
 def micro_batches(part, model, seq, batch, precision, tolerance):
     """On a card they change rounding only (kernels/cuda/README.md): equal bits are not promised, and whether they are is told."""
+    dir = tempfile.mkdtemp(dir=part.dir)
     results = []
     for micro in (batch, batch // 2):
-        part.plan(f"{part.dir}/plan.json", model, seq, batch, "--precision", precision, "--micro-batch", micro)
-        results.append(part.run(f"{part.dir}/plan.json", 4, "--hash"))
+        part.plan(f"{dir}/plan.json", model, seq, batch, "--precision", precision, "--micro-batch", micro)
+        results.append(part.run(f"{dir}/plan.json", 4, "--hash"))
     return {"measured": {"largest_loss_difference": largest_difference(*results, tolerance), "allowed": tolerance,
                          "same_bits": results[0]["parameters_sha256"] == results[1]["parameters_sha256"]}, "verdict": "pass"}
 
@@ -401,19 +405,12 @@ def sanitizer(part, tool):
 
 
 def ops(part):
-    def tests(names):
-        part.rows_at_once([(name, lambda name=name: test_program(part, name), 150) for name in names])
-    n, names = part.sizes["n_kernel_tests"], part.sizes["tests"]
-    tests(names[:n])
-    for m in part.sizes["twice"]:
-        part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, the same plan twice", lambda: twice(part, *m))
-    for m in part.sizes["whole"]:
-        part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, CPU and GPU", lambda: whole_model(part, *m))
-    for m in part.sizes["bits"]:
-        part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, same bits", lambda: same_bits(part, *m))
-    for m in part.sizes["micro_batches"]:
-        part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, two micro-batches", lambda: micro_batches(part, *m))
-    tests(names[n:])
+    """The test programs wait for the CPU's reference most of the time, the models for the CPU that draws their parameters."""
+    tests = [(name, lambda name=name: test_program(part, name), 150) for name in part.sizes["tests"]]
+    models = [(f"{m[0]} {m[2]} x {m[1]} {m[3]}, {what}", lambda measure=measure, m=m: measure(part, *m), 120) for key, what, measure in (
+        ("twice", "the same plan twice", twice), ("whole", "CPU and GPU", whole_model), ("bits", "same bits", same_bits),
+        ("micro_batches", "two micro-batches", micro_batches)) for m in part.sizes[key]]
+    part.rows_at_once(tests + models)
     for tool in ("memcheck", "racecheck"):
         part.row(f"compute-sanitizer, {tool}", lambda: sanitizer(part, tool))
 
