@@ -131,6 +131,22 @@ static int line_of(const vp_json_doc *doc, const char *wanted)
     return line;
 }
 
+/* The same; of what is not in the text, the line of the nearest thing around it that is: a plan's list of
+ * steps may stand elsewhere. */
+static int line_near(const vp_json_doc *doc, const char *wanted)
+{
+    char path[sizeof((vp_json_node *)0)->path];
+    int  line = line_of(doc, wanted);
+
+    strcpy(path, wanted);
+    for (size_t n = strlen(path); !line && n > 0; n--)
+        if (path[n] == '.' || path[n] == '[') {
+            path[n] = '\0';
+            line    = line_of(doc, path);
+        }
+    return line;
+}
+
 static vp_status parse_value(parser *p, int depth, json_t **out, vp_err *err);
 
 static vp_status parse_object(parser *p, int depth, json_t **out, vp_err *err)
@@ -518,7 +534,7 @@ static vp_status fail_at(const vp_json_node *node, const char *key, vp_err *err,
             line = line_of(node->doc, path);
     }
     if (!line)
-        line = line_of(node->doc, node->path);
+        line = line_near(node->doc, node->path);
     return VP_FAIL_AT(err, VP_ERR_INPUT, node->doc->name, line, path, "%s", message);
 }
 

@@ -95,7 +95,10 @@ def calls_of(plan):
         program = bucket["programs"][instance["program"]]
         for part in ("forward", "backward", "norm", "update"):
             micro_steps = bucket["n_micro_steps"] if part in ("forward", "backward") else 1
-            for step in program[part]:
+            steps = program[part]
+            while isinstance(steps, int):  # the list of an earlier program
+                steps = bucket["programs"][steps][part]
+            for step in steps:
                 call = step["kernel"], attributes(step)
                 calls[call] = calls.get(call, 0) + (1 if step.get("first_only") else micro_steps)
     return calls

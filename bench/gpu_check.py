@@ -257,7 +257,8 @@ def calls_of(path, device):
     with open(path) as f:
         programs = json.load(f)["buckets"][0]["programs"]
     rows = {}
-    for step in (step for p in programs for phase in ("forward", "backward", "norm", "update") for step in p[phase]):
+    for step in (step for p in programs for phase in ("forward", "backward", "norm", "update")
+                 if isinstance(p[phase], list) for step in p[phase]):  # a number: an earlier program's
         row = {"kernel": step["kernel"], **{k: v for k, v in step.items() if k not in NOT_OF_A_ROW and not isinstance(v, float)}, "seconds": 0}
         rows[json.dumps(row)] = row
     return {"schema_version": 1, "device": device, "backend": "", "rows": list(rows.values())}

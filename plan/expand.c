@@ -368,20 +368,23 @@ static void describe_params(const vp_plan *plan, const vp_bucket *bucket, const 
     static const vp_component components[VP_N_REGIONS] = {VP_COMP_PARAMETERS, VP_COMP_GRADIENTS,
                                                           VP_COMP_MASTER, VP_COMP_OPTIMIZER_STATE,
                                                           VP_COMP_OPTIMIZER_STATE};
-    const char               *prefix =
-        h == VP_REGION_PARAM  ? ""
-                      : h == VP_REGION_GRAD ? "grad "
-                      : h == VP_REGION_MASTER
-                          ? "master "
-                          : vp_optimizer_state_name(plan->recipe.optimizer, (int)(h - VP_REGION_STATE0));
+    const char               *state_name =
+        h >= VP_REGION_STATE0
+                          ? vp_optimizer_state_name(plan->recipe.optimizer, (int)(h - VP_REGION_STATE0))
+                          : NULL;
+    char prefix[64] = "";
 
+    if (state_name)
+        snprintf(prefix, sizeof prefix, "%s ", state_name);
+    else if (h != VP_REGION_PARAM)
+        snprintf(prefix, sizeof prefix, h == VP_REGION_GRAD ? "grad " : "master ");
+    const size_t n_prefix = strlen(prefix);
     for (int64_t i = 0; i < bucket->n_instances; i++) {
         const vp_plan_instance *instance     = &bucket->instances[i];
         int64_t                 template_idx = bucket->programs[instance->program_idx].template_idx;
         const vp_plan_template *t            = &plan->templates[template_idx];
         for (int64_t k = 0; k < t->n_params; k++) {
             int64_t id = param_id(n, h, i, template_idx, k);
-            char    name[120];
             if (id < 0)
                 continue;
             vp_expanded_buffer *b = &buffers[id];
@@ -391,9 +394,10 @@ static void describe_params(const vp_plan *plan, const vp_bucket *bucket, const 
             b->bytes              = vp_plan_param_bytes(&plan->recipe, &t->params[k].param, h);
             b->instance_idx       = i;
             b->persistent         = h != VP_REGION_GRAD;
-            b->state_name         = h >= VP_REGION_STATE0 ? prefix : NULL;
-            vp_param_full_name(&t->params[k].param, instance->index, name, sizeof name);
-            snprintf(b->name, sizeof b->name, "%s%s%s", prefix, b->state_name ? " " : "", name);
+            b->state_name         = state_name;
+            memcpy(b->name, prefix, n_prefix);
+            vp_param_full_name(&t->params[k].param, instance->index, b->name + n_prefix,
+                               sizeof b->name - n_prefix);
         }
     }
 }
@@ -405,6 +409,10 @@ static void describe_locals(const vp_plan *plan, const vp_bucket *bucket, const 
         for (int64_t i = 0; i < bucket->n_instances; i++) {
             const vp_plan_instance *instance = &bucket->instances[i];
             const vp_program       *p        = &bucket->programs[instance->program_idx];
+            char                    prefix[sizeof((vp_expanded_buffer *)0)->name];
+            snprintf(prefix, sizeof prefix, "%s.%lld ", plan->templates[p->template_idx].name,
+                     (long long)instance->index);
+            const size_t n_prefix = strlen(prefix);
             for (int64_t k = 0; k < p->n_buffers - (has_out(p) ? 1 : 0); k++) {
                 const vp_plan_buffer *local = &p->buffers[k];
                 vp_expanded_buffer   *b     = &buffers[local_id(n, bucket, m, i, k)];
@@ -415,9 +423,9 @@ static void describe_locals(const vp_plan *plan, const vp_bucket *bucket, const 
                 b->instance_idx = i;
                 b->local_name   = local->name;
                 b->kept         = local->kept;
-                snprintf(b->name, sizeof b->name, "%s.%lld %s",
-                         plan->templates[p->template_idx].name, (long long)instance->index,
-                         local->name);
+                memcpy(b->name, prefix, n_prefix); /* there is a zero behind all of them */
+                memcpy(b->name + n_prefix, local->name,
+                       strnlen(local->name, sizeof b->name - 1 - n_prefix));
             }
         }
 }
@@ -455,8 +463,22 @@ static vp_status note_use(const vp_expanded_step *step, void *ctx, vp_err *err)
         l->x->last_step[b] = step->idx;
     }
     assert(step->idx == l->n_steps); /* steps come numbered, none left out */
-    l->n_steps = step->idx + 1;
+    l->x->passes[l->n_steps++] = (unsigned char)step->pass;
     return VP_OK;
+}
+
+/* The steps that are walked, and a few that are not: those of other than the first micro-steps, and so on. */
+static int64_t most_steps(const vp_bucket *bucket, int64_t n_micro_steps)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < bucket->n_instances; i++) {
+        const vp_program *p = &bucket->programs[bucket->instances[i].program_idx];
+        n += n_micro_steps * (p->n_steps[VP_PASS_FORWARD] + p->n_steps[VP_PASS_BACKWARD]);
+        for (int pass = VP_PASS_NORM; pass < VP_N_PASSES; pass++)
+            n += p->n_steps[pass];
+    }
+    return n;
 }
 
 vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
@@ -470,6 +492,7 @@ vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucke
     out->buffers = vp_arena_array(arena, out->n_buffers, sizeof *out->buffers);
     out->first_step = vp_arena_array(arena, out->n_buffers, sizeof(int64_t));
     out->last_step  = vp_arena_array(arena, out->n_buffers, sizeof(int64_t));
+    out->passes     = vp_arena_array(arena, most_steps(bucket, n_micro_steps), 1);
     VP_TRY_ALLOC(err, vp_arena_failed(arena) ? NULL : out);
     describe_fixed(plan, bucket, &n, out->buffers);
     for (int h = 0; h < VP_N_REGIONS; h++)

@@ -72,6 +72,7 @@ typedef struct vp_expansion {
     int64_t             n_buffers, n_steps;
     vp_expanded_buffer *buffers;
     int64_t            *first_step, *last_step;
+    unsigned char      *passes; /* vp_pass of each step, as it is run */
 } vp_expansion;
 
 /* Lives in arena. Padding is not in it; see vp_expansion_padding(). */

@@ -145,12 +145,12 @@ typedef enum vp_space {
 
 typedef struct vp_arg {
     vp_space space;
-    int64_t  idx;
-    int64_t  offset_bytes; /* into the buffer, for chunks */
     /* of what is held for a parameter, or a buffer: the instance's own 0, its predecessor's -1, the one
      * before that -2, its successor's 1: what is needed is copied to the device while the instance
      * before it in the pass runs */
-    int ahead;
+    int     ahead;
+    int64_t idx;
+    int64_t offset_bytes; /* into the buffer, for chunks */
 } vp_arg;
 
 typedef enum vp_accumulate {

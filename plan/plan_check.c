@@ -423,10 +423,16 @@ enum { MAX_UNROLLED_BUFFERS = 1000000, MAX_UNROLLED_STEPS = 5000000, MAX_HOLDING
 static vp_status check_extent(const vp_plan *plan, const vp_bucket *bucket, int64_t n_micro,
                               const char *file, vp_err *err)
 {
-    int64_t   n_buffers = 0, n_steps = 0;
+    int64_t   n_buffers = 0, n_steps = 0, n_listed = 0;
     vp_status st = VP_OK;
 
     assert(n_micro >= 1 && n_micro <= VP_MAX_UNROLLED);
+    for (int64_t i = 0; i < bucket->n_programs; i++) /* programs may share their lists, too */
+        for (int pass = 0; pass < VP_N_PASSES; pass++)
+            n_listed += bucket->programs[i].n_steps[pass];
+    NEED(n_listed <= MAX_UNROLLED_STEPS,
+         vp_place_of("buckets[%d].programs", (int)(bucket - plan->buckets)).field,
+         "have %lld steps; at most %d are supported", (long long)n_listed, MAX_UNROLLED_STEPS);
     for (int64_t i = 0; i < bucket->n_instances; i++) {
         const vp_program *p = &bucket->programs[bucket->instances[i].program_idx];
         n_buffers +=

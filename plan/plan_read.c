@@ -236,7 +236,33 @@ out:
     return st;
 }
 
-static vp_status read_program(vp_plan *plan, const vp_json_node *node, vp_program *p, vp_err *err)
+/* Steps, or the number of an earlier program that has the same ones. */
+static vp_status read_pass(vp_plan *plan, const vp_json_node *node, const vp_bucket *b,
+                           vp_program *p, int pass, vp_err *err)
+{
+    const char  *key = vp_plan_pass_words[pass];
+    vp_json_node array, row;
+    int64_t      earlier;
+    vp_status    st = VP_OK;
+
+    if (p > b->programs && json_is_integer(json_object_get(node->value, key))) {
+        VP_TRY(vp_json_int(node, key, 0, p - b->programs - 1, &earlier, err));
+        p->steps[pass]   = b->programs[earlier].steps[pass];
+        p->n_steps[pass] = b->programs[earlier].n_steps[pass];
+        return VP_OK;
+    }
+    VP_TRY(rows(plan, node, key, sizeof(vp_step), &array, (void **)&p->steps[pass],
+                &p->n_steps[pass], err));
+    for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+        VP_TRY(vp_json_element(&array, i, &row, err));
+        VP_TRY(read_step(plan, &row, &p->steps[pass][i], err));
+    }
+out:
+    return st;
+}
+
+static vp_status read_program(vp_plan *plan, const vp_json_node *node, const vp_bucket *bucket,
+                              vp_program *p, vp_err *err)
 {
     vp_json_node array, row;
     const char  *component;
@@ -272,12 +298,7 @@ static vp_status read_program(vp_plan *plan, const vp_json_node *node, vp_progra
     for (int pass = 0; pass < VP_N_PASSES; pass++) {
         if (pass >= VP_PASS_LAST_FORWARD && !vp_json_has(node, vp_plan_pass_words[pass]))
             continue;
-        VP_TRY(rows(plan, node, vp_plan_pass_words[pass], sizeof(vp_step), &array,
-                    (void **)&p->steps[pass], &p->n_steps[pass], err));
-        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
-            VP_TRY(vp_json_element(&array, i, &row, err));
-            VP_TRY(read_step(plan, &row, &p->steps[pass][i], err));
-        }
+        VP_TRY(read_pass(plan, node, bucket, p, pass, err));
     }
 out:
     return st;
@@ -421,7 +442,7 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
         VP_TRY(vp_json_fail(node, "programs", err, "is empty"));
     for (int64_t i = 0; i < b->n_programs; i++) {
         VP_TRY(vp_json_element(&array, i, &row, err));
-        VP_TRY(read_program(plan, &row, &b->programs[i], err));
+        VP_TRY(read_program(plan, &row, b, &b->programs[i], err));
     }
     VP_TRY(rows(plan, node, "instances", sizeof *b->instances, &array, (void **)&b->instances,
                 &b->n_instances, err));

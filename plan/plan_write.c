@@ -111,6 +111,23 @@ static json_t *program_to_json(const vp_program *p)
     return j;
 }
 
+/* A list of steps that an earlier program has, too, is written as that program's number: the updates of
+ * blocks that differ in what they recompute are many and alike. */
+static void share_lists(json_t *programs, size_t last)
+{
+    json_t *program = json_array_get(programs, last);
+
+    for (int pass = 0; pass < VP_N_PASSES; pass++) {
+        const char   *key   = vp_plan_pass_words[pass];
+        const json_t *steps = json_object_get(program, key);
+        for (size_t i = 0; i < last && json_array_size(steps) > 0; i++)
+            if (json_equal(steps, json_object_get(json_array_get(programs, i), key))) {
+                put_int(program, key, (int64_t)i);
+                break;
+            }
+    }
+}
+
 static json_t *ints_to_json(const int64_t *x, int n)
 {
     json_t *list = json_array();
@@ -170,8 +187,10 @@ static json_t *bucket_to_json(const vp_bucket *b)
     json_t   *programs  = json_array();
     json_t   *instances = json_array(), *j;
 
-    for (int64_t i = 0; i < b->n_programs; i++)
+    for (int64_t i = 0; i < b->n_programs; i++) {
         json_array_append_new(programs, program_to_json(&b->programs[i]));
+        share_lists(programs, (size_t)i);
+    }
     for (int64_t i = 0; i < b->n_instances; i++) {
         const vp_plan_instance *x = &b->instances[i];
         json_array_append_new(

@@ -9,17 +9,12 @@
 enum { OPTIMIZER = 3 }; /* of phase_names */
 static const char *const phase_names[VP_N_PHASES] = {"load", "forward", "backward", "optimizer"};
 
-typedef struct walk {
-    signed char *phase; /* of each step: index into phase_names */
-} walk;
-
-static vp_status note_phase(const vp_expanded_step *s, void *ctx, vp_err *err)
+/* Index into phase_names. */
+static int phase_of(const vp_expansion *x, int64_t step)
 {
-    (void)err;
-    ((walk *)ctx)->phase[s->idx] = s->pass == VP_PASS_FORWARD    ? 1
-                                   : s->pass == VP_PASS_BACKWARD ? 2
-                                                                 : OPTIMIZER;
-    return VP_OK;
+    return x->passes[step] == VP_PASS_FORWARD    ? 1
+           : x->passes[step] == VP_PASS_BACKWARD ? 2
+                                                 : OPTIMIZER;
 }
 
 /* Used at all, and of the memory whose peak is looked for. */
@@ -35,8 +30,8 @@ static int64_t end_of(const vp_expanded_buffer *b)
 
 /* Nothing is kept while the optimizer runs: what it needs above all that persists may lie far
  * apart in the stack's place. Then its bytes count, not the highest end. */
-static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, const walk *w,
-                                 vp_itemised *out, vp_err *err)
+static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, vp_itemised *out,
+                                 vp_err *err)
 {
     int64_t base_bytes = vp_round_up(out->phases[0].peak_bytes, VP_ALIGN_BYTES), live = 0, most = 0;
     int64_t *change = vp_arena_array(arena, x->n_steps + 1, sizeof *change);
@@ -51,7 +46,7 @@ static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, const w
     for (int64_t s = 0; s < x->n_steps; s++) {
         live += change[s];
         assert(live >= 0);
-        if (w->phase[s] == OPTIMIZER)
+        if (phase_of(x, s) == OPTIMIZER)
             most = vp_max_i64(most, live);
     }
     out->phases[OPTIMIZER].peak_bytes =
@@ -61,8 +56,8 @@ static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, const w
 
 /* Height of each phase: of a buffer alive in steps first..last, its end counts in every phase
  * between. */
-static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, const walk *w,
-                               bool in_backward, vp_itemised *out, vp_err *err)
+static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, bool in_backward,
+                               vp_itemised *out, vp_err *err)
 {
     /* next[p][s]: first step >= s in phase p. */
     int64_t *next[VP_N_PHASES];
@@ -73,7 +68,7 @@ static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, const wal
             return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
         next[p][x->n_steps] = INT64_MAX;
         for (int64_t s = x->n_steps - 1; s >= 0; s--)
-            next[p][s] = w->phase[s] == p ? s : next[p][s + 1];
+            next[p][s] = phase_of(x, s) == p ? s : next[p][s + 1];
     }
     for (int64_t i = 0; i < x->n_buffers; i++) {
         if (!is_on_device(x, i))
@@ -86,7 +81,7 @@ static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, const wal
                 out->phases[p].peak_bytes =
                     vp_max_i64(out->phases[p].peak_bytes, end_of(&x->buffers[i]));
     }
-    return in_backward ? VP_OK : lower_optimizer(arena, x, w, out, err);
+    return in_backward ? VP_OK : lower_optimizer(arena, x, out, err);
 }
 
 /* The step at which the arena is fullest, among those where a buffer reaches its top. */
@@ -213,21 +208,17 @@ vp_status vp_itemise(vp_arena *arena, const vp_plan *plan, const vp_bucket *buck
 {
     const int64_t       n_micro = vp_unrolled_micro_steps(bucket);
     const vp_expansion *x       = &out->x;
-    walk                w;
-    vp_status           st = VP_OK;
+    vp_status           st      = VP_OK;
 
     *out = (vp_itemised){0};
     VP_TRY(vp_expansion_make(arena, plan, bucket, n_micro, &out->x, err));
-    w.phase = vp_arena_array(arena, x->n_steps, 1);
-    VP_TRY_ALLOC(err, w.phase);
-    VP_TRY(vp_expand(plan, bucket, n_micro, note_phase, &w, err));
     for (int p = 0; p < VP_N_PHASES; p++)
         out->phases[p].name = phase_names[p];
     VP_TRY(find_peak(arena, x, out, err));
     assert(out->peak_step < x->n_steps);
-    VP_TRY(phase_heights(arena, x, &w, plan->updates_in_backward, out, err));
+    VP_TRY(phase_heights(arena, x, plan->updates_in_backward, out, err));
     VP_TRY(list_items(arena, plan, bucket, x, out, err));
-    out->peak_phase = phase_names[w.phase[out->peak_step]];
+    out->peak_phase = phase_names[phase_of(x, out->peak_step)];
 out:
     return st;
 }

@@ -364,6 +364,12 @@ vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err)
     int64_t            n, instance_idx = 0;
 
     assert(!in_backward || a->scenario->offload.host_step);
+    for (int64_t k = 0; k < program_idx; k++)
+        if (a->host_states[k] && a->template_of[k] == a->template_of[program_idx]) {
+            p->steps[VP_PASS_UPDATE]   = a->lowered[k].program.steps[VP_PASS_UPDATE];
+            p->n_steps[VP_PASS_UPDATE] = a->lowered[k].program.n_steps[VP_PASS_UPDATE];
+            return VP_OK; /* the same parameters' */
+        }
     while (a->program_of[instance_idx] != program_idx)
         instance_idx++;
     piece *pieces =

@@ -14,11 +14,15 @@ static void add_step(vp_plan_roofline *r, const vp_device *device, const vp_step
                      int64_t window)
 {
     vp_roofline_sum *sum  = &r->works[vp_work_of(s->kernel)];
-    vp_step          call = *s;
+    const int64_t   *ints = s->ints;
+    vp_step          windowed;
 
-    if (s->window_of_instance)
-        call.attention.window = window;
-    vp_roofline of = vp_roofline_of(device, s->kernel, s->dtype, call.ints, vp_step_lacks(s));
+    if (s->window_of_instance) {
+        windowed                  = *s;
+        windowed.attention.window = window;
+        ints                      = windowed.ints;
+    }
+    vp_roofline of = vp_roofline_of(device, s->kernel, s->dtype, ints, vp_step_lacks(s));
     sum->n_calls += (int64_t)times;
     sum->flop += times * of.flop;
     sum->bytes += times * of.bytes;

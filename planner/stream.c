@@ -277,6 +277,13 @@ static void head_pass(list *l, const vp_program *p, vp_pass pass)
     add_steps(l, p, pass, &none);
 }
 
+/* Whether two blocks' steps of a pass are the same if they were before: their copies are. */
+static bool alike(const vp_stream_place *x, const vp_stream_place *y)
+{
+    return x->is && y->is && x->slot == y->slot && x->first == y->first && x->last == y->last &&
+           x->second_last == y->second_last;
+}
+
 vp_status vp_stream_add_copies(vp_assembly *a, int64_t first_program, vp_pass last_pass,
                                vp_err *err)
 {
@@ -286,11 +293,24 @@ vp_status vp_stream_add_copies(vp_assembly *a, int64_t first_program, vp_pass la
     /* what the host updates it needs not fetch */
     if (a->scenario->offload.host_step && last_pass == VP_PASS_UPDATE)
         last_pass = VP_PASS_NORM;
-    for (int64_t k = first_program; k < a->n_programs; k++)
-        for (int pass = 0; pass <= (int)last_pass; pass++) {
-            vp_program *p = &a->lowered[k].program;
-            list        l = {
-                       .a = a, .pass = (vp_pass)pass, .cap = p->n_steps[pass] + MOST_GROUPS * n_params};
+    const vp_step **without = vp_arena_array(a->arena, a->n_programs, sizeof *without);
+    if (!without)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int pass = 0; pass <= (int)last_pass; pass++)
+        for (int64_t k = first_program; k < a->n_programs; k++) {
+            vp_program *p    = &a->lowered[k].program;
+            int64_t     same = first_program;
+            list        l    = {
+                          .a = a, .pass = (vp_pass)pass, .cap = p->n_steps[pass] + MOST_GROUPS * n_params};
+            without[k] = p->steps[pass];
+            while (same < k && (without[same] != without[k] ||
+                                !alike(&a->stream_place[same], &a->stream_place[k])))
+                same++;
+            if (same < k) { /* updates, of which blocks share one list */
+                p->steps[pass]   = a->lowered[same].program.steps[pass];
+                p->n_steps[pass] = a->lowered[same].program.n_steps[pass];
+                continue;
+            }
             l.steps = vp_arena_array(a->arena, l.cap, sizeof *l.steps);
             if (!l.steps)
                 return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");

@@ -69,6 +69,7 @@ static inline void survives_its_file(const vp_plan *plan)
     OK(vp_json_parse("plan", text, (int64_t)strlen(text), &doc, err));
     vp_json_node root = vp_json_root(doc);
     OK(vp_plan_from_json(&root, &again, err));
+    same_steps(plan, again);
     other = vp_plan_to_json(again);
     assert_true(json_equal(json, other));
     vp_plan_free(again);

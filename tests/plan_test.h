@@ -330,4 +330,32 @@ static inline bool long_run(void)
     return getenv("VPLAN_LONG") != NULL;
 }
 
+/* Of another plan's file, or of this one's: the same steps, whichever lists stand there once. */
+static inline void same_steps(const vp_plan *a, const vp_plan *b)
+{
+    for (int64_t u = 0; u < a->n_buckets; u++)
+        for (int64_t p = 0; p < a->buckets[u].n_programs; p++)
+            for (int pass = 0; pass < VP_N_PASSES; pass++) {
+                const vp_program *x = &a->buckets[u].programs[p], *y = &b->buckets[u].programs[p];
+                assert_int_equal(x->n_steps[pass], y->n_steps[pass]);
+                for (int64_t i = 0; i < x->n_steps[pass]; i++) {
+                    const vp_step *s = &x->steps[pass][i], *t = &y->steps[pass][i];
+                    assert_int_equal(s->kernel, t->kernel);
+                    assert_string_equal(s->name, t->name);
+                    assert_memory_equal(s->ints, t->ints, sizeof s->ints);
+                    assert_true(s->seconds == t->seconds && s->stream == t->stream &&
+                                s->accumulate == t->accumulate && s->first_only == t->first_only &&
+                                s->later_only == t->later_only);
+                    if (vp_kernel_info_of(s->kernel)->random)
+                        assert_int_equal(s->rng_id, t->rng_id);
+                    for (int k = 0; k < vp_step_n_operands(s); k++)
+                        assert_true(s->args[k].space == t->args[k].space &&
+                                    (s->args[k].space == VP_SPACE_NONE ||
+                                     (s->args[k].idx == t->args[k].idx &&
+                                      s->args[k].ahead == t->args[k].ahead &&
+                                      s->args[k].offset_bytes == t->args[k].offset_bytes)));
+                }
+            }
+}
+
 #endif

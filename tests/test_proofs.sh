@@ -128,7 +128,7 @@ job = ("--device", "cpu", "--seq", 128, "--global-batch", 8, "--budget", "30MB")
 subprocess.run([vplan, "plan", "gpt2-tiny", *map(str, job), "-o", folder + "/plan.json"], check=True, stdout=subprocess.DEVNULL)
 rows = []
 for program in json.load(open(folder + "/plan.json"))["buckets"][0]["programs"]:
-    for s in program["forward"] + program["backward"] + program["norm"] + program["update"]:
+    for s in (s for phase in ("forward", "backward", "norm", "update") if isinstance(program[phase], list) for s in program[phase]):
         row = {k: v for k, v in s.items() if k in ("kernel", "dtype", "seconds") or (type(v) is int and k not in ("workspace_bytes", "rng_id"))}
         row["seconds"] = 0
         rows += [row] if row not in rows else []

@@ -341,6 +341,14 @@ parameters = unrolled["templates"][B["programs"][BLOCK]["template"]]["parameters
 parameters += parameters[-1:] * 1000
 unrolled["buckets"][0]["instances"][1:1] = B["instances"][1:2] * 400
 write("plan/unrolls-to-millions.json", json.dumps(unrolled, indent=1))
+listed = copy.deepcopy(PLAN)  # the same with one list of steps that thousands of programs share
+listed["buckets"][0]["programs"][BLOCK]["forward"] *= 200
+listed["buckets"][0]["programs"] += [dict(B["programs"][BLOCK], buffers=[], forward=BLOCK, backward=[], norm=[], update=[])] * 5000
+write("plan/lists-millions.json", json.dumps(listed, indent=1))
+plan("steps-of-itself", "buckets", 0, "programs", BLOCK, "update", BLOCK)
+plan("steps-of-nobody", "buckets", 0, "programs", BLOCK, "update", -1)
+plan("steps-before-the-first", "buckets", 0, "programs", 0, "update", 0)
+plan("steps-of-another-template", "buckets", 0, "programs", BLOCK, "update", 0)
 idle = copy.deepcopy(PLAN)
 for program in idle["buckets"][0]["programs"]:
     program.update(forward=[], backward=[], norm=[], update=[])
