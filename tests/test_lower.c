@@ -322,6 +322,28 @@ static void no_packing_is_lower_than_the_stated_least(void **state)
     assert_true(n_met > 2000); /* and it says something */
 }
 
+/* Bytes 64 to 128 are taken in steps 3 to 5, bytes 192 to 256 in two steps before or behind. 128 bytes that are
+ * alive in step 3 or 5 and beside the others find no room below, and reach to 384; those that end before step 3
+ * or begin after step 5 lie at 0. */
+static void what_is_born_where_another_ends_stands_beside_it(void **state)
+{
+    /* first, last; those of bytes 192 to 256; least */
+    static const int64_t cases[][5] = {
+        {0, 2, 0, 1, 256}, {0, 3, 0, 1, 384}, {5, 8, 7, 8, 384}, {6, 8, 7, 8, 256}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t *c       = cases[i];
+        vp_pack_item   items[] = {
+              {.bytes = 64, .first = 3, .last = 5, .fixed = true, .offset = 64},
+              {.bytes = 64, .first = c[2], .last = c[3], .fixed = true, .offset = 192},
+              {.bytes = 128, .first = c[0], .last = c[1]}};
+        int64_t least;
+        OK(vp_pack_least(items, 3, 64, &least, err));
+        assert_int_equal(least, c[4]);
+    }
+}
+
 /* The fold: an arena is as high as its fullest instance, kept bytes of those before it below. */
 static void the_arena_is_the_fold_of_its_instances(void **state)
 {
@@ -367,6 +389,7 @@ int main(void)
         cmocka_unit_test(eager_bf16_saves_58h_a_token),
         cmocka_unit_test(eager_autocast_saves_86h_a_token_and_the_weights_once_more),
         cmocka_unit_test(no_packing_is_lower_than_the_stated_least),
+        cmocka_unit_test(what_is_born_where_another_ends_stands_beside_it),
         cmocka_unit_test(packed_buffers_never_overlap_and_reach_the_stated_height),
         cmocka_unit_test(the_arena_is_the_fold_of_its_instances),
     };

@@ -157,6 +157,7 @@ static void an_eager_step_has_the_bytes_that_pytorch_asked_for(void **state)
     (void)state;
     assert_int_equal(load.before, 0);
     assert_int_equal(load.end[VP_TPHASE_LOAD], PARAMETERS);
+    assert_int_equal(load.most[VP_TPHASE_LOAD], PARAMETERS); /* no gradient before backward */
     assert_int_equal(first.before, PARAMETERS + BATCH + twice);
     assert_int_equal(later.before - twice, AFTER_ZERO);
     /* Saved: 58h + 16 + 4a a token and block (test_lower.c); the embedding's dropout mask h; the
@@ -175,6 +176,28 @@ static void an_eager_step_has_the_bytes_that_pytorch_asked_for(void **state)
     assert_int_equal(first.most[VP_TPHASE_UPDATE] - twice, UPDATE_MOST);
     assert_int_equal(later.end[VP_TPHASE_ZERO] - twice, AFTER_ZERO);
     assert_int_equal(first.end[VP_TPHASE_ZERO] - twice, AFTER_ZERO);
+    vp_model_free(model);
+    vp_arena_free(arena);
+}
+
+/* Under autocast the parameters are the masters: 108,672 numbers of 4 bytes, and none beside them. */
+static void autocast_has_no_masters_beside_its_parameters(void **state)
+{
+    vp_arena        *arena  = vp_arena_new();
+    vp_model        *model  = eager_gpt2();
+    vp_recipe        recipe = vp_recipe_default();
+    vp_training_opts opts   = {
+          .symbols = {2, 32, 1, 1}, .n_micro_steps = 1, .in_dtype = VP_DTYPE_F32, .recipe = &recipe};
+    vp_training_step  step;
+    vp_training_bytes load;
+
+    (void)state;
+    recipe.clip_norm = 0;
+    recipe.precision = VP_PREC_BF16_MIXED;
+    OK(vp_lower_training(arena, &model->graph, &vp_torch_eager_gpt2_autocast, VP_TRAIN_LOAD, &opts,
+                         &step, err));
+    vp_training_count(&step, &load);
+    assert_int_equal(load.end[VP_TPHASE_LOAD], 2 * PARAMETERS);
     vp_model_free(model);
     vp_arena_free(arena);
 }
@@ -279,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_executes_the_program_of_its_semantics),
         cmocka_unit_test(an_eager_step_has_the_bytes_that_pytorch_asked_for),
+        cmocka_unit_test(autocast_has_no_masters_beside_its_parameters),
         cmocka_unit_test(replayed_through_pytorchs_allocator_it_has_pytorchs_allocated_bytes),
         cmocka_unit_test(accumulated_gradients_are_made_added_and_freed),
         cmocka_unit_test(evaluation_keeps_nothing),
