@@ -259,6 +259,23 @@ static vp_status check_value_word(const parser *p, const vp_option *o, const cha
                    o->name, shown, o->name, shown);
 }
 
+/* "24 GB" without quotes is two words, and the second would be taken for a model. */
+static vp_status check_parted_size(const vp_option *o, const char *text, const char *next,
+                                   vp_err *err)
+{
+    char    whole[128];
+    int64_t bytes;
+
+    if (!next || strlen(next) < 2 || (o->kind != VP_OPTION_SIZE && o->kind != VP_OPTION_AMOUNT) ||
+        strspn(text, "0123456789.") != strlen(text) || strlen(text) >= 64 || strlen(next) >= 64)
+        return VP_OK;
+    snprintf(whole, sizeof whole, "%s%s", text, next);
+    if (strspn(next, "0123456789. ") > 0 || vp_size_parse(whole, &bytes, &(vp_err){0}) != VP_OK)
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_USAGE, "%s %s %s: a size is one word, like %s", o->name, text, next,
+                   whole);
+}
+
 /* The option at argv[*i] and its value; *i moves to the last word of it. */
 static vp_status parse_option(const parser *p, int argc, char **argv, int *i, vp_err *err)
 {
@@ -290,6 +307,7 @@ static vp_status parse_option(const parser *p, int argc, char **argv, int *i, vp
     } else {
         text = *i + 1 < argc ? argv[++*i] : NULL;
         VP_TRY(check_value_word(p, o, text, err));
+        VP_TRY(check_parted_size(o, text, *i + 1 < argc ? argv[*i + 1] : NULL, err));
     }
     VP_TRY(set_value(o, text, p->values[set], line, err));
     if (line->n_given == VP_MAX_GIVEN)

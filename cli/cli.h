@@ -87,6 +87,8 @@ vp_status vp_help_print(const vp_command *command, vp_err *err);
 
 /* A note for people, a line on stderr; none with -q. */
 void vp_cli_note(const vp_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A line of what goes on, which may be set in by two spaces. */
+void vp_cli_progress(const char *text);
 
 /* One for those who ask how an answer came about: with -v only. */
 void vp_cli_detail(const vp_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -21,11 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void say(const char *text)
-{
-    fprintf(stderr, "%s\n", text);
-}
-
 static json_t *seconds_or_null(double s)
 {
     return s > 0 ? json_real(s) : json_null();
@@ -198,20 +193,52 @@ static void print_head(const vp_plan_request *request, const vp_tune_result *r)
     vp_screen_free(request);
 }
 
-static void print_next(const vp_tune_result *r, const char *path)
+/* The best one is run, or kept: a study need not run it again. */
+static void print_next(const vp_tune_result *r, const char *path, const vp_command_line *line)
 {
     vp_text command = {0};
 
-    vp_text_printf(&command, "vplan run ");
-    vp_text_quoted(&command, path);
-    if (r->n_tried > 1)
-        vp_text_printf(&command, " --threads %d", r->threads);
+    if (path) {
+        vp_text_printf(&command, "vplan run ");
+        vp_text_quoted(&command, path);
+        if (r->n_tried > 1)
+            vp_text_printf(&command, " --threads %d", r->threads);
+    } else {
+        vp_change_command(vp_cmd_tune.name, line, &(vp_change){0}, &command);
+        vp_text_printf(&command, " -o best.json");
+    }
     if (!command.failed)
         vp_screen_command("next", command.data);
     vp_text_release(&command);
 }
 
-static void print_tune(const vp_plan_request *request, const vp_tune_result *r, const char *path)
+/* Nothing fits: vplan plan says what would. */
+static void print_unfit(int64_t least_bytes, int64_t budget_bytes, bool is_plan,
+                        const vp_command_line *line)
+{
+    static const vp_option_change of_tune[] = {{"--max-trials", NULL, false, true},
+                                               {"--study", NULL, false, true},
+                                               {"--save-profile", NULL, false, true},
+                                               {"-o", NULL, false, true},
+                                               {"--force", NULL, false, true}};
+    vp_text                       command   = {0};
+
+    vp_screen_answer(least_bytes, budget_bytes, NULL);
+    vp_screen_line("least", "--budget %lld", (long long)least_bytes);
+    if (is_plan) {
+        vp_text_printf(&command, "vplan explain ");
+        vp_text_quoted(&command, line->words[0]);
+    } else {
+        vp_changed_command(vp_cmd_plan.name, line, NULL, of_tune, sizeof of_tune / sizeof *of_tune,
+                           &command);
+    }
+    if (!command.failed)
+        vp_screen_command("next", command.data);
+    vp_text_release(&command);
+}
+
+static void print_tune(const vp_plan_request *request, const vp_tune_result *r, const char *path,
+                       const vp_command_line *line)
 {
     print_head(request, r);
     printf("%-3s %-12s %11s %10s %10s %5s %10s %5s\n", "", "verdict", "needs", "predicted", "alone",
@@ -223,10 +250,10 @@ static void print_tune(const vp_plan_request *request, const vp_tune_result *r, 
     print_threads(r);
     print_load();
     vp_screen_line("stopped", "%s", r->stopped_because);
-    if (r->best && path) {
+    if (r->best && path)
         printf("written to %s\n", path);
-        print_next(r, path);
-    }
+    if (r->best)
+        print_next(r, path, line);
 }
 
 static volatile sig_atomic_t asked_to_end;
@@ -567,7 +594,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     opts = (vp_tune_opts){.max_trials = w.max_trials,
                           .study      = w.study,
                           .asked      = vp_text_string(&asked),
-                          .note       = cli->quiet ? NULL : say,
+                          .note       = cli->quiet ? NULL : vp_cli_progress,
                           .ended      = &asked_to_end};
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan tune MODEL|PLAN: which?"));
@@ -611,9 +638,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (cli->json)
         VP_TRY(vp_print_json(tune_json(job.model, &result, w.path, opts.study), err));
     else if (result.answer.n_candidates == 0)
-        vp_screen_answer(result.answer.least_budget_bytes, job.request.budget_bytes, NULL);
+        print_unfit(result.answer.least_budget_bytes, job.request.budget_bytes, is_plan, &line);
     else
-        print_tune(&job.request, &result, w.path);
+        print_tune(&job.request, &result, w.path, &line);
     assert(!result.best || result.n_trials > 0);
     cli->exit_code = result.answer.n_candidates == 0 ? 3 : result.best ? 0 : 6;
 out:

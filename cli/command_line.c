@@ -373,6 +373,13 @@ void vp_cli_detail(const vp_cli *cli, const char *fmt, ...)
     va_end(args);
 }
 
+void vp_cli_progress(const char *text)
+{
+    const char *head = strncmp(text, "  ", 2) == 0 ? "  " : "";
+
+    vp_output_say(head, text + strlen(head));
+}
+
 /* ---- files that a command is told to write ---- */
 
 vp_status vp_output_check(const char *path, bool overwrite, const char *const *inputs, int n_inputs,

@@ -155,17 +155,6 @@ static const char *nearest_model(const char *name)
     return nearest < 0 ? NULL : names[nearest];
 }
 
-vp_status vp_built_in_missing(const char *name, vp_err *err)
-{
-    const char *nearest = nearest_model(name);
-    char        shown[96];
-
-    vp_text_escape(name, shown, sizeof shown);
-    if (nearest)
-        return VP_FAIL(err, VP_ERR_USAGE, "no built-in model %s; did you mean %s?", shown, nearest);
-    return VP_FAIL(err, VP_ERR_USAGE, "no built-in model %s; vplan models lists them", shown);
-}
-
 /* The next word of a name, without what separates it: "qwen2.5-7b" has qwen, 2.5 and 7b. NULL behind the last. */
 static const char *next_word(const char *at, size_t *length)
 {
@@ -219,19 +208,42 @@ static void list_models_with(const char *asked, vp_text *out)
         vp_text_printf(out, ", or %d more", n - MOST);
 }
 
-/* What is no model may be one that was not named in full, or with a slip of the finger. A path is meant as it stands. */
-static vp_status suggest_model(const char *name, vp_err *err)
+/* Those that a name which is none may mean: not given in full, or with a slip of the finger. */
+static void list_meant(const char *name, vp_text *out)
 {
     const char *nearest = nearest_model(name);
-    char        shown[128];
-    vp_text     meant = {0};
-    vp_status   st    = VP_OK;
+
+    list_models_with(name, out);
+    if (!out->n_bytes && nearest)
+        vp_text_printf(out, "%s", nearest);
+}
+
+vp_status vp_built_in_missing(const char *name, vp_err *err)
+{
+    char      shown[96];
+    vp_text   meant = {0};
+    vp_status st    = VP_OK;
+
+    list_meant(name, &meant);
+    VP_TRY_ALLOC(err, !meant.failed);
+    st = VP_FAIL(err, VP_ERR_USAGE, "no built-in model %s; %s%s%s",
+                 vp_text_escape(name, shown, sizeof shown), meant.n_bytes ? "did you mean " : "",
+                 meant.n_bytes ? meant.data : "vplan models lists them", meant.n_bytes ? "?" : "");
+out:
+    vp_text_release(&meant);
+    return st;
+}
+
+/* A path is meant as it stands. */
+static vp_status suggest_model(const char *name, vp_err *err)
+{
+    char      shown[128];
+    vp_text   meant = {0};
+    vp_status st    = VP_OK;
 
     if (strchr(name, '/') || (strlen(name) > 5 && strcmp(name + strlen(name) - 5, ".json") == 0))
         return VP_OK;
-    list_models_with(name, &meant);
-    if (!meant.n_bytes && nearest)
-        vp_text_printf(&meant, "%s", nearest);
+    list_meant(name, &meant);
     VP_TRY_ALLOC(err, !meant.failed);
     if (meant.n_bytes)
         VP_TRY(VP_FAIL_AT(

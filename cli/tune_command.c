@@ -20,11 +20,6 @@
 static const char default_device[] = "h100-sxm-80gb";
 enum { DEFAULT_TRIALS = 24, SHOWN_RUNNERS_UP = 4 };
 
-static void say(const char *text)
-{
-    fprintf(stderr, "%s\n", text);
-}
-
 /* ---- what was asked ---- */
 
 /* Options of the other two ways to tune. */
@@ -563,7 +558,7 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
     opts.world      = o->world;
     opts.jobs       = o->jobs;
     opts.timeout_s  = o->timeout_s;
-    opts.note       = cli->quiet ? NULL : say;
+    opts.note       = cli->quiet ? NULL : vp_cli_progress;
     VP_TRY(vp_command_tune(&opts, &result, err));
     VP_TRY(best_of(&result, line->rest, o->folder, &files, err));
     if (result.best && o->folder)

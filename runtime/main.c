@@ -302,7 +302,8 @@ static vp_status train(const args *a, const vp_plan *plan, const vp_backend *bac
         if (r->n_steps++ == 0)
             VP_TRY(
                 vp_memory_note(backend, VP_OVERHEAD_FIRST_STEP, plan->peak_bytes, &r->points, err));
-        print_step(a->json ? stderr : stdout, r->n_steps, s);
+        if (!a->json || !a->run.quiet) /* beside a document it is a note */
+            print_step(a->json ? stderr : stdout, r->n_steps, s);
         fflush(stdout);
     }
 out:

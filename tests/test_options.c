@@ -343,6 +343,8 @@ static const struct {
     {{"--metal", "Sliver"}, "any, none; did you mean silver?"},
     {{"--metal", ""}, "--metal : one of copper"},
     {{"--budget", "80G"}, "was 80GB (powers of 1000) or 80GiB"},
+    {{"--budget", "24", "GB"}, "--budget 24 GB: a size is one word, like 24GB"},
+    {{"--budget", "1.5", "tib", "a"}, "--budget 1.5 tib: a size is one word, like 1.5tib"},
     {{"--coutn", "3"}, "unknown option --coutn; did you mean --count?"},
     {{"--COUNT", "3"}, "unknown option --COUNT; did you mean --count?"},
     {{"--cuont=3"}, "unknown option --cuont; did you mean --count?"},

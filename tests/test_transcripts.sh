@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/test_transcripts.sh: sixty commands of six people at a terminal of 80 columns. No line is longer; the answer is the first line,
+# tests/test_transcripts.sh: the commands of seven people at a terminal of 80 columns. No line is longer; the answer is the first line,
 # and the last says what to do next, or the screen is an answer in itself. The last line counts.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -126,6 +126,12 @@ screen("plan %s -o plan.json" % TINY, 2, WRONG, SAID)
 screen("run none.json", 4, r"\Avplan-run: ", SAID)
 screen("plan %s --budget 1KB" % TINY.replace(" --budget 8MB", ""), 3, NO)
 screen("study plan.json", 7, WRONG, SAID)
+SMALL = "gpt2-tiny --device cpu --budget 8MB --seq 32 --global-batch 2 --max-trials 1 --study small.db"
+screen("tune %s -o tuned.json" % SMALL, 0, "(?m)^FITS: ", r"^next +vplan run tuned.json")
+screen("study small.db", 0, r"\ABEST: ")
+screen("run tuned.json --steps 1", 0, "(?m)^FITS: ", r"^step +\S+ \S+ predicted")
+screen("tune %s --study none/small.db" % SMALL.replace(" --study small.db", ""), 7, WRONG, SAID)
+screen("tune gpt2-tiny --device cpu --budget 1KB --seq 32 --global-batch 2", 3, NO)
 
 # ---- a step of 4,096 micro-steps is explained by three of them, and as fast; a plan of the largest models can be written ----
 
@@ -158,6 +164,39 @@ edited = open("plan.json").read().replace('"clip_norm": 1.0', '"clip_norm": 2.0'
 open("edited.json", "w").write(edited)
 screen("explain edited.json", 0, r"\Anote: ", None)
 screen("run edited.json --steps 1", 4, r"\Avplan(-run)?: ", SAID)
+
+# ---- scripting: one document, its exit code, and nothing else on standard output ----
+
+
+def script(line, code, key, stdin=b"", err=b""):
+    p = subprocess.run([vplan] + shlex.split(line), input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV, timeout=60)
+    try:
+        document = json.loads(p.stdout)
+    except ValueError:
+        document = {}
+    found = document
+    for k in key.split("."):
+        found = found.get(k) if isinstance(found, dict) else None
+    ok(p.returncode == code and found is not None and p.stdout.endswith(b"\n") and (err in p.stderr if err else not p.stderr), "script: " + line, (p.returncode, p.stdout[-300:], p.stderr[-300:]))
+    return found
+
+
+ok(script("estimate gpt2 --device t4 --json", 0, "fits") is True, "what fits is true")
+ok(script("estimate llama-3.1-8b --device t4 --json", 3, "fits") is False, "what does not is false, and exit code 3")
+ok(script("plan llama-3.1-8b --device t4 --seq 512 --global-batch 8 --json", 3, "proof.status") == "infeasible", "a plan that does not fit is a document, too")
+script("plan gpt2 --device t4 --seq 512 --global-batch 8 --json -o script.json", 0, "step_time_s")
+script("plan gpt2 --device t4 --seq 512 --global-batch 8 --json -o script.json", 2, "error.message", err=b"--force")
+script("explain script.json --json", 0, "what_if")
+script("estimate - --json", 0, "peak_bytes", open("mine.json", "rb").read())
+ok(script("estimate - --json", 4, "error.line", b"{\n\n", b"standard input:3: ") == 3, "an error says where it is in fields")
+script("estimate Llama-3.1-8B --json", 0, "peak_bytes", err=b"note: ")
+script("estimate Llama-3.1-8B --json -q", 0, "peak_bytes")
+script("devices --fits gpt2 --json", 0, "fits")
+script("study small.db --json", 0, "requests")
+script("run tuned.json --steps 1 --json", 0, "steps", err=b"step 1 ")
+script("run tuned.json --steps 1 --json -q", 0, "steps")
+script("check none.yaml --json", 4, "findings")
+script("nothing --json", 2, "error.message", err=b"no command nothing")
 
 # ---- finding one's way ----
 
