@@ -164,6 +164,41 @@ static void adagrad_takes_the_parameters_twice_while_it_steps(void **state)
     assert_int_equal(p.allocated_bytes, 3 * 4096);
 }
 
+/* What a search may rely on before it plays: never more than is left, and of plain states all of it. */
+static void the_least_bytes_are_no_more_than_a_step_leaves(void **state)
+{
+    enum { N = 1 << 17 };
+    static const int64_t sizes[] = {1, 4095, 4096, N};
+    static const struct {
+        const char *optimizer;
+        int64_t     bytes;
+    } known[]               = {{"sgd", 0},
+                               {"adamw_torch", 2 * 4 * N},
+                               {"adamw_8bit", 2 * N},
+                               {"paged_adamw_8bit", 0},
+                               {"ademamix", 3 * 4 * N},
+                               {"adafactor", 0}};
+    vp_optimizer_step *step = NULL;
+    vp_ledger          none = {0};
+    vp_err             err  = {0};
+    const char        *name;
+
+    (void)state;
+    for (int i = 0; (name = vp_optimizer_step_name(i)); i++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            vp_trained trained = {FP32 * sizes[k], FP32, 0};
+            CHECK_OK(vp_optimizer_step_new(name, &trained, 1, &none, &step, &err));
+            assert_true(vp_optimizer_step_least_bytes(step) <= left_by(name, sizes[k]));
+            vp_optimizer_step_free(step);
+        }
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        vp_trained trained = {FP32 * (int64_t)N, FP32, 0};
+        CHECK_OK(vp_optimizer_step_new(known[i].optimizer, &trained, 1, &none, &step, &err));
+        assert_int_equal(vp_optimizer_step_least_bytes(step), known[i].bytes);
+        vp_optimizer_step_free(step);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +212,7 @@ int main(void)
         cmocka_unit_test(paged_states_of_large_parameters_are_not_on_the_card),
         cmocka_unit_test(adafactor_keeps_rows_and_columns),
         cmocka_unit_test(adagrad_takes_the_parameters_twice_while_it_steps),
+        cmocka_unit_test(the_least_bytes_are_no_more_than_a_step_leaves),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,9 @@ typedef struct variant {
     vp_settings settings;
     bool        refused;        /* its step was not recorded */
     int64_t     too_large_from; /* micro-batch; 0: none is known to be */
+    int64_t     like;           /* the first variant that has as much at rest, itself for most */
+    int64_t     rest_bytes;     /* of the first: what is at rest is more than that; 0: not known */
+    bool        is_tried, is_hopeless; /* as the leanest of those that recompute otherwise */
 } variant;
 
 typedef struct search {
@@ -70,15 +73,44 @@ static bool can_be_told(search *x, const vp_settings *s)
     return true;
 }
 
+/* Whether a and b say the same but for these. */
+static bool is_same_but(const vp_settings *a, const vp_settings *b, const vp_setting *others,
+                        size_t n_others)
+{
+    for (int i = 0; i < VP_N_SETTINGS; i++) {
+        bool counts = true;
+        for (size_t k = 0; k < n_others; k++)
+            counts = counts && i != (int)others[k];
+        if (counts && a->value[i] != b->value[i] &&
+            !(a->value[i] && b->value[i] && strcmp(a->value[i], b->value[i]) == 0))
+            return false;
+    }
+    return true;
+}
+
+/* Weights, gradients and states of a and b take as much. */
+static bool has_same_rest(const vp_settings *a, const vp_settings *b)
+{
+    static const vp_setting others[] = {VP_SETTING_MICRO_BATCH, VP_SETTING_ACCUMULATION,
+                                        VP_SETTING_RECOMPUTE,   VP_SETTING_OFFLOAD_ACTIVATIONS,
+                                        VP_SETTING_LOSS,        VP_SETTING_ATTENTION,
+                                        VP_SETTING_ALLOCATOR};
+
+    return is_same_but(a, b, others, sizeof others / sizeof *others);
+}
+
 static vp_status add_variant(search *x, const vp_settings *s)
 {
-    vp_status st = VP_OK;
+    int64_t   like = 0;
+    vp_status st   = VP_OK;
 
     if (!can_be_told(x, s))
         goto out;
+    while (like < x->n_variants && !has_same_rest(&x->variants[like].settings, s))
+        like++;
     VP_TRY_ALLOC(x->err, vp_arena_grow(x->arena, (void **)&x->variants, x->n_variants,
                                        &x->cap_variants, sizeof *x->variants));
-    x->variants[x->n_variants++] = (variant){.settings = *s};
+    x->variants[x->n_variants++] = (variant){.settings = *s, .like = like};
 out:
     return st;
 }
@@ -340,10 +372,16 @@ static vp_status size_within(search *x, vp_choice *c, int64_t at_most_bytes)
     vp_setting other;
     vp_status  st = VP_OK;
 
+    variant *first = &x->variants[x->variants[c->variant].like];
+
     c->out = c->out || x->variants[c->variant].refused;
     if (c->sized || c->out || (at_most_bytes && c->beyond_bytes >= at_most_bytes))
         goto out;
     x->out->n_sized += c->beyond_bytes == 0;
+    if (at_most_bytes && first->rest_bytes >= at_most_bytes) {
+        c->beyond_bytes = first->rest_bytes;
+        goto out;
+    }
     job.at_most_bytes = at_most_bytes;
     job.terse         = job.terse || (x->out->refused_first && other_words(x, c, &other) > 0);
     st                = vp_fit_bytes_of(&job, &c->settings, &c->bytes, &why);
@@ -351,7 +389,9 @@ static vp_status size_within(search *x, vp_choice *c, int64_t at_most_bytes)
         take_bytes(x, c);
     } else if (st == VP_ERR_NO_FIT && at_most_bytes) {
         c->beyond_bytes = at_most_bytes;
-        st              = VP_OK;
+        if (c->bytes.is_too_large_at_rest && at_most_bytes > first->rest_bytes)
+            first->rest_bytes = at_most_bytes;
+        st = VP_OK;
     } else if (st == VP_ERR_INPUT) {
         c->out = true;
         st     = VP_OK;
@@ -422,15 +462,53 @@ static bool is_one_micro_step(const search *x, const vp_choice *c)
     return c->micro_batch == x->r->global_batch / x->r->world;
 }
 
+/* The first variant that is v but for what is recomputed and how it is allocated, and recomputes all; v where there is none. */
+static int64_t leanest_of(const search *x, int64_t v)
+{
+    static const vp_setting others[] = {VP_SETTING_RECOMPUTE, VP_SETTING_ALLOCATOR};
+
+    for (int64_t i = 0; i < x->n_variants; i++)
+        if (strcmp(x->variants[i].settings.value[VP_SETTING_RECOMPUTE], "full") == 0 &&
+            is_same_but(&x->variants[i].settings, &x->variants[v].settings, others, 2))
+            return i;
+    return v;
+}
+
+/* Whether one micro-step of the least micro-batch that recomputes all allocates too much: then every choice of v is taken to. Asked
+ * where one answer is wanted and no reasons; it is a third of a play, and most ways end with it. */
+static bool is_hopeless(search *x, int64_t v)
+{
+    variant     *leanest = &x->variants[leanest_of(x, v)];
+    vp_fit_job   job     = x->r->job;
+    vp_settings  one     = leanest->settings;
+    vp_fit_bytes bytes;
+    vp_err       ignored = {0};
+
+    if (!leanest->is_tried) {
+        job.at_most_bytes = x->r->budget_bytes;
+        job.eval_batch    = 0;
+        if (x->r->micro_batch)
+            one.value[VP_SETTING_MICRO_BATCH] = count_text(x->arena, x->r->micro_batch);
+        one.value[VP_SETTING_ACCUMULATION] = "1";
+        leanest->is_tried                  = true;
+        leanest->is_hopeless = vp_fit_bytes_of(&job, &one, &bytes, &ignored) == VP_ERR_NO_FIT;
+    }
+    return leanest->is_hopeless;
+}
+
 static vp_status try_choice(search *x, vp_choice *c)
 {
-    int64_t   from = x->variants[c->variant].too_large_from;
-    vp_status st   = VP_OK;
+    variant  *v  = &x->variants[c->variant];
+    vp_status st = VP_OK;
 
-    if (from && c->micro_batch >= from && !is_one_micro_step(x, c))
+    if (v->too_large_from && c->micro_batch >= v->too_large_from && !is_one_micro_step(x, c))
+        goto out;
+    if (x->r->only_best && is_hopeless(x, c->variant))
         goto out;
     VP_TRY(probe_choice(x, c));
-    if (is_too_large(c))
+    if (is_too_large(c) && x->r->only_best)
+        v->too_large_from = c->micro_batch;
+    else if (is_too_large(c))
         VP_TRY(halve(x, c));
 out:
     return st;
@@ -478,36 +556,78 @@ static vp_choice *least_sized(vp_chosen *o)
     return least;
 }
 
-/* The bytes of the last one that would be listed, of those that are sized; 0: not so many are. */
+/* The bytes of the last one that would be listed, of those that are sized; 0: not so many are. Of those that take as long
+ * one is listed, and beside the least another that takes as long. */
 static int64_t sized_at_most(const vp_chosen *o)
 {
     enum { LISTED = 1 + VP_MAX_ALTERNATIVES };
-    int64_t least[LISTED], n = 0;
+    const vp_choice *least[LISTED];
+    int              n = 0;
 
     for (int64_t i = 0; i < o->n; i++) {
-        int64_t bytes = o->all[i].bytes.high_bytes, at;
-        if (!o->all[i].sized || (n == LISTED && bytes >= least[LISTED - 1]))
+        const vp_choice *c  = &o->all[i];
+        int              at = 0;
+        while (c->sized && at < n && least[at]->seconds != c->seconds)
+            at++;
+        if (!c->sized || (at == LISTED && c->bytes.high_bytes >= least[n - 1]->bytes.high_bytes) ||
+            (at < n && c->bytes.high_bytes >= least[at]->bytes.high_bytes))
             continue;
-        n += n < LISTED;
-        for (at = n - 1; at > 0 && least[at - 1] > bytes; at--)
+        n += at == n && n < LISTED;
+        at -= at == LISTED;
+        for (; at > 0 && least[at - 1]->bytes.high_bytes > c->bytes.high_bytes; at--)
             least[at] = least[at - 1];
-        least[at] = bytes;
+        least[at] = c;
     }
-    return n < LISTED ? 0 : least[LISTED - 1];
+    return n < LISTED ? 0 : least[LISTED - 1]->bytes.high_bytes;
 }
 
-/* Nothing fits: of each way the least micro-batch and one micro-step, from the slowest on, which mostly need less. What needs more than what is
- * listed besides is not worked out to its end. */
+/* What a process has when a variant's model is loaded; the most where that is not known. */
+static int64_t loaded_bytes(const search *x, int64_t v)
+{
+    vp_fit_job   job = x->r->job;
+    vp_fit_bytes bytes;
+    vp_err       ignored = {0};
+
+    job.loads_only = job.terse = true;
+    job.at_most_bytes          = 0;
+    return vp_fit_bytes_of(&job, &x->variants[v].settings, &bytes, &ignored) == VP_OK
+               ? bytes.allocated_bytes
+               : INT64_MAX;
+}
+
+/* The class of variants that loads least of those that are left; negative: none is. */
+static int64_t take_lightest(const search *x, int64_t *loaded)
+{
+    int64_t first = -1;
+
+    for (int64_t v = 0; v < x->n_variants; v++)
+        if (loaded[v] >= 0 && (first < 0 || loaded[v] < loaded[first]))
+            first = v;
+    if (first >= 0)
+        loaded[first] = -1;
+    return first;
+}
+
+/* Nothing fits: of each way the least micro-batch, then one micro-step. What needs more than what is listed besides is not
+ * worked out to its end; so what loads least comes first, and of that the slowest, which mostly needs less. */
 static vp_status find_least(search *x)
 {
-    vp_chosen *o  = x->out;
-    vp_status  st = VP_OK;
+    vp_chosen *o      = x->out;
+    int64_t   *loaded = vp_arena_array(x->arena, x->n_variants, sizeof *loaded), first;
+    int64_t    least  = x->r->micro_batch ? x->r->micro_batch : 1;
+    vp_status  st     = VP_OK;
 
-    for (int64_t i = o->n - 1; i >= 0; i--) {
-        vp_choice *c = &o->all[i];
-        if (c->micro_batch == (x->r->micro_batch ? x->r->micro_batch : 1) ||
-            is_one_micro_step(x, c))
-            VP_TRY(size_within(x, c, sized_at_most(o)));
+    VP_TRY_ALLOC(x->err, loaded);
+    for (int is_last = 0; is_last < 2; is_last++) {
+        for (int64_t v = 0; v < x->n_variants; v++)
+            loaded[v] = x->variants[v].like == v ? loaded_bytes(x, v) : -1;
+        while ((first = take_lightest(x, loaded)) >= 0)
+            for (int64_t i = o->n - 1; i >= 0; i--) {
+                vp_choice *c = &o->all[i];
+                if (x->variants[c->variant].like == first &&
+                    (is_last ? is_one_micro_step(x, c) : c->micro_batch == least))
+                    VP_TRY(size_within(x, c, sized_at_most(o)));
+            }
     }
     o->least = least_sized(o);
     if (!o->least)

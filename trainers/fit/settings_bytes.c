@@ -199,12 +199,17 @@ static vp_status try_own(const vp_fit_job *job, const vp_settings *s, const vp_h
     return st;
 }
 
-/* What PyTorch may allocate so that all of it is no more than the job's limit. */
-static int64_t allocated_at_most(const vp_fit_job *job, int64_t world)
+/* What PyTorch may allocate so that the upper end of the interval, which is wider where less is known than now, is no more
+ * than the job's limit; 0: it has none. A byte more, for bytes are whole. */
+static int64_t allocated_at_most(const vp_fit_job *job, const vp_hf_request *q)
 {
-    int64_t left = job->at_most_bytes - job->context_bytes - vp_world_communicator_bytes(world);
+    int64_t left = job->at_most_bytes - job->context_bytes - vp_world_communicator_bytes(q->world);
+    double  low = 0, high = job->language->high;
 
-    return !job->at_most_bytes ? 0 : left > 0 ? left : 1;
+    if (job->language->own && high > VP_HF_TRL_SHARE)
+        high = VP_HF_TRL_SHARE;
+    widen(q->world > 1 ? vp_hf_reserved_share(q) : 0, &low, &high);
+    return !job->at_most_bytes ? 0 : left > 0 ? (int64_t)((double)left / (1 + high)) + 1 : 1;
 }
 
 /* Under ZeRO weights have 16 bits and masters 32, whatever they were loaded as. */
@@ -226,7 +231,7 @@ static const char *load_of(const vp_settings *s)
 vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
                           vp_err *err)
 {
-    vp_hf_estimate e;
+    vp_hf_estimate e = {0};
     char           targets[200], saved[40] = "none";
     double         low = job->language->low, high = job->language->high;
     bool           is_own = job->method && job->language->own, packed = false;
@@ -274,7 +279,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                               .rank    = number(s, VP_SETTING_LORA_R),
                               .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
     }
-    q.at_most_bytes = allocated_at_most(job, q.world);
+    q.at_most_bytes = allocated_at_most(job, &q);
     if (job->method) {
         q.trainer = job->method;
         q.padded  = true; /* its collator always passes a mask */
@@ -313,6 +318,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     memcpy(out->assumptions, e.assumptions, sizeof out->assumptions);
     out->n_assumptions = e.n_assumptions;
 out:
+    out->is_too_large_at_rest = st == VP_ERR_NO_FIT && e.is_too_large_at_rest;
     return st;
 }
 

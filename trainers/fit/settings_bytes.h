@@ -29,8 +29,8 @@ typedef struct vp_fit_job {
     int64_t            context_least_bytes; /* of it at least */
     bool               terse; /* nobody reads why a setting has no bytes: that is said in short */
     int64_t
-        at_most_bytes; /* of the card: what needs more has no bytes but VP_ERR_NO_FIT; 0: all have */
-    bool loads_only;   /* bytes are those of the loaded model */
+         at_most_bytes; /* of the card: what needs more at its upper end may have no bytes but VP_ERR_NO_FIT; 0: all have */
+    bool loads_only; /* bytes are those of the loaded model */
 } vp_fit_job;
 
 typedef struct vp_fit_bytes {
@@ -43,6 +43,7 @@ typedef struct vp_fit_bytes {
     char        versions[128];
     char        assumptions[VP_HF_ASSUMPTIONS][200];
     int         n_assumptions;
+    bool        is_too_large_at_rest; /* beside VP_ERR_NO_FIT: as in vp_hf_estimate */
 } vp_fit_bytes;
 
 /* The settings are complete. VP_ERR_INPUT: what they mean was not recorded, by name. VP_ERR_NO_FIT: they need more

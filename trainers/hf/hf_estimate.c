@@ -436,6 +436,24 @@ static const char *keep_name(const char *name)
     return "phase";
 }
 
+/* When the first step ends weights, all gradients and all states are there at once. DeepSpeed's gradients are left out, which go
+ * as they are reduced. */
+static vp_status check_rest(run *r, vp_err *err)
+{
+    const vp_hf_request *q    = r->request;
+    int64_t              rest = vp_optimizer_step_least_bytes(r->optimizer);
+
+    for (int i = 0; i < VP_N_OWNERS; i++)
+        rest = vp_add(rest, r->ledger.now[i]);
+    for (int64_t i = 0; i < r->trained.n && !(r->world && vp_world_joins(q->parallel)); i++)
+        rest = vp_add(rest, r->trained.list[i].bytes);
+    if (!q->at_most_bytes || rest <= q->at_most_bytes)
+        return VP_OK;
+    r->out->is_too_large_at_rest = true;
+    return VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes stay allocated",
+                   (long long)q->at_most_bytes);
+}
+
 /* The optimizer is made, then the batch is there. */
 static vp_status play_inputs(run *r, vp_err *err)
 {
@@ -458,6 +476,7 @@ static vp_status play_inputs(run *r, vp_err *err)
         vp_optimizer_step_widen(r->optimizer, t->n_tables);
     vp_ledger_begin(&r->ledger, phase_name(r, "inputs", 0, 0));
     VP_TRY(vp_optimizer_step_begin(r->optimizer, err));
+    VP_TRY(check_rest(r, err));
     VP_TRY(vp_recorded_play(r->step, "inputs", err));
     vp_ledger_end(&r->ledger);
 out:
@@ -485,7 +504,10 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     *out = (vp_hf_estimate){0};
     VP_TRY(set_up(&r, err));
     VP_TRY(share(&r, err));
-    VP_TRY(play_loading(&r, err));
+    st                        = play_loading(&r, err);
+    out->is_too_large_at_rest = st == VP_ERR_NO_FIT;
+    if (st != VP_OK)
+        goto out;
     VP_TRY(count_parameters(&r, err));
     if (!request->loads_only)
         VP_TRY(play_training(&r, err));

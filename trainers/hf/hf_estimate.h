@@ -75,7 +75,9 @@ typedef struct vp_hf_estimate {
     char            step[480]; /* the recorded one that was played: family and key */
     char            assumptions[VP_HF_ASSUMPTIONS][200];
     int             n_assumptions;
-    bool            stands_in; /* a plain loop's step, for Trainer's own was not recorded so */
+    /* beside VP_ERR_NO_FIT: weights, gradients and states alone are more, whatever the batch and what is recomputed */
+    bool is_too_large_at_rest;
+    bool stands_in; /* a plain loop's step, for Trainer's own was not recorded so */
 } vp_hf_estimate;
 
 /* What the reserved bytes may be off by, as a share of them: as vp_world_reserved_share(), and more of TRL's steps: its

@@ -190,6 +190,37 @@ void vp_optimizer_step_group(vp_optimizer_step *o, int64_t n_first)
     o->n_first = n_first;
 }
 
+/* Scales, maps and what is rounded up are left out, as are states that are made with the optimizer or are no card's. */
+int64_t vp_optimizer_step_least_bytes(const vp_optimizer_step *o)
+{
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < o->n; i++) {
+        const vp_trained *t        = &o->trained[i];
+        int64_t           elements = t->bytes / t->element_bytes, each = 0;
+        switch (table[o->row].states) {
+        case STATE_LIKE:
+        case STATE_STABLE:
+            each = t->bytes;
+            break;
+        case STATE_WIDE:
+        case STATE_MIXED:
+            each = vp_mul(4, elements);
+            break;
+        case STATE_8BIT:
+        case STATE_MIXED_8BIT:
+        case STATE_CODED:
+            each = elements;
+            break;
+        case STATE_FACTORED:
+        case STATE_EARLY:
+            break;
+        }
+        sum = vp_add(sum, vp_mul(table[o->row].is_paged ? 0 : table[o->row].n_states, each));
+    }
+    return sum;
+}
+
 void vp_optimizer_step_free(vp_optimizer_step *o)
 {
     if (!o)

@@ -42,6 +42,8 @@ void vp_optimizer_step_group(vp_optimizer_step *optimizer, int64_t n);
 /* What the optimizer allocates when it is made, within an open phase. */
 vp_status vp_optimizer_step_begin(vp_optimizer_step *optimizer, vp_err *err);
 void      vp_optimizer_step_free(vp_optimizer_step *optimizer);
+/* What the first step's states take at least, beside all that is there when it begins. */
+int64_t   vp_optimizer_step_least_bytes(const vp_optimizer_step *optimizer);
 vp_status vp_optimizer_step_play(vp_optimizer_step *optimizer, vp_err *err);
 
 /* torch.nn.utils.clip_grad_norm_() of these gradients, within an open phase. */
