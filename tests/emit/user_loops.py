@@ -18,6 +18,10 @@ def make_model(config, s):
     config._attn_implementation = "eager" if s["attention"] == "eager" else "sdpa"
     dtype = {"bf16": torch.bfloat16, "bf16-amp": torch.bfloat16, "fp16": torch.float16}.get(s["precision"], torch.float32)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+    if s["tuning"] == "lora":
+        import peft
+        targets = s["lora_targets"] if s["lora_targets"] == "all-linear" else s["lora_targets"].split("+")
+        model = peft.get_peft_model(model, peft.LoraConfig(r=s["lora_r"], lora_alpha=s["lora_alpha"], lora_dropout=s["lora_dropout"], target_modules=targets, task_type="CAUSAL_LM"))
     if s["recompute"] == "full":
         model.gradient_checkpointing_enable()
     return model.train()
