@@ -260,6 +260,8 @@ def calls_of(path, device):
     for step in (step for p in programs for phase in ("forward", "backward", "norm", "update")
                  if isinstance(p[phase], list) for step in p[phase]):  # a number: an earlier program's
         row = {"kernel": step["kernel"], **{k: v for k, v in step.items() if k not in NOT_OF_A_ROW and not isinstance(v, float)}, "seconds": 0}
+        if step["kernel"] == "linear_bwd_weight" and step["args"][-1] == "-":
+            row["without"] = ["db"]
         rows[json.dumps(row)] = row
     return {"schema_version": 1, "device": device, "backend": "", "rows": list(rows.values())}
 

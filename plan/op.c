@@ -385,13 +385,22 @@ double vp_kernel_flop(vp_kernel k, const int64_t *ints)
     return kernels[k].flop(ints);
 }
 
+/* Whether some calls of that dtype have the operand and some have not, and their prices differ. A master, which a
+ * call updates, is there in 16 bits only. */
+static bool may_lack(const vp_kernel_info *info, vp_dtype dtype, int operand)
+{
+    const vp_operand_info *o = &info->operands[operand];
+
+    return o->if_given && (dtype != VP_DTYPE_F32 || o->access != VP_UPDATE);
+}
+
 uint32_t vp_kernel_lacks(vp_kernel k, vp_dtype dtype, uint32_t absent)
 {
     const vp_kernel_info *info  = vp_kernel_info_of(k);
     uint32_t              lacks = 0;
 
-    for (int i = 0; dtype != VP_DTYPE_F32 && i < info->n_operands; i++)
-        lacks |= info->operands[i].if_given ? absent & 1u << i : 0;
+    for (int i = 0; i < info->n_operands; i++)
+        lacks |= may_lack(info, dtype, i) ? absent & 1u << i : 0;
     return lacks;
 }
 
@@ -402,7 +411,7 @@ double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *ints, u
 
     for (int i = 0; i < info->n_operands; i++) {
         bool once  = info->operands[i].access == VP_READ || info->operands[i].access == VP_WRITE;
-        bool given = !info->operands[i].if_given || (dtype != VP_DTYPE_F32 && !(lacks >> i & 1));
+        bool given = !info->operands[i].if_given || (may_lack(info, dtype, i) && !(lacks >> i & 1));
         int  of    = given ? kernels[k].moved(dtype, ints, i) : NOTHING;
         assert(of == NOTHING || (of >= 0 && of < info->n_operands));
         int64_t each = of == NOTHING ? 0 : kernels[k].bytes(dtype, ints, of);

@@ -349,8 +349,8 @@ vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute, vp_dtype gradients);
  * with another operand is an error. */
 bool vp_kernel_may_share(vp_kernel k, int out, int in);
 
-/* What a call lacks of the operands that cost only where it has them: of those in the set absent
- * (bit i: operand i). A master in fp32 is none of them: there a parameter never has one. Calls that
+/* What a call lacks of the operands that cost only where it has them, a master and the gradient of a bias, for which a
+ * card reads dy once more: of those in the set absent (bit i: operand i). A master in fp32 is none of them: there a parameter never has one. Calls that
  * lack the same are alike to prices and profiles, whatever else they leave out. */
 uint32_t vp_kernel_lacks(vp_kernel k, vp_dtype dtype, uint32_t absent);
 

@@ -22,7 +22,8 @@ static bool is_there(const vp_profile_row *row, int operand)
     if (strcmp(name, "lengths") == 0)
         return false;
     if (vp_kernel_info_of(row->kernel)->operands[operand].if_given)
-        return row->dtype != VP_DTYPE_F32 && !(row->lacks >> operand & 1);
+        return vp_kernel_lacks(row->kernel, row->dtype, 1u << operand) &&
+               !(row->lacks >> operand & 1);
     return vp_kernel_presence(row->kernel, row->ints, operand) != VP_NEVER;
 }
 

@@ -43,11 +43,15 @@ static void an_update_moves_what_it_has(void **state)
                                           given ? 0 : no_master) == 28.0 * N + 64);
     assert_int_equal(vp_kernel_lacks(VP_K_ADAMW, VP_DTYPE_BF16, ~0u), no_master);
     assert_int_equal(vp_kernel_lacks(VP_K_ADAMW, VP_DTYPE_F32, ~0u), 0);
-    /* every update has one that it may lack, and no other kernel has any */
+    /* every update has one that it may lack, and of the other kernels the weight's gradient a bias's, in any dtype */
     for (int k = 0; k < VP_N_KERNELS; k++) {
-        int master = vp_kernel_operand((vp_kernel)k, "master");
+        int master  = vp_kernel_operand((vp_kernel)k, "master");
+        int of_bias = k == VP_K_LINEAR_BWD_WEIGHT ? VP_LINEAR_BWD_WEIGHT_DB : -1;
+
         assert_int_equal(vp_kernel_lacks((vp_kernel)k, VP_DTYPE_BF16, ~0u),
-                         master < 0 ? 0 : 1u << master);
+                         (master < 0 ? 0 : 1u << master) | (of_bias < 0 ? 0 : 1u << of_bias));
+        assert_int_equal(vp_kernel_lacks((vp_kernel)k, VP_DTYPE_F32, ~0u),
+                         of_bias < 0 ? 0 : 1u << of_bias);
     }
 }
 

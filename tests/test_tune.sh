@@ -86,7 +86,8 @@ db = sqlite3.connect(sys.argv[1])
 rows = []
 for kernel, shape, seconds in db.execute("SELECT kernel, shape, seconds FROM profile_row r JOIN profile p ON p.id = r.profile_id WHERE p.kind = 'measured'"):
     row = {"kernel": kernel}
-    row.update((k, int(v)) for k, v in (pair.split("=") for pair in shape.split(",") if pair))
+    for key, value in (pair.split("=") for pair in shape.split(",") if pair):
+        row[key] = [value] if key == "without" else int(value)
     row["seconds"] = seconds * 2 ** random.uniform(-1, 1)
     rows.append(row)
 json.dump({"schema_version": 1, "device": "cpu", "backend": "scaled", "rows": rows}, open(sys.argv[2], "w"))
