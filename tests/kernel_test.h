@@ -397,12 +397,12 @@ static inline double kt_half_step(vp_dtype d, double y)
     return d == VP_DTYPE_BF16 ? 0x1p-8 * y : fmax(0x1p-11 * y, 0x1p-25);
 }
 
-/* cuBLASLt's kernels for single rows and for operands or rows at no multiple of 16 bytes round a product of 16 bits before
- * they add what C holds, or a bias where they add up parts of k (seen on an H200, cuBLASLt 13.1): within half a step of
- * the product's own, which with a bias and a C below 1 is at most |y| + 2. No plan of a real model has such a shape. */
+/* cuBLASLt rounds a product of 16 bits before it adds what it finds in the result's own place, and for operands or rows at no
+ * multiple of 16 bytes before it adds what C holds, or a bias (seen on an H200, cuBLASLt 13.1): within half a step of the
+ * product's own, which with a bias and a C below 1 is at most |y| + 2. */
 static inline double kt_rounded_before(const vp_kernel_call *call, vp_dtype elem, double y)
 {
-    bool aligned = call->linear.rows > 1;
+    bool aligned = !call->accumulate;
 
     if (!vp_kernel_is_product(call->kernel) || !kt_is_half(elem) || !test_is_on_card())
         return 0.0;
