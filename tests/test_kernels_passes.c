@@ -58,10 +58,38 @@ static void wide_and_narrow_norms_sum_their_gradients_over_parts_of_a_tile(void 
         }
 }
 
+/* Up to four packs a thread; rows of a part of a warp, of one and of several; the last is more than a block's
+ * threads have and read anew. A thread adds 4 to 36 numbers before the tree: no more roundings than of the
+ * 1000 columns in test_kernels.c. */
+static void wide_and_narrow_norms_agree_with_the_reference(void **state)
+{
+    static const int64_t shapes[][2] = {{67, 64},  {9, 248},  {9, 512},  {9, 768},   {9, 1024},
+                                        {3, 1288}, {3, 4096}, {2, 8200}, {2, 16384}, {2, 16648}};
+
+    (void)state;
+    for (int s = 0; s < COUNT(shapes); s++)
+        for (int absent = 0; absent < 2; absent++) {
+            int64_t rows = shapes[s][0], cols = shapes[s][1];
+            kt_case c = {
+                .kernel     = VP_K_LAYERNORM_FWD,
+                .layernorm  = {.rows = rows, .cols = cols},
+                .norm_reals = {.eps = 1e-5},
+                .absent = {[VP_LAYERNORM_FWD_GAMMA] = absent, [VP_LAYERNORM_FWD_BETA] = absent}};
+
+            kt_check_all(&c, 32.0 * u, 32.0 * u);
+            c = (kt_case){
+                .kernel     = VP_K_RMSNORM_FWD,
+                .rmsnorm    = {.rows = rows, .cols = cols, .groups = 1, .unit_offset = absent},
+                .norm_reals = {.eps = 1e-5}};
+            kt_check_all(&c, 32.0 * u, 32.0 * u);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_onto_a_residual_agrees_with_the_reference),
+        cmocka_unit_test(wide_and_narrow_norms_agree_with_the_reference),
         cmocka_unit_test(wide_and_narrow_norms_sum_their_gradients_over_parts_of_a_tile),
     };
     return cmocka_run_group_tests(tests, NULL, kt_print_worst);

@@ -22,10 +22,9 @@
 #include "plan/workspace.h"
 
 enum {
-    VP_NORM_THREADS    = 512, /* of a row at most                                     */
-    VP_NORM_WARP_PACKS = 3,   /* a thread's, of a row that a warp has                 */
-    VP_NORM_PACKS      = 2,   /* a thread's, of a row that several warps have         */
-    VP_NORM_SINGLE     = 4    /* elements of a thread at a time where nothing is packed */
+    VP_NORM_WARP_PACKS = 3, /* a thread's, of a row that a warp has                 */
+    VP_NORM_PACKS      = 2, /* a thread's, of a row that several warps have         */
+    VP_NORM_SINGLE     = 4  /* elements of a thread at a time where nothing is packed */
 };
 
 template <typename T> struct vp_norm_backward {
@@ -71,13 +70,6 @@ static __device__ inline void vp_norm_row_sums(float &a, float &b, int n, float 
     }
 }
 
-/* gamma of the W columns from c on; 1 where there is none. */
-template <int W, typename T>
-static __device__ inline vp_raw<T, W> vp_norm_gamma(const T *gamma, int c)
-{
-    return gamma ? vp_fetch<W>(gamma, c) : vp_raw_of<T, W>(1.0f);
-}
-
 /* What a thread has of a row, K packs at a time, as memory has it: its numbers are unpacked for the sums and
  * again for dx, since both together want more registers than there are. Behind the row's end and of rows
  * that there are not all is 0, so that they add nothing. */
@@ -116,7 +108,7 @@ template <typename T, int W, int K, bool CENTRED> struct vp_norm_row {
                 continue;
             vp_floats(dy[k], d);
             vp_floats(x[k], xhat);
-            vp_floats(HELD ? gamma[k] : vp_norm_gamma<W>(b.gamma, c), g);
+            vp_floats(HELD ? gamma[k] : vp_row_parameter<W>(b.gamma, c, 1.0f), g);
 #pragma unroll
             for (int j = 0; j < W; j++) {
                 xhat[j] = (xhat[j] - mean) * rstd;
@@ -127,17 +119,10 @@ template <typename T, int W, int K, bool CENTRED> struct vp_norm_row {
     }
 };
 
-/* The compiler is not to keep the numbers that it has unpacked. */
-template <typename T, int W, int K> static __device__ inline void vp_norm_forget(vp_raw<T, W> *raw)
-{
-#pragma unroll
-    for (int k = 0; k < K; k++)
-        vp_opaque(raw[k]);
-}
-
 /* Threads of a block at most, and blocks for which registers are left: 128 a thread, 80 of one pack. */
 template <int W, int K>
-constexpr int vp_norm_block = W == 1 || K == VP_NORM_PACKS ? (int)VP_NORM_THREADS : (int)VP_BLOCK;
+constexpr int vp_norm_block = W == 1 || K == VP_NORM_PACKS ? (int)VP_ROW_MAX_THREADS
+                                                           : (int)VP_BLOCK;
 template <int W, int K>
 constexpr int vp_norm_blocks = W == 1 || K == VP_NORM_PACKS ? 1
                                : K == 1                     ? 3
@@ -152,7 +137,7 @@ static __global__ void __launch_bounds__(vp_norm_block<W, K>, vp_norm_blocks<W, 
     enum { STRIDE = VP_BLOCK + VP_WARP / W };
     constexpr bool PART = W > 1 && K == 1, WARP = W > 1 && K == VP_NORM_WARP_PACKS,
                    AHEAD = W > 1 && !WARP;
-    __shared__ float scratch[2][VP_NORM_THREADS / VP_WARP][2], side_by_side[EACH * STRIDE];
+    __shared__ float scratch[2][VP_ROW_MAX_THREADS / VP_WARP][2], side_by_side[EACH * STRIDE];
     const int        n = WARP ? (int)VP_WARP : threads, n_side = (int)blockDim.x / n,
               side = (int)threadIdx.x / n, cols = b.cols;
     /* packs: a row is what its threads hold, one chunk */
@@ -169,8 +154,9 @@ static __global__ void __launch_bounds__(vp_norm_block<W, K>, vp_norm_blocks<W, 
     if (AHEAD) {
 #pragma unroll
         for (int k = 0; k < K; k++)
-            gamma[k] = p.column<W>(0, k) < cols ? vp_norm_gamma<W>(b.gamma, p.column<W>(0, k))
-                                                : vp_raw<T, W>{};
+            gamma[k] = p.column<W>(0, k) < cols
+                           ? vp_row_parameter<W>(b.gamma, p.column<W>(0, k), 1.0f)
+                           : vp_raw<T, W>{};
         ahead.fetch(b, p, 0);
     }
     for (int i = 0, turn = 0; i < n_rows; i += n_side, turn ^= 1) {
@@ -200,10 +186,10 @@ static __global__ void __launch_bounds__(vp_norm_block<W, K>, vp_norm_blocks<W, 
         vp_norm_row_sums<CENTRED, PART>(total_g, total_gx, n, scratch[turn]);
         total_g  = CENTRED ? total_g * b.share : 0.0f;
         total_gx = total_gx * b.share;
-        vp_norm_forget<T, W, K>(row.dy);
-        vp_norm_forget<T, W, K>(row.x);
+        vp_row_forget<T, W, K>(row.dy);
+        vp_row_forget<T, W, K>(row.x);
         if (AHEAD)
-            vp_norm_forget<T, W, K>(gamma);
+            vp_row_forget<T, W, K>(gamma);
         for (int first = 0; first < n_chunked; first += chunk) {
             if (again)
                 row.fetch(b, p, first);
@@ -256,25 +242,11 @@ static __global__ void __launch_bounds__(vp_norm_block<W, K>, vp_norm_blocks<W, 
     }
 }
 
-/* Threads of a row, of up to `each` elements at a time: whole warps, or of one a power of two. */
-static inline int vp_norm_threads(int64_t cols, int64_t each)
-{
-    int64_t n = 1, threads = (cols + each - 1) / each;
-
-    if (threads > VP_WARP)
-        n = (threads + VP_WARP - 1) / VP_WARP * VP_WARP;
-    while (n < threads)
-        n *= 2;
-    return (int)(n < VP_NORM_THREADS ? n : VP_NORM_THREADS);
-}
-
 template <typename T, int W, int K, bool CENTRED>
 static cudaError_t vp_norm_backward_run(const vp_norm_backward<T> &b, int64_t n_parts,
                                         cudaStream_t stream)
 {
-    /* single elements: the threads of a warp side by side */
-    int n = W == 1 ? vp_norm_threads(b.cols > VP_WARP * K ? b.cols : VP_WARP * K, K)
-                   : vp_norm_threads(b.cols, K * W);
+    int n = vp_row_threads<W>(b.cols, K * W);
 
     return VP_LAUNCH((vp_norm_backward_kernel<T, W, K, CENTRED>), (unsigned)n_parts,
                      n > VP_BLOCK ? n : VP_BLOCK / n * n, 0, stream, b, n);
@@ -296,7 +268,7 @@ static cudaError_t vp_norm_backward_launch(const vp_kernel_call *call, vp_norm_b
     b.share     = 1.0f / (float)b.cols;
     b.sums      = d_gamma || d_beta ? (float *)call->workspace : NULL;
     n_parts     = vp_blocks(b.rows, b.part_rows);
-    if (b.cols % N != 0 || packs > VP_NORM_THREADS * VP_NORM_PACKS || !vp_is_aligned16(b.dy) ||
+    if (b.cols % N != 0 || packs > VP_ROW_MAX_THREADS * VP_NORM_PACKS || !vp_is_aligned16(b.dy) ||
         !vp_is_aligned16(b.x) || !vp_is_aligned16(b.gamma) || !vp_is_aligned16(b.add) ||
         !vp_is_aligned16(b.dx))
         e = vp_norm_backward_run<T, 1, VP_NORM_SINGLE, CENTRED>(b, n_parts, stream);

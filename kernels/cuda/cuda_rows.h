@@ -1,10 +1,11 @@
 /* kernels/cuda/cuda_rows.h: sums along a row, with the row in registers, and sums down the rows of
  * a tile of tokens.
  *
- * Along a row: n threads, a power of two, hold vp_row_each<W> elements each of what they work on at
- * a time; a row that is longer is read again for each pass, from the caches. How many threads
- * follows from the row's length alone, and so does the order of a sum: a thread's elements upwards,
- * then threads in a tree. Norms' backward, which does both: cuda_norm.h.
+ * Along a row: n threads, whole warps or of one a power of two, hold K packs each of what they work on
+ * at a time; a row that is longer is read again for each pass, from the caches. How many threads
+ * and packs follows from the row's length alone, and so does the order of a sum: a thread's elements
+ * upwards, then threads in a tree. A row of up to VP_ROW_PACKS warps' packs is a warp's, so that nobody
+ * waits at a barrier. Norms' backward, which does both: cuda_norm.h.
  *
  * Down the rows: kernels/README.md wants one tile of 256 tokens added after the other.
  * vp_tile_sums_kernel() leaves the sum of each tile in the workspace, all tiles at once, and
@@ -15,25 +16,62 @@
 
 #include "kernels/cuda/cuda_span.h"
 
-enum { VP_ROW_MAX_THREADS = 512, VP_ROW_MAX_COLS = 1 << 30 };
+enum {
+    VP_ROW_MAX_THREADS = 512,
+    VP_ROW_MAX_COLS    = 1 << 30,
+    VP_ROW_PACKS       = 4 /* a thread's at most; so many elements where nothing is packed */
+};
 
 /* ---- along a row ---- */
 
-/* Single elements need an address each, which leaves registers for fewer of them. */
-template <int W> constexpr int vp_row_each = W > 1 ? 16 : 4;
-
-template <int W> static inline int vp_row_threads(int64_t cols)
+/* Threads of a row, with up to `each` elements at a time. Single elements: the threads of a warp side by side. */
+template <int W> static inline int vp_row_threads(int64_t cols, int each)
 {
-    int n = W > 1 ? 1 : VP_WARP; /* single elements: the threads of a warp side by side */
+    int64_t n = W > 1 ? 1 : VP_WARP, threads = (cols + each - 1) / each;
 
-    while (n < VP_ROW_MAX_THREADS && (int64_t)n * vp_row_each<W> < cols)
+    if (threads > VP_WARP)
+        n = (threads + VP_WARP - 1) / VP_WARP * VP_WARP;
+    while (n < threads)
         n *= 2;
-    return n;
+    return (int)(n < VP_ROW_MAX_THREADS ? n : VP_ROW_MAX_THREADS);
 }
+
+/* The statement with K as the packs of W elements that a thread has of a row. */
+#define VP_BY_PACKS(cols, W, K, ...) \
+    do { \
+        const int64_t of_a_lane = ((cols) + VP_WARP * (W)-1) / (VP_WARP * (W)); \
+        if (of_a_lane <= 1) { \
+            constexpr int K = (W) > 1 ? 1 : (int)VP_ROW_PACKS; \
+            __VA_ARGS__; \
+        } else if (of_a_lane == 2) { \
+            constexpr int K = (W) > 1 ? 2 : (int)VP_ROW_PACKS; \
+            __VA_ARGS__; \
+        } else if (of_a_lane == 3) { \
+            constexpr int K = (W) > 1 ? 3 : (int)VP_ROW_PACKS; \
+            __VA_ARGS__; \
+        } else { \
+            constexpr int K = VP_ROW_PACKS; \
+            __VA_ARGS__; \
+        } \
+    } while (0)
 
 static inline int vp_row_block(int n)
 {
     return n > VP_WARP ? n : VP_BLOCK;
+}
+
+/* Whether a row may be more than its threads hold; and the threads of one that is a warp's. */
+template <int W, int K> constexpr bool vp_row_is_long = W == 1 || K == VP_ROW_PACKS;
+
+template <int W, int K>
+constexpr int vp_row_most_threads = vp_row_is_long<W, K> ? (int)VP_ROW_MAX_THREADS : (int)VP_BLOCK;
+
+/* Blocks that there are registers for: 64 a thread, more for single elements. */
+template <int W, int K> constexpr int vp_row_blocks = W == 1 ? 1 : K == VP_ROW_PACKS ? 2 : 4;
+
+template <int W, int K> static __device__ inline int vp_row_threads_here(int n)
+{
+    return W > 1 && K > 1 && K < VP_ROW_PACKS ? (int)VP_WARP : n;
 }
 
 /* Where a thread works. A block of more rows than there are goes through all motions with cols =
@@ -41,12 +79,6 @@ static inline int vp_row_block(int n)
 struct vp_row_place {
     int64_t row;
     int     cols, n, lane;
-
-    template <int W>
-    __device__ inline int chunk() const /* elements that the threads of a row hold */
-    {
-        return n * vp_row_each<W>;
-    }
 
     /* Pack k of the chunk that begins at column `first`. */
     template <int W> __device__ inline int column(int first, int k) const
@@ -66,21 +98,30 @@ static __device__ inline vp_row_place vp_row_here(int64_t rows, int cols, int n)
     return p;
 }
 
-/* The thread's elements of a chunk; 0 behind the row's end. */
-template <int W, typename T>
-static __device__ inline void vp_row_get(const vp_row_place &p, const T *row, int first, float *x)
+/* The thread's elements of a chunk as memory has them, which is half the registers in 16 bits. */
+template <int W, int K, typename T>
+static __device__ inline void vp_row_fetch(const vp_row_place &p, const T *row, int first,
+                                           vp_raw<T, W> *out)
 {
 #pragma unroll
-    for (int k = 0; k < vp_row_each<W> / W; k++) {
-        int c = p.column<W>(first, k);
+    for (int k = 0; k < K; k++)
+        if (p.column<W>(first, k) < p.cols)
+            out[k] = vp_fetch<W>(row, p.column<W>(first, k));
+}
 
-        if (c < p.cols)
-            vp_get<W>(row, c, x + k * W);
-        else
+/* The compiler is not to keep the numbers that it has unpacked. */
+template <typename T, int W, int K> static __device__ inline void vp_row_forget(vp_raw<T, W> *raw)
+{
 #pragma unroll
-            for (int j = 0; j < W; j++)
-                x[k * W + j] = 0.0f;
-    }
+    for (int k = 0; k < K; k++)
+        vp_opaque(raw[k]);
+}
+
+/* W columns of a parameter from c on; `absent` everywhere where there is none. */
+template <int W, typename T>
+static __device__ inline vp_raw<T, W> vp_row_parameter(const T *parameter, int c, float absent)
+{
+    return parameter ? vp_fetch<W>(parameter, c) : vp_raw_of<T, W>(absent);
 }
 
 /* The sum over the n threads of a row, to all of them. scratch: shared, VP_WARP floats. */
@@ -88,8 +129,10 @@ static __device__ inline float vp_row_sum(float x, int n, float *scratch)
 {
     if (n > VP_WARP)
         return vp_block_sum(x, scratch);
-    for (int lane = n / 2; lane > 0; lane /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, lane);
+#pragma unroll
+    for (int lane = VP_WARP / 2; lane > 0; lane /= 2)
+        if (lane < n)
+            x += __shfl_xor_sync(0xffffffffu, x, lane);
     return x;
 }
 

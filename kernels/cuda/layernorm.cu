@@ -21,61 +21,82 @@
 
 /* ---- forward ---- */
 
-/* Rows of no alignment, column by column, want more registers than two blocks a processor leave. */
-template <typename T, int W>
-static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS, W == 1 ? 1 : 2)
+template <typename T, int W, int K>
+static __global__ void __launch_bounds__(vp_row_most_threads<W, K>, vp_row_blocks<W, K>)
     forward_kernel(const T *__restrict__ x, const T *__restrict__ gamma, const T *__restrict__ beta,
-                   T *__restrict__ y, float *mean_out, float *rstd_out, int64_t rows, int64_t cols,
-                   int n, float eps)
+                   T *__restrict__ y, float *mean_out, float *rstd_out, int64_t rows, int cols,
+                   int threads, float eps)
 {
-    __shared__ float   scratch[VP_WARP];
+    constexpr bool   LONG = vp_row_is_long<W, K>;
+    __shared__ float scratch[VP_WARP];
+    const int        n = vp_row_threads_here<W, K>(threads), chunk = LONG ? n * K * W : 1,
+              n_chunked      = LONG ? cols : 1;
+    const bool         again = LONG && chunk < cols; /* the row is read anew in each pass */
     const vp_row_place p     = vp_row_here(rows, cols, n);
-    const int64_t      chunk = p.chunk<W>();
-    const bool         again = chunk < cols; /* the row is read anew in each pass */
     const T           *row   = x + p.row * cols;
-    float              v[vp_row_each<W>], sum = 0.0f, squares = 0.0f, mean, rstd;
+    vp_raw<T, W>       raw[K], w[K], b[K];
+    float              sum = 0.0f, squares = 0.0f, mean, rstd;
 
-    for (int64_t first = 0; first < cols; first += chunk) {
-        vp_row_get<W>(p, row, first, v);
 #pragma unroll
-        for (int i = 0; i < vp_row_each<W>; i++)
-            sum += v[i];
+    for (int k = 0; !LONG && k < K; k++)
+        if (p.column<W>(0, k) < p.cols) {
+            w[k] = vp_row_parameter<W>(gamma, p.column<W>(0, k), 1.0f);
+            b[k] = vp_row_parameter<W>(beta, p.column<W>(0, k), 0.0f);
+        }
+    for (int first = 0; first < n_chunked; first += chunk) {
+        vp_row_fetch<W, K>(p, row, first, raw);
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            float v[W];
+
+            if (p.column<W>(first, k) >= p.cols)
+                continue;
+            vp_floats(raw[k], v);
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                sum += v[j];
+        }
     }
     mean = vp_row_sum(sum, n, scratch) / (float)cols;
-    for (int64_t first = 0; first < cols; first += chunk) {
+    vp_row_forget<T, W, K>(raw);
+    for (int first = 0; first < n_chunked; first += chunk) {
         if (again)
-            vp_row_get<W>(p, row, first, v);
+            vp_row_fetch<W, K>(p, row, first, raw);
 #pragma unroll
-        for (int i = 0; i < vp_row_each<W>; i++)
-            if (p.column<W>(first, i / W) < p.cols)
-                squares += (v[i] - mean) * (v[i] - mean);
+        for (int k = 0; k < K; k++) {
+            float v[W];
+
+            if (p.column<W>(first, k) >= p.cols)
+                continue;
+            vp_floats(raw[k], v);
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                squares += (v[j] - mean) * (v[j] - mean);
+        }
     }
     rstd = 1.0f / sqrtf(vp_row_sum(squares, n, scratch) / (float)cols + eps);
     if (p.lane == 0 && p.cols > 0) {
         mean_out[p.row] = mean;
         rstd_out[p.row] = rstd;
     }
-    for (int64_t first = 0; first < cols; first += chunk) {
+    vp_row_forget<T, W, K>(raw);
+    for (int first = 0; first < n_chunked; first += chunk) {
         if (again)
-            vp_row_get<W>(p, row, first, v);
+            vp_row_fetch<W, K>(p, row, first, raw);
 #pragma unroll
-        for (int k = 0; k < vp_row_each<W> / W; k++) {
-            int64_t c = p.column<W>(first, k);
-            float   w[W], b[W], out[W];
+        for (int k = 0; k < K; k++) {
+            int   c = p.column<W>(first, k);
+            float v[W], scale[W], shift[W];
 
             if (c >= p.cols)
                 continue;
-            if (gamma)
-                vp_get<W>(gamma, c, w);
-            if (beta)
-                vp_get<W>(beta, c, b);
+            vp_floats(raw[k], v);
+            vp_floats(LONG ? vp_row_parameter<W>(gamma, c, 1.0f) : w[k], scale);
+            vp_floats(LONG ? vp_row_parameter<W>(beta, c, 0.0f) : b[k], shift);
 #pragma unroll
-            for (int j = 0; j < W; j++) {
-                out[j] = (v[k * W + j] - mean) * rstd;
-                out[j] = gamma ? out[j] * w[j] : out[j];
-                out[j] = beta ? out[j] + b[j] : out[j];
-            }
-            vp_put<W>(y, p.row * cols + c, out);
+            for (int j = 0; j < W; j++)
+                v[j] = (v[j] - mean) * rstd * scale[j] + shift[j];
+            vp_put<W>(y, p.row * cols + c, v);
         }
     }
 }
@@ -95,10 +116,13 @@ extern "C" cudaError_t vp_cuda_layernorm_fwd(const vp_kernel_call *call, cudaStr
         T *y         = (T *)call->operand[VP_LAYERNORM_FWD_Y];
         bool aligned = cols % vp_pack<T>::N == 0 && vp_is_aligned16(x) && vp_is_aligned16(y);
         aligned      = aligned && vp_is_aligned16(gamma) && vp_is_aligned16(beta); VP_BY_WIDTH(
-                 aligned, T, W, int n = vp_row_threads<W>(cols), block = vp_row_block(n);
-                 e = VP_LAUNCH((forward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, x,
-                               gamma, beta, y, (float *)call->operand[VP_LAYERNORM_FWD_MEAN],
-                               (float *)call->operand[VP_LAYERNORM_FWD_RSTD], rows, cols, n, eps)));
+                 aligned, T, W,
+                 VP_BY_PACKS(cols, W, K, int n = vp_row_threads<W>(cols, K * W), block = vp_row_block(n);
+                             e = VP_LAUNCH((forward_kernel<T, W, K>), vp_blocks(rows, block / n), block,
+                                           0, stream, x, gamma, beta, y,
+                                           (float *)call->operand[VP_LAYERNORM_FWD_MEAN],
+                                           (float *)call->operand[VP_LAYERNORM_FWD_RSTD], rows,
+                                           (int)cols, n, eps))));
     return e;
 }
 

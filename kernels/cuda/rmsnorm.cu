@@ -20,42 +20,59 @@
 
 /* ---- forward ---- */
 
-template <typename T, int W>
-static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS, 2)
+template <typename T, int W, int K>
+static __global__ void __launch_bounds__(vp_row_most_threads<W, K>, vp_row_blocks<W, K>)
     forward_kernel(const T *__restrict__ x, const T *__restrict__ gamma, T *__restrict__ y,
-                   float *rstd_out, int64_t rows, int64_t cols, int n, float offset, float eps)
+                   float *rstd_out, int64_t rows, int cols, int threads, float offset, float eps)
 {
-    __shared__ float   scratch[VP_WARP];
+    constexpr bool   LONG = vp_row_is_long<W, K>;
+    __shared__ float scratch[VP_WARP];
+    const int        n = vp_row_threads_here<W, K>(threads), chunk = LONG ? n * K * W : 1,
+              n_chunked      = LONG ? cols : 1;
+    const bool         again = LONG && chunk < cols; /* the row is read anew in each pass */
     const vp_row_place p     = vp_row_here(rows, cols, n);
-    const int64_t      chunk = p.chunk<W>();
-    const bool         again = chunk < cols; /* the row is read anew in each pass */
     const T           *row   = x + p.row * cols;
-    float              v[vp_row_each<W>], squares = 0.0f, rstd;
+    vp_raw<T, W>       raw[K], w[K];
+    float              squares = 0.0f, rstd;
 
-    for (int64_t first = 0; first < cols; first += chunk) {
-        vp_row_get<W>(p, row, first, v);
 #pragma unroll
-        for (int i = 0; i < vp_row_each<W>; i++)
-            squares += v[i] * v[i];
+    for (int k = 0; !LONG && k < K; k++)
+        if (p.column<W>(0, k) < p.cols)
+            w[k] = vp_fetch<W>(gamma, p.column<W>(0, k));
+    for (int first = 0; first < n_chunked; first += chunk) {
+        vp_row_fetch<W, K>(p, row, first, raw);
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            float v[W];
+
+            if (p.column<W>(first, k) >= p.cols)
+                continue;
+            vp_floats(raw[k], v);
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                squares += v[j] * v[j];
+        }
     }
     rstd = 1.0f / sqrtf(vp_row_sum(squares, n, scratch) / (float)cols + eps);
     if (p.lane == 0 && p.cols > 0)
         rstd_out[p.row] = rstd;
-    for (int64_t first = 0; first < cols; first += chunk) {
+    vp_row_forget<T, W, K>(raw);
+    for (int first = 0; first < n_chunked; first += chunk) {
         if (again)
-            vp_row_get<W>(p, row, first, v);
+            vp_row_fetch<W, K>(p, row, first, raw);
 #pragma unroll
-        for (int k = 0; k < vp_row_each<W> / W; k++) {
-            int64_t c = p.column<W>(first, k);
-            float   w[W], out[W];
+        for (int k = 0; k < K; k++) {
+            int   c = p.column<W>(first, k);
+            float v[W], scale[W];
 
             if (c >= p.cols)
                 continue;
-            vp_get<W>(gamma, c, w);
+            vp_floats(raw[k], v);
+            vp_floats(LONG ? vp_fetch<W>(gamma, c) : w[k], scale);
 #pragma unroll
             for (int j = 0; j < W; j++)
-                out[j] = v[k * W + j] * rstd * (offset + w[j]);
-            vp_put<W>(y, p.row * cols + c, out);
+                v[j] *= rstd * (offset + scale[j]);
+            vp_put<W>(y, p.row * cols + c, v);
         }
     }
 }
@@ -68,15 +85,18 @@ extern "C" cudaError_t vp_cuda_rmsnorm_fwd(const vp_kernel_call *call, cudaStrea
 
     if (cols > VP_ROW_MAX_COLS)
         return cudaErrorInvalidValue;
-    VP_BY_DTYPE(call->dtype, T, const T *x = (const T *)call->operand[VP_RMSNORM_FWD_X],
-                *gamma = (const T *)call->operand[VP_RMSNORM_FWD_GAMMA];
-                T *y   = (T *)call->operand[VP_RMSNORM_FWD_Y]; VP_BY_WIDTH(
-                      cols % vp_pack<T>::N == 0 && vp_is_aligned16(x) && vp_is_aligned16(gamma) &&
-                          vp_is_aligned16(y),
-                      T, W, int n = vp_row_threads<W>(cols), block = vp_row_block(n);
-                      e = VP_LAUNCH((forward_kernel<T, W>), vp_blocks(rows, block / n), block, 0,
-                                    stream, x, gamma, y, (float *)call->operand[VP_RMSNORM_FWD_RSTD],
-                                    rows, cols, n, offset, eps)));
+    VP_BY_DTYPE(
+        call->dtype, T, const T *x = (const T *)call->operand[VP_RMSNORM_FWD_X],
+        *gamma = (const T *)call->operand[VP_RMSNORM_FWD_GAMMA];
+        T *y   = (T *)call->operand[VP_RMSNORM_FWD_Y]; VP_BY_WIDTH(
+              cols % vp_pack<T>::N == 0 && vp_is_aligned16(x) && vp_is_aligned16(gamma) &&
+                  vp_is_aligned16(y),
+              T, W,
+              VP_BY_PACKS(cols, W, K, int n = vp_row_threads<W>(cols, K * W), block = vp_row_block(n);
+                          e = VP_LAUNCH((forward_kernel<T, W, K>), vp_blocks(rows, block / n), block,
+                                        0, stream, x, gamma, y,
+                                        (float *)call->operand[VP_RMSNORM_FWD_RSTD], rows, (int)cols,
+                                        n, offset, eps))));
     return e;
 }
 
