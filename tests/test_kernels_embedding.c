@@ -42,10 +42,75 @@ static void ids_of_many_tiles_are_summed_tile_by_tile(void **state)
     free(dy);
 }
 
+/* Ids of one tile, once or more often in it, and of several; packs of 16 bytes and single elements, several
+ * strips of columns. Cut behind any tile the bits are those of one call; ids that do not occur, and the row
+ * that learns nothing, keep theirs. */
+static void ids_of_one_tile_and_of_several_move_no_bit_by_cuts(void **state)
+{
+    enum { ROWS = 3 * VP_TILE_TOKENS + 37, VOCAB = 700, SKIP = 5 };
+
+    (void)state;
+    for (int cols = 263; cols <= 264; cols++) {
+        const size_t n      = (size_t)VOCAB * (size_t)cols;
+        int32_t     *tokens = malloc(ROWS * sizeof *tokens);
+        float       *dy     = malloc((size_t)ROWS * (size_t)cols * sizeof *dy);
+        float       *whole = malloc(n * sizeof *whole), *parts = malloc(n * sizeof *parts);
+        double      *sums = calloc(n, sizeof *sums);
+
+        /* 0 to 9 in every tile; tile t has 10 + 150 t and 149 more, some of them twice */
+        for (int i = 0; i < ROWS; i++)
+            tokens[i] = i % 5 == 0 ? i / 5 % 10 : 10 + i / VP_TILE_TOKENS * 150 + i * 7 % 150;
+        for (int i = 0; i < ROWS; i++)
+            for (int c = 0; c < cols; c++) {
+                float x = (float)((i * 37 + c * 11) % 101 - 50) * 0.01f;
+
+                dy[(size_t)i * (size_t)cols + (size_t)c] = x;
+                if (tokens[i] != SKIP)
+                    sums[(size_t)tokens[i] * (size_t)cols + (size_t)c] += 0.5 * (double)x;
+            }
+        for (size_t i = 0; i < n; i++)
+            whole[i] = (float)(i % 7);
+        for (int cut = 0; cut < 4; cut++) {
+            float *out = cut == 0 ? whole : parts;
+
+            for (size_t i = 0; i < n; i++)
+                out[i] = (float)(i % 7);
+            for (int part = 0; part < (cut == 0 ? 1 : 2); part++) {
+                int from         = part * cut * VP_TILE_TOKENS,
+                    to           = part == 0 && cut > 0 ? cut * VP_TILE_TOKENS : ROWS;
+                vp_kernel_call k = {.kernel          = VP_K_EMBEDDING_BWD,
+                                    .dtype           = VP_DTYPE_F32,
+                                    .operand         = {[VP_EMBEDDING_BWD_TOKENS] = tokens + from,
+                                                        [VP_EMBEDDING_BWD_DY] = dy + (ptrdiff_t)from * cols,
+                                                        [VP_EMBEDDING_BWD_D_TABLE] = out},
+                                    .embedding_bwd   = {.rows     = to - from,
+                                                        .cols     = cols,
+                                                        .vocab    = VOCAB,
+                                                        .seq      = VP_TILE_TOKENS,
+                                                        .skip_row = SKIP + 1},
+                                    .embedding_reals = {.scale = 0.5}};
+
+                kt_run(&k);
+            }
+            if (cut > 0)
+                assert_memory_equal(whole, parts, n * sizeof *whole);
+        }
+        /* up to 33 rows of at most 0.25, from 6 on: 34 roundings of less than 2^-24 * 16 */
+        for (size_t i = 0; i < n; i++)
+            assert_true(fabs((double)whole[i] - (double)(i % 7) - sums[i]) <= 34 * 0x1p-20);
+        free(tokens);
+        free(dy);
+        free(whole);
+        free(parts);
+        free(sums);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_of_many_tiles_are_summed_tile_by_tile),
+        cmocka_unit_test(ids_of_one_tile_and_of_several_move_no_bit_by_cuts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,9 @@
  * that occur.
  *
  * Backward without atomics on floats: each tile of 256 tokens is sorted once, by id and then row, and
- * the workspace says where each id first occurs (a minimum of integers, the same in any order). The
- * block of the row where an id comes first owns its row of the table. It looks the id up in all
+ * the workspace says where each id first occurs and whether in one tile only (a minimum and a bit of whole
+ * numbers, the same in any order). A block has 8 rows. Where an id comes first, its row of the table is
+ * owned: by the warp of that row if no other tile has the id. Else the block looks the id up in all
  * tiles from there on, a thread in one, by halving; of those that have it a warp has one of 8 at a
  * time and sums its rows of dy in order. The tiles' sums are added one after the other, so cutting
  * the call at whole tiles moves no bit. Of a position, a thread adds the samples one after the other.
@@ -101,47 +102,80 @@ extern "C" cudaError_t vp_cuda_embedding_fwd(const vp_kernel_call *call, cudaStr
 
 /* ---- where things occur ---- */
 
-static __global__ void nowhere_kernel(int *first, int64_t vocab)
+/* The rows of the tiles, each tile's sorted by id and then row; in the call's workspace. */
+struct sorted_rows {
+    int32_t *token;
+    unsigned *
+        first; /* of each id: its first row, in the upper bits, and whether it is in one tile only */
+    uint8_t
+        *place; /* in the tile, of the row that was sorted here                                  */
+    uint8_t
+        *after; /* how many rows of the same id follow                                           */
+    uint8_t
+        *rank; /* where this row was sorted to, in its tile                                     */
+};
+
+enum { ONE_TILE = 1 };
+
+static sorted_rows sorted_rows_in(void *workspace, int64_t rows, int64_t vocab)
+{
+    sorted_rows s;
+
+    s.token = (int32_t *)workspace;
+    s.first = (unsigned *)(s.token + rows);
+    s.place = (uint8_t *)(s.first + vocab);
+    s.after = s.place + rows;
+    s.rank  = s.after + rows;
+    return s;
+}
+
+static __global__ void nowhere_kernel(unsigned *first, int64_t vocab)
 {
     for (int64_t v = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; v < vocab;
          v += (int64_t)gridDim.x * VP_BLOCK)
-        first[v] = INT_MAX;
+        first[v] = UINT_MAX;
 }
 
-/* A row as it is sorted: its id, then its place in the tile. */
-static __device__ inline uint64_t key_of(int64_t token, int place)
-{
-    return (uint64_t)token * VP_TILE_TOKENS + (uint64_t)place;
-}
-
-/* A block sorts a tile: a thread's place is the number of lesser keys. */
+/* A block sorts a tile: a thread's rank is the number of lesser ids, and of equal ones before it. Of each id in
+ * it one thread says so: whoever finds another tile there is not the only one, and says that behind its
+ * own minimum. */
 static __global__ void occurs_kernel(const int32_t *__restrict__ tokens, int64_t rows, int64_t skip,
-                                     uint64_t *sorted, int *first)
+                                     sorted_rows s)
 {
     static_assert((int)VP_BLOCK == (int)VP_TILE_TOKENS, "a thread has a token");
-    __shared__ uint64_t keys[VP_TILE_TOKENS];
-    int64_t             n    = (int64_t)blockIdx.x * VP_TILE_TOKENS + threadIdx.x;
-    uint64_t            own  = n < rows ? key_of(tokens[n], (int)threadIdx.x) : UINT64_MAX;
-    int                 less = 0;
+    __shared__ int32_t ids[VP_TILE_TOKENS];
+    const int          place = (int)threadIdx.x;
+    const int64_t      tile = (int64_t)blockIdx.x * VP_TILE_TOKENS, n = tile + place;
+    const int          n_here = (int)(rows - tile < VP_TILE_TOKENS ? rows - tile : VP_TILE_TOKENS);
+    const int32_t      own    = n < rows ? tokens[n] : 0;
+    int                less = 0, before = 0, same = 0;
 
-    keys[threadIdx.x] = own;
-    if (n < rows && tokens[n] != skip)
-        atomicMin(first + tokens[n], (int)n);
+    ids[place] = own;
     __syncthreads();
+    if (n >= rows)
+        return;
 #pragma unroll 8
-    for (int i = 0; i < VP_TILE_TOKENS; i++)
-        less += keys[i] < own;
-    if (n < rows)
-        sorted[(int64_t)blockIdx.x * VP_TILE_TOKENS + less] = own;
+    for (int i = 0; i < n_here; i++) {
+        less += ids[i] < own;
+        same += ids[i] == own;
+        before += ids[i] == own && i < place;
+    }
+    s.rank[n]                     = (uint8_t)(less + before);
+    s.token[tile + less + before] = own;
+    s.place[tile + less + before] = (uint8_t)place;
+    s.after[tile + less + before] = (uint8_t)(same - before - 1);
+    if (before == 0 && own != skip &&
+        atomicMin(s.first + own, (unsigned)n * 2 + ONE_TILE) != UINT_MAX)
+        atomicAnd(s.first + own, ~(unsigned)ONE_TILE);
 }
 
-/* How many of n keys, upwards, are less. */
-static __device__ inline int count_less(const uint64_t *keys, int n, uint64_t than)
+/* How many of n ids, upwards, are less. */
+static __device__ inline int count_less(const int32_t *ids, int n, int than)
 {
     int count = 0;
 
     for (int step = VP_TILE_TOKENS; step > 0; step /= 2)
-        if (count + step <= n && keys[count + step - 1] < than)
+        if (count + step <= n && ids[count + step - 1] < than)
             count += step;
     return count;
 }
@@ -194,20 +228,20 @@ static __global__ void positions_kernel(const int32_t *__restrict__ tokens, int6
 
 /* ---- backward ---- */
 
-/* Where the rows of a token are in one tile: `count` keys from `at` on. */
+/* Where the rows of a token are in one tile: `count` sorted rows from `at` on. */
 struct run {
     int64_t at;
     int     tile, count;
 };
 
 /* Of the VP_BLOCK tiles from `tiles` on, those that have the token, upwards; how many. All threads. */
-static __device__ inline int find_runs(const uint64_t *sorted, int64_t rows, int64_t tiles,
-                                       int token, int *of_warp, run *runs)
+static __device__ inline int find_runs(const sorted_rows &s, int64_t rows, int64_t tiles, int token,
+                                       int *of_warp, run *runs)
 {
     int64_t at = (tiles + threadIdx.x) * VP_TILE_TOKENS, left = rows - at;
     int     n    = left <= 0 ? 0 : left < VP_TILE_TOKENS ? (int)left : VP_TILE_TOKENS;
-    int     from = count_less(sorted + at, n, key_of(token, 0)),
-        count    = count_less(sorted + at, n, key_of((int64_t)token + 1, 0)) - from;
+    int     from = count_less(s.token + at, n, token),
+        count    = from < n && s.token[at + from] == token ? s.after[at + from] + 1 : 0;
     int warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP, before = 0, total = 0;
     unsigned have = __ballot_sync(0xffffffffu, count > 0);
 
@@ -225,67 +259,104 @@ static __device__ inline int find_runs(const uint64_t *sorted, int64_t rows, int
     return total;
 }
 
-/* Block n_strips r + s: columns s VP_WARP W .. of the table's row of token r, if r is where that
- * id comes first. */
+/* The sum of a run's rows of dy, one after the other, in columns c .. c + W - 1. */
 template <typename T, int W>
-static __global__ void __launch_bounds__(VP_BLOCK, 2)
-    table_kernel(const int32_t *__restrict__ tokens, const T *__restrict__ dy,
-                 const uint64_t *__restrict__ sorted, const int *__restrict__ first, float *d_table,
-                 int64_t rows, int64_t cols, unsigned n_strips, float scale)
+static __device__ inline void sum_run(const T *dy, const uint8_t *place, const run &here,
+                                      int64_t cols, int64_t c, float *sum)
 {
-    /* four packs of fp16 at once spill on 12.0 */
-    enum { AT_ONCE = std::is_same<T, vp_f16>::value && W > 1 ? 2 : 4, STRIP = VP_WARP * W };
-    __shared__ float sums[WARPS][STRIP];
-    __shared__ run   runs[VP_BLOCK];
-    __shared__ int   of_warp[WARPS];
-    int64_t          row = blockIdx.x / n_strips, strip = blockIdx.x % n_strips * STRIP;
-    int token = tokens[row], warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP;
-    /* the columns summed, and the one added to */
-    int64_t c = strip + lane * W, own = strip + threadIdx.x;
-    bool    owner = (int)threadIdx.x < STRIP && own < cols;
-    float   acc   = 0.0f;
-
-    if (first[token] != row) /* so of skip_row, which occurs nowhere */
-        return;
-    if (owner)
-        acc = d_table[token * cols + own];
-    for (int64_t tiles = row / VP_TILE_TOKENS; tiles * VP_TILE_TOKENS < rows; tiles += VP_BLOCK) {
-        int n_runs = find_runs(sorted, rows, tiles, token, of_warp, runs);
-
-        for (int r = 0; r < n_runs; r += WARPS) {
-            const run here   = runs[r + warp < n_runs ? r + warp : r];
-            const int count  = r + warp < n_runs && c < cols ? here.count : 0;
-            const T  *tile   = dy + (int64_t)here.tile * VP_TILE_TOKENS * cols;
-            float     sum[W] = {0.0f};
-
-            for (int i = 0; i < count; i += AT_ONCE) {
-                float x[AT_ONCE][W];
+    enum { AT_ONCE = 4 };
+    const T *tile = dy + (int64_t)here.tile * VP_TILE_TOKENS * cols + c;
 
 #pragma unroll
-                for (int u = 0; u < AT_ONCE; u++)
-                    if (i + u < count)
-                        vp_get<W>(tile,
-                                  (int64_t)(sorted[here.at + i + u] % VP_TILE_TOKENS) * cols + c,
-                                  x[u]);
+    for (int j = 0; j < W; j++)
+        sum[j] = 0.0f;
+    for (int i = 0; i < here.count; i += AT_ONCE) {
+        vp_raw<T, W> x[AT_ONCE];
+
 #pragma unroll
-                for (int u = 0; u < AT_ONCE; u++)
-                    if (i + u < count)
+        for (int u = 0; u < AT_ONCE; u++)
+            if (i + u < here.count)
+                x[u] = vp_fetch<W>(tile, place[here.at + i + u] * cols);
 #pragma unroll
-                        for (int j = 0; j < W; j++)
-                            sum[j] += x[u][j];
-            }
+        for (int u = 0; u < AT_ONCE; u++) {
+            float v[W];
+
+            if (i + u >= here.count)
+                continue;
+            vp_floats(x[u], v);
 #pragma unroll
             for (int j = 0; j < W; j++)
-                sums[warp][lane * W + j] = sum[j];
-            __syncthreads();
-            /* a tile without the id must not even add 0 to -0: a call of its own would not */
-            for (int w = 0; owner && w < WARPS && r + w < n_runs; w++)
-                acc += scale * sums[w][threadIdx.x];
-            __syncthreads();
+                sum[j] += v[j];
         }
     }
-    if (owner)
-        d_table[token * cols + own] = acc;
+}
+
+/* Block n_strips g + s: columns s VP_WARP W .. of the table's rows whose ids come first in rows WARPS g .. */
+template <typename T, int W>
+static __global__ void __launch_bounds__(VP_BLOCK, 3)
+    table_kernel(const int32_t *__restrict__ tokens, const T *__restrict__ dy, sorted_rows s,
+                 float *d_table, int64_t rows, int64_t cols, unsigned n_strips, float scale)
+{
+    enum { STRIP = VP_WARP * W };
+    __shared__ float sums[WARPS][STRIP];
+    __shared__ run   runs[VP_BLOCK];
+    __shared__ int   of_warp[WARPS], in_tiles[WARPS]; /* the id that is in several, or -1 */
+    const int        warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP;
+    const int64_t    strip = blockIdx.x % n_strips * STRIP, begin = blockIdx.x / n_strips * WARPS,
+                  row = begin + warp;
+    /* the columns summed, and the one added to */
+    const int64_t  c = strip + lane * W, own = strip + threadIdx.x;
+    const bool     adds  = (int)threadIdx.x < STRIP && own < cols;
+    const int      token = row < rows ? tokens[row] : 0;
+    const unsigned first = row < rows ? s.first[token] : UINT_MAX;
+    const bool    owns = row < rows && first >> 1 == row; /* so of skip_row, which occurs nowhere */
+    const int64_t tile = row / VP_TILE_TOKENS;
+    float         sum[W];
+
+    if (lane == 0)
+        in_tiles[warp] = owns && !(first & ONE_TILE) ? token : -1;
+    if (owns && first & ONE_TILE && c < cols) {
+        const int64_t at   = tile * VP_TILE_TOKENS + s.rank[row];
+        const run     here = {at, (int)tile, s.after[at] + 1};
+        float         acc[W];
+
+        vp_get<W>(d_table, token * cols + c, acc);
+        sum_run<T, W>(dy, s.place, here, cols, c, sum);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            acc[j] += scale * sum[j];
+        vp_put<W>(d_table, token * cols + c, acc);
+    }
+    __syncthreads();
+    for (int owner = 0; owner < WARPS; owner++) {
+        const int id  = in_tiles[owner];
+        float     acc = 0.0f;
+
+        if (id < 0)
+            continue;
+        if (adds)
+            acc = d_table[id * cols + own];
+        for (int64_t tiles = begin / VP_TILE_TOKENS; tiles * VP_TILE_TOKENS < rows;
+             tiles += VP_BLOCK) {
+            int n_runs = find_runs(s, rows, tiles, id, of_warp, runs);
+
+            for (int r = 0; r < n_runs; r += WARPS) {
+                if (r + warp < n_runs && c < cols) {
+                    sum_run<T, W>(dy, s.place, runs[r + warp], cols, c, sum);
+#pragma unroll
+                    for (int j = 0; j < W; j++)
+                        sums[warp][lane * W + j] = sum[j];
+                }
+                __syncthreads();
+                /* a tile without the id must not even add 0 to -0: a call of its own would not */
+                for (int w = 0; adds && w < WARPS && r + w < n_runs; w++)
+                    acc += scale * sums[w][threadIdx.x];
+                __syncthreads();
+            }
+        }
+        if (adds)
+            d_table[id * cols + own] = acc;
+    }
 }
 
 /* Block p: row p of d_positions, which begins at the one of position_offset. row_at: as
@@ -341,17 +412,16 @@ static cudaError_t table_gradient(const vp_kernel_call *call, cudaStream_t strea
     int64_t        rows = call->embedding_bwd.rows, cols = call->embedding_bwd.cols,
             vocab        = call->embedding_bwd.vocab;
     unsigned    n_strips = vp_blocks(cols, VP_WARP * W);
-    uint64_t   *sorted   = (uint64_t *)call->workspace;
-    int        *first    = (int *)(sorted + rows);
+    sorted_rows s        = sorted_rows_in(call->workspace, rows, vocab);
     cudaError_t e =
-        VP_LAUNCH(nowhere_kernel, vp_blocks(vocab, VP_BLOCK), VP_BLOCK, 0, stream, first, vocab);
+        VP_LAUNCH(nowhere_kernel, vp_blocks(vocab, VP_BLOCK), VP_BLOCK, 0, stream, s.first, vocab);
 
     if (e == cudaSuccess)
         e = VP_LAUNCH(occurs_kernel, vp_blocks(rows, VP_BLOCK), VP_BLOCK, 0, stream, tokens, rows,
-                      call->embedding_bwd.skip_row - 1, sorted, first);
+                      call->embedding_bwd.skip_row - 1, s);
     if (e == cudaSuccess)
-        e = VP_LAUNCH((table_kernel<T, W>), (unsigned)(rows * n_strips), VP_BLOCK, 0, stream,
-                      tokens, (const T *)call->operand[VP_EMBEDDING_BWD_DY], sorted, first,
+        e = VP_LAUNCH((table_kernel<T, W>), vp_blocks(rows, WARPS) * n_strips, VP_BLOCK, 0, stream,
+                      tokens, (const T *)call->operand[VP_EMBEDDING_BWD_DY], s,
                       (float *)call->operand[VP_EMBEDDING_BWD_D_TABLE], rows, cols, n_strips,
                       (float)call->embedding_reals.scale);
     return e;
@@ -387,6 +457,7 @@ extern "C" cudaError_t vp_cuda_embedding_bwd(const vp_kernel_call *call, cudaStr
     VP_BY_DTYPE(call->dtype, T,
                 bool aligned = call->embedding_bwd.cols % vp_pack<T>::N == 0 &&
                                vp_is_aligned16(call->operand[VP_EMBEDDING_BWD_DY]) &&
+                               vp_is_aligned16(call->operand[VP_EMBEDDING_BWD_D_TABLE]) &&
                                vp_is_aligned16(call->operand[VP_EMBEDDING_BWD_D_POSITIONS]);
                 VP_BY_WIDTH(aligned, T, W,
                             if (call->operand[VP_EMBEDDING_BWD_D_TABLE]) e =
