@@ -286,8 +286,10 @@ static void the_rules_of_a_linear_and_an_attention_by_hand(void **state)
     union {
         VP_NAMED_INTS;
     } n                = {.linear = {.rows = 600, .in = 5, .out = 7, .layout = VP_WEIGHT_IN_OUT}};
-    vp_call_shape call = {
-        .compute_capability = 80, .kernel = VP_K_LINEAR_BWD_WEIGHT, .ints = n.ints};
+    vp_call_shape call = {.compute_capability = 80,
+                          .kernel             = VP_K_LINEAR_BWD_WEIGHT,
+                          .dtype              = VP_DTYPE_F32,
+                          .ints               = n.ints};
 
     (void)state;
     assert_int_equal(vp_kernel_operand_bytes(VP_K_LINEAR_BWD_WEIGHT, VP_DTYPE_BF16, n.ints,
