@@ -128,17 +128,52 @@ constexpr int vp_norm_blocks = W == 1 || K == VP_NORM_PACKS ? 1
                                : K == 1                     ? 3
                                                             : 2;
 
+/* A stride by which neither threads nor neighbouring columns share a bank of shared memory. */
+template <int W> constexpr int vp_norm_stride = VP_BLOCK + VP_WARP / W;
+
+/* The sums of a part from those of its threads, of which n_side have the same columns, to sums[s stride + c].
+ * side_by_side: shared, of each element that a thread has. */
+template <int W, int K, int N_SUMS>
+static __device__ inline void vp_norm_part_sums(const float (&sum)[N_SUMS][K * W],
+                                                const vp_row_place &p, int n_side, int cols,
+                                                float *sums, int64_t stride, float *side_by_side)
+{
+#pragma unroll
+    for (int s = 0; s < N_SUMS; s++, sums += stride) {
+        if (n_side == 1) {
+#pragma unroll
+            for (int k = 0; k < K; k++)
+                if (p.column<W>(0, k) < cols)
+                    vp_put<W>(sums, p.column<W>(0, k), sum[s] + k * W);
+            continue;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < K * W; e++)
+            side_by_side[e * vp_norm_stride<W> + threadIdx.x] = sum[s][e];
+        __syncthreads();
+        for (int c = (int)threadIdx.x; c < cols; c += (int)blockDim.x) {
+            int   pack = c / W, at = (pack / p.n * W + c % W) * vp_norm_stride<W> + pack % p.n;
+            float all = 0.0f;
+
+#pragma unroll 4
+            for (int i = 0; i < n_side; i++)
+                all += side_by_side[at + i * p.n];
+            sums[c] = all;
+        }
+    }
+}
+
 template <typename T, int W, int K, bool CENTRED>
 static __global__ void __launch_bounds__(vp_norm_block<W, K>, vp_norm_blocks<W, K>)
     vp_norm_backward_kernel(vp_norm_backward<T> b, int threads)
 {
     enum { N_SUMS = CENTRED ? 2 : 1, EACH = K * W };
-    /* a stride by which neither threads nor neighbouring columns share a bank */
-    enum { STRIDE = VP_BLOCK + VP_WARP / W };
     constexpr bool PART = W > 1 && K == 1, WARP = W > 1 && K == VP_NORM_WARP_PACKS,
                    AHEAD = W > 1 && !WARP;
-    __shared__ float scratch[2][VP_ROW_MAX_THREADS / VP_WARP][2], side_by_side[EACH * STRIDE];
-    const int        n = WARP ? (int)VP_WARP : threads, n_side = (int)blockDim.x / n,
+    __shared__ float scratch[2][VP_ROW_MAX_THREADS / VP_WARP][2],
+        side_by_side[EACH * vp_norm_stride<W>];
+    const int n = WARP ? (int)VP_WARP : threads, n_side = (int)blockDim.x / n,
               side = (int)threadIdx.x / n, cols = b.cols;
     /* packs: a row is what its threads hold, one chunk */
     const int     chunk = W == 1 ? n * EACH : 1, n_chunked = W == 1 ? cols : 1;
@@ -214,32 +249,8 @@ static __global__ void __launch_bounds__(vp_norm_block<W, K>, vp_norm_blocks<W, 
         p.row += n_side;
         p.cols = next_cols;
     }
-    if (again || !sums)
-        return;
-#pragma unroll
-    for (int s = 0; s < N_SUMS; s++, sums += n_parts * cols) {
-        if (n_side == 1) {
-#pragma unroll
-            for (int k = 0; k < K; k++)
-                if (p.column<W>(0, k) < cols)
-                    vp_put<W>(sums, p.column<W>(0, k), sum[s] + k * W);
-            continue;
-        }
-        __syncthreads();
-#pragma unroll
-        for (int e = 0; e < EACH; e++)
-            side_by_side[e * STRIDE + threadIdx.x] = sum[s][e];
-        __syncthreads();
-        for (int c = (int)threadIdx.x; c < cols; c += (int)blockDim.x) {
-            int   pack = c / W, at = (pack / n * W + c % W) * STRIDE + pack % n;
-            float all = 0.0f;
-
-#pragma unroll 4
-            for (int i = 0; i < n_side; i++)
-                all += side_by_side[at + i * n];
-            sums[c] = all;
-        }
-    }
+    if (!again && sums)
+        vp_norm_part_sums<W, K, N_SUMS>(sum, p, n_side, cols, sums, n_parts * cols, side_by_side);
 }
 
 template <typename T, int W, int K, bool CENTRED>
