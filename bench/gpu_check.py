@@ -176,7 +176,7 @@ class Part:
     def call(self, command, ok=(0,), env=None):
         """A program and all that it starts, which end with the row."""
         left_s = max(0.1, getattr(self.here, "row_end", self.deadline) - time.monotonic())
-        words = " ".join(map(str, command))
+        words = " ".join(str(word).replace(common.ROOT + "/", "") for word in command)   # which goes into results
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
                                  env=dict(os.environ, **(env or {})), start_new_session=True)
         self.children.add(child)

@@ -3,21 +3,19 @@
  *
  *     D = alpha op(A) op(B) + beta C (+ bias, one for each row of D)
  *
- * Matrices are what their layouts say: order by columns or rows, leading dimension, batches at a
- * stride. Types: all fp32, or bf16 or fp16 A and B with C and D of the same or fp32; sums are fp32 and
- * a 16-bit result is rounded once but by ROUNDED. Under the FAST compute types A and B lose the digits they would lose on a
- * device, so that asking for one by mistake shows.
- *
- * The heuristic knows four algorithms, in the order in which it offers them:
- *     IN_PLACE   k in two halves added up in an fp32 D, in an order that changes from call to call
- *                as that of atomics would; no workspace
+ * Matrices are what their layouts say: order by columns or rows, leading dimension, batches at a stride. Types: all
+ * fp32, or bf16 or fp16 A and B with C and D of the same or fp32; sums are fp32 and a 16-bit result is rounded once but
+ * by ROUNDED. Under the FAST compute types A and B lose the digits they would lose on a device, so that asking for one
+ * by mistake shows. The heuristic knows four algorithms, in the order in which it offers them:
+ *     IN_PLACE   k in two halves added up in an fp32 D, in an order that changes from call to call as that of atomics
+ *                would; no workspace
  *     ROUNDED    k in two halves, each rounded to a D of 16 bits before they are added
- *     SPLIT      k in two halves in the workspace, then added; of long and small products only, with
- *                rows of A and B at multiples of 16 bytes, as copies by tiles (TMA) want them; a bias is
- *                added to what is rounded already, as cuBLASLt 13.1 does on an H200
+ *     SPLIT      k in two halves in the workspace, then added, and a bias to what is rounded already, as cuBLASLt 13.1
+ *                does on an H200; of long and small products only, with rows of A and B at multiples of 16 bytes, as
+ *                copies by tiles (TMA) want them
  *     PLAIN      k from 0 to the end; no workspace
- * An algorithm holds the alignments it was asked for: operands that are aligned less are
- * refused, as a kernel of 16-byte loads would. */
+ * An algorithm holds the alignments it was asked for: operands that are aligned less are refused, as a kernel of 16-byte
+ * loads would. */
 #include "base/bf16.h"
 #include "base/fp16.h"
 #include "tests/cuda_emulator/emulator.h"
@@ -474,10 +472,11 @@ static uint64_t workspace_of(const product *p, uint32_t id)
 
 static uint32_t scheme_of(uint32_t id)
 {
-    return id == IN_PLACE  ? CUBLASLT_REDUCTION_SCHEME_INPLACE
-           : id == ROUNDED ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE
-           : id == SPLIT   ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
-                           : CUBLASLT_REDUCTION_SCHEME_NONE;
+    static const uint32_t of[] = {[IN_PLACE] = CUBLASLT_REDUCTION_SCHEME_INPLACE,
+                                  [ROUNDED]  = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE,
+                                  [SPLIT]    = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+                                  [PLAIN]    = CUBLASLT_REDUCTION_SCHEME_NONE};
+    return of[id];
 }
 
 static uint32_t alignment_of(const void *p)
@@ -709,11 +708,9 @@ static void finish_row(const product *p, int64_t batch, int64_t row, const float
 
         if (p->beta != 0.0f)
             x += p->beta * get(p->at_c, p->c.type, at(&p->c, batch, row, j));
-        if (bias) {
-            if (p->algo.id == SPLIT)
-                x = as_type(p->d.type, x);
-            x += get(p->desc.bias, p->d.type, row);
-        }
+        if (bias)
+            x = get(p->desc.bias, p->d.type, row) +
+                (p->algo.id == SPLIT ? as_type(p->d.type, x) : x);
         if (p->d.type == CUDA_R_16BF)
             ((uint16_t *)p->at_d)[to] = vp_bf16_from_f32(x);
         else if (p->d.type == CUDA_R_16F)
@@ -736,10 +733,8 @@ static void multiply(const product *p, int64_t batch, float *a, float *b, float 
         add_row(a + i * p->k, b, p->n, 0, half, first);
         if (p->algo.id != PLAIN) {
             add_row(a + i * p->k, b, p->n, half, p->k, other);
-            for (int64_t j = 0; p->algo.id == ROUNDED && j < p->n; j++) {
-                first[j] = as_type(p->d.type, first[j]);
-                other[j] = as_type(p->d.type, other[j]);
-            }
+            for (int64_t j = 0; p->algo.id == ROUNDED && j < p->n; j++)
+                first[j] = as_type(p->d.type, first[j]), other[j] = as_type(p->d.type, other[j]);
             if (swapped && p->beta != 0.0f) { /* what arrives first is added to C first */
                 product part = *p;
 
