@@ -7,8 +7,7 @@
  * fp32, or bf16 or fp16 A and B with C and D of the same or fp32; sums are fp32 and a 16-bit result is rounded once but
  * by ROUNDED. Under the FAST compute types A and B lose the digits they would lose on a device, so that asking for one
  * by mistake shows. The heuristic knows four algorithms, in the order in which it offers them:
- *     IN_PLACE   k in two halves added up in an fp32 D, in an order that changes from call to call as that of atomics
- *                would; no workspace
+ *     IN_PLACE   k in two halves added up in an fp32 D, in an order that changes as that of atomics; no workspace
  *     ROUNDED    k in two halves, each rounded to a D of 16 bits before they are added
  *     SPLIT      k in two halves in the workspace, then added, and a bias to what is rounded already, as cuBLASLt 13.1
  *                does on an H200; of long and small products only, with rows of A and B at multiples of 16 bytes, as
