@@ -333,10 +333,7 @@ static json_t *assumptions_json(const answer *a)
                               vp_calibration_said(&a->calibration, a->calibration_path, false));
     json_array_append_new(list,
                           json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
-                                       100 * b->bytes.low, 100 * b->bytes.high,
-                                       a->request.world > 1 ? "most of the ranks that were "
-                                                              "played are within less"
-                                                            : b->bytes.basis));
+                                       100 * b->bytes.low, 100 * b->bytes.high, b->bytes.basis));
     json_array_append_new(
         list, json_sprintf("seconds: %s, with the kernels that transformers launches in place of "
                            "vplan's; they rank settings and are no measurement",

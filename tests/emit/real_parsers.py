@@ -361,7 +361,7 @@ for target, (check, packages) in CHECKS.items():
             pass
     asked = ",".join("%s=%s" % (p, v.split("+")[0]) for p, v in versions.items())
     tries = 0
-    while row["accepted"] + len(row["wrong"]) < N and tries < 4000:
+    while row["accepted"] + len(row["wrong"]) < N and tries < 12000:
         tries += 1
         s = draw()
         with tempfile.TemporaryDirectory() as folder:

@@ -35,6 +35,9 @@ typedef struct vp_language {
     int            n_axes;
     /* why its step of 16 bits on weights that nobody cuts is not that of step_of; NULL: it is */
     const char *wraps;
+    bool        is_foreign; /* its modules are not transformers': step_of stands for other code */
+    const char
+        *families; /* by transformers' names, of the models that it has, by spaces; NULL: any */
 } vp_language;
 
 /* The largest miss of reserved bytes over the rows of recorded steps (tests/golden/trainers/steps.csv)

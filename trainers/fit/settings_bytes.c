@@ -54,6 +54,14 @@ static bool has_ligers_loss(const vp_fit_job *job, const vp_settings *s)
     return is(s, VP_SETTING_LOSS, "liger") && strcmp(job->language->step_of, "hf") == 0;
 }
 
+static bool has_family(const vp_language *l, const char *family)
+{
+    for (const char *p = l->families; p && *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strcspn(p, " ") == strlen(family) && strncmp(p, family, strlen(family)) == 0)
+            return true;
+    return !l->families;
+}
+
 static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_err *err)
 {
     static const struct {
@@ -68,6 +76,10 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
             !(only[i].setting == VP_SETTING_LOSS && (is_tiled(job, s) || has_ligers_loss(job, s))))
             return VP_FAIL(err, VP_ERR_INPUT, "%s %s: no such training step was recorded",
                            vp_setting_key(only[i].setting), s->value[only[i].setting]);
+    if (!has_family(job->language, job->model->family))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "%s has no model of the family %s; those of its own are %s",
+                       job->language->target, job->model->family, job->language->families);
     if (job->language->own && is(s, VP_SETTING_TUNING, "qlora") &&
         vp_hf_check_trl_adapters(s->value[VP_SETTING_PRECISION], err) != VP_OK)
         return err->code;
@@ -97,6 +109,8 @@ static const char *attention_of(const vp_settings *s)
 
 static const char *const BORROWED_BASIS =
     "Trainer's own runs were within 0.1 % of the plain loop's step that stands in, one was 5.3 % above";
+
+static const char *const RANKS_BASIS = "most of the ranks that were played are within less";
 
 static const char *const OWN_BASIS =
     "recorded steps are within 2 % of PyTorch's own count, runs of TRL's own script within 3.5 %";
@@ -309,7 +323,11 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     out->high_bytes = out->device_bytes + (int64_t)(high * (double)e.reserved_bytes);
     out->low        = low;
     out->high       = high;
-    out->basis      = is_own ? OWN_BASIS : e.stands_in ? BORROWED_BASIS : job->language->basis;
+    out->basis      = is_own                      ? OWN_BASIS
+                      : job->language->is_foreign ? job->language->basis
+                      : q.world > 1               ? RANKS_BASIS
+                      : e.stands_in               ? BORROWED_BASIS
+                                                  : job->language->basis;
     out->why        = is_own ? NULL : job->method ? BORROWED_PAIRS : job->language->why;
     out->peak_phase = e.phases[e.peak].name;
     out->n_params   = e.n_params;
