@@ -52,6 +52,9 @@ static const vp_efficiency table[] = {
             "Taken for 7.5, 8.6, 8.7 and 12.0 too, where nothing was found")
     PRODUCT(F32, 75, 80, 1.0, 0.974,
             "cuBLAS on an A100, figure 6 again: 19 TFLOP/s of 19.5; multiprocessors of 64 lanes")
+    PRODUCT(F32, 90, 90, 0.84, 0.84,
+            "cuBLASLt on an H200 (bench/results/h200-sxm-141gb-2026-11-26-gpu-speed.json): the 150 products of "
+            "GPT-2's step of 8 x 1024 tokens, each timed: 47.4 TFLOP/s together")
     PRODUCT(F32, 0, 999, 0.65, 0.65,
             "cuBLAS on an RTX A6000 (8.6): 23.27 TFLOP/s of 38.7 at 4096 cubed (siboehm.com, CUDA-MMM); "
             "taken for all multiprocessors of 128 lanes")
@@ -70,13 +73,12 @@ static const vp_efficiency table[] = {
               "nothing found for this generation: as FlashAttention-2 on an A100")
     ATTENTION(BWD, BF16, 0, 999, 0.657, 185, 0.57, 165,
               "nothing found for this generation: as FlashAttention-2 on an A100")
-    ATTENTION(FWD, TF32, 0, 999, 0.175, 128, 0.175, 128,
-              "half of what FlashAttention-2 reaches on an H100 by the same instruction, 35 % (arXiv:2407.08608, "
-              "section 1), since ours has twice as many loads for each: assumed")
-    ATTENTION(BWD, TF32, 0, 999, 0.125, 128, 0.125, 128,
-              "the same, for seven products where five are counted: assumed")
-    ATTENTION(FWD, F32, 0, 999, 0.65, 185, 0.65, 165, "nothing found: the rate of fp32 products")
-    ATTENTION(BWD, F32, 0, 999, 0.65, 185, 0.65, 165, "nothing found: the rate of fp32 products")
+    ATTENTION(FWD, TF32, 0, 999, 0.09, 128, 0.09, 128,
+              "ours on an H200 (bench/results/h200-sxm-141gb-2026-11-26-gpu-first.json): 39.6 TFLOP/s at 2k, heads "
+              "of 64, causal")
+    ATTENTION(BWD, TF32, 0, 999, 0.076, 128, 0.076, 128, "the same: 33.3 TFLOP/s")
+    ATTENTION(FWD, F32, 0, 999, 0.37, 128, 0.37, 128, "the same, by ordinary cores: 22.0 TFLOP/s")
+    ATTENTION(BWD, F32, 0, 999, 0.30, 128, 0.30, 128, "the same: 18.0 TFLOP/s")
     /* the operations of all else: Muon's products, the few of element-wise kernels */
     OTHER(ELEMENTWISE, 0.9, "bound by memory: MEMORY_SHARE")
     OTHER(UPDATE, 0.65, "bound by memory: MEMORY_SHARE; Muon's are fp32 products")
@@ -275,6 +277,12 @@ static void add_shape(vp_work_call *call, vp_kernel kernel, const int64_t *ints)
     }
 }
 
+/* What vplan's own attention multiplies by in 16 bits: kernels/cuda/README.md. */
+static vp_device_rate own_rate(const vp_device *d)
+{
+    return vp_device_flop_per_s(d, VP_RATE_TF32) > 0 ? VP_RATE_TF32 : VP_RATE_FP32;
+}
+
 vp_roofline vp_roofline_of(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
                            const int64_t *ints, uint32_t lacks)
 {
@@ -284,7 +292,8 @@ vp_roofline vp_roofline_of(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
         return copy_of(d, vp_copy_start_ints_of(ints)->count);
 
     vp_work_call call = {.work  = vp_work_of(kernel),
-                         .rate  = dtype == VP_DTYPE_F16                          ? VP_RATE_FP16
+                         .rate  = lacks & VP_LACKS_LIBRARY && !d->is_cpu         ? own_rate(d)
+                                  : dtype == VP_DTYPE_F16                        ? VP_RATE_FP16
                                   : dtype == VP_DTYPE_TF32                       ? VP_RATE_TF32
                                   : vp_dtype_of_operands(dtype) == VP_DTYPE_BF16 ? VP_RATE_BF16
                                                                                  : VP_RATE_FP32,

@@ -354,6 +354,10 @@ bool vp_kernel_may_share(vp_kernel k, int out, int in);
  * lack the same are alike to prices and profiles, whatever else they leave out. */
 uint32_t vp_kernel_lacks(vp_kernel k, vp_dtype dtype, uint32_t absent);
 
+/* Beside those bits, of an attention in bf16: no library takes it. With lengths, dropout, a softcap or a kept matrix a
+ * card runs vplan's own (plan/workspace.h). Prices without a profile know it; profiles do not. */
+enum { VP_LACKS_LIBRARY = 1 << 30 };
+
 /* Floating-point operations of one call, 2 m n k for each matrix product and 0 for a kernel
  * without any; and the bytes it moves where it lacks such operands: what time models go by. */
 double vp_kernel_flop(vp_kernel k, const int64_t *ints);

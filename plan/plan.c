@@ -170,13 +170,30 @@ const char *vp_step_operand_name(const vp_step *s, int operand)
                                     : vp_kernel_info_of(s->kernel)->operands[operand].name;
 }
 
+static bool has_own_attention(const vp_step *s)
+{
+    enum { HOPPER = 90 }; /* of the cards with bf16 the one whose library takes most */
+    int lengths = vp_kernel_operand(s->kernel, "lengths");
+
+    return (s->kernel == VP_K_ATTENTION_FWD || s->kernel == VP_K_ATTENTION_BWD) &&
+           s->dtype == VP_DTYPE_BF16 &&
+           vp_cuda_attention_engine(&(vp_call_shape){.compute_capability = HOPPER,
+                                                     .kernel             = s->kernel,
+                                                     .dtype              = s->dtype,
+                                                     .ints               = s->ints,
+                                                     .reals              = s->reals,
+                                                     .lengths            = s->args[lengths].space !=
+                                                                VP_SPACE_NONE}) == VP_ATTENTION_OWN;
+}
+
 uint32_t vp_step_lacks(const vp_step *s)
 {
     uint32_t absent = 0;
 
     for (int k = 0; k < vp_kernel_info_of(s->kernel)->n_operands; k++)
         absent |= s->args[k].space == VP_SPACE_NONE ? 1u << k : 0;
-    return vp_kernel_lacks(s->kernel, s->dtype, absent);
+    return vp_kernel_lacks(s->kernel, s->dtype, absent) |
+           (has_own_attention(s) ? VP_LACKS_LIBRARY : 0);
 }
 
 /* The parameter of an update whose master lies beside it in host memory: what is there is not read, and

@@ -194,8 +194,9 @@ int64_t     vp_step_operand_bytes(const vp_step *s, const int64_t *ints, int ope
 const char *vp_step_operand_name(const vp_step *s, int operand);
 vp_access   vp_step_operand_access(const vp_step *s, int operand);
 /* The same of all its operands, as many as it returns. */
-int      vp_step_accesses(const vp_step *s, vp_access accesses[VP_MAX_OPERANDS]);
-uint32_t vp_step_lacks(const vp_step *s); /* vp_kernel_lacks() of its call */
+int vp_step_accesses(const vp_step *s, vp_access accesses[VP_MAX_OPERANDS]);
+/* vp_kernel_lacks() of its call, and VP_LACKS_LIBRARY. */
+uint32_t vp_step_lacks(const vp_step *s);
 bool     vp_step_may_share(const vp_step *s, int out, int in);
 
 /* Workspace that a step needs on a device of this compute capability (0: the CPU); of an

@@ -210,6 +210,7 @@ void vp_ints_write(json_t *call, vp_kernel kernel, const int64_t *ints)
 
 bool vp_lacks_write(json_t *call, vp_kernel kernel, uint32_t lacks)
 {
+    lacks         = vp_kernel_lacks(kernel, VP_DTYPE_BF16, lacks);
     json_t *names = lacks ? json_array() : NULL;
 
     for (int i = 0; names && i < vp_kernel_info_of(kernel)->n_operands; i++)
