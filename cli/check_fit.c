@@ -173,6 +173,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     const char        *model = o->model, *device = o->device;
     char               shown[128];
     vp_dryrun_context  outside;
+    bool               no_graph;
     vp_err             why = {0};
     vp_status          st  = VP_OK;
 
@@ -182,7 +183,9 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
         goto out;
     }
     if (!model) {
-        x->why = o->named ? vp_arena_printf(arena, "not asked; %s is not built in: --model asks",
+        x->why = o->named ? vp_arena_printf(arena,
+                                            "not asked; %s is not built in: --model with its "
+                                            "config.json asks, of the families in vplan models",
                                             vp_text_escape(o->named, shown, sizeof shown))
                           : "not asked; the files name no model: --model MODEL asks";
         VP_TRY_ALLOC(err, x->why);
@@ -194,7 +197,16 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     VP_TRY(
         vp_calibration_path(o->calibration, x->calibration_path, sizeof x->calibration_path, err));
     VP_TRY(vp_calibration_outside(x->calibration_path, &x->device, &outside, &x->calibration, err));
-    VP_TRY(vp_model_open(model, &(vp_model_opts){.dropout_from_config = true}, &x->model, err));
+    if (vp_open_for_trainer(model, NULL, &x->model, &no_graph, &why) != VP_OK && !no_graph) {
+        *err = why;
+        st   = why.code;
+        goto out;
+    }
+    if (no_graph) {
+        x->why = vp_arena_printf(arena, "not answered: %s", why.message);
+        VP_TRY_ALLOC(err, x->why);
+        goto out;
+    }
     x->why = c->missing ? vp_arena_printf(arena, "not answered: %s is named and was not read",
                                           vp_text_escape(c->missing, shown, sizeof shown))
                         : other_adapters(arena, c);

@@ -367,6 +367,16 @@ ok(code == 4 and "--attention math" in err, "nor has memory-efficient attention 
 code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "t4", "--precision", "fp16-amp")
 ok(code == 4 and "fp16-mixed, weights in fp32" in err, "fp16 weights that are trained", err)
 
+# ---- a family that vplan has no graph of: the findings are there, and what can be asked instead ----
+write("cohere.json", '{"model_type": "cohere",\n "hidden_size": 64}')
+write("broken.json", '{"model_type": "gpt2",\n "n_embd": "x"}')
+code, j, err = check(write("co.yaml", "per_device_train_batch_size: 4\nbf16: true\nfp16: true\n"), "--model", "cohere.json", "--device", "4090", "--seq", "128")
+ok(code == 4 and [f["line"] for f in j["findings"] if f["severity"] == "error"] == [3] and "estimate MODEL --trainer hf" in j["fits_not_answered"], "check without a graph", (code, j))
+code, out, err = call("plan", "cohere.json", "--trainer", "hf", "--device", "4090", "--seq", "128", "--global-batch", "4")
+ok(code == 4 and "cohere.json:1: model_type" in err and "estimate MODEL --trainer hf" in err, "plan without a graph", (code, err))
+code, out, err = call("check", "co.yaml", "--model", "broken.json", "--device", "4090")
+ok(code == 4 and "broken.json:2: n_embd" in err, "a config that is wrong is an error", (code, out, err))
+
 # ---- adapters of other kinds are no LoRA of the recorded kind ----
 write("ta.yaml", "per_device_train_batch_size: 4\nbf16: true\n")
 write("model_args.json", '{"pretrained_model_name_or_path": "Qwen/Qwen2.5-0.5B", "dtype": "float32"}')
