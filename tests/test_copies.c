@@ -336,6 +336,23 @@ static vp_step *find(vp_plan *plan, vp_kernel kernel, int nth)
     return NULL;
 }
 
+/* A copy of 2 s and one of 3 s to the host, begun at once, are done after 5 s: one stream does one thing at a time. */
+static void copies_of_one_stream_come_one_after_the_other(void **state)
+{
+    vp_step steps[] = {{.kernel          = VP_K_COPY_START,
+                        .stream          = VP_STREAM_TO_HOST,
+                        .seconds         = 2,
+                        .copy_start.copy = 0},
+                       {.kernel          = VP_K_COPY_START,
+                        .stream          = VP_STREAM_TO_HOST,
+                        .seconds         = 3,
+                        .copy_start.copy = 1},
+                       {.kernel = VP_K_COPY_DONE, .copy_done.copy = 1}};
+
+    (void)state;
+    assert_float_equal(vp_simulate_steps(steps, 3, false), 5, 1e-12);
+}
+
 static void a_plan_with_a_wrong_event_is_refused(void **state)
 {
     vp_model *model =
@@ -424,6 +441,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_copies_a_step_takes_the_sum_of_its_steps),
         cmocka_unit_test(copies_overlap_with_kernels_and_are_waited_for),
+        cmocka_unit_test(copies_of_one_stream_come_one_after_the_other),
         cmocka_unit_test(a_plan_with_a_wrong_event_is_refused),
         cmocka_unit_test(a_tensor_moved_out_and_back_trains_the_same_bits),
     };

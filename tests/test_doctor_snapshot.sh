@@ -130,6 +130,8 @@ code, d, err = read(pickle.dumps({"segments": [segment(100, [block(1, 60)], devi
 ok(d["device"] == 1, "the device that ran out", d)
 code, d, err = read(pickle.dumps([segment(100, [block(1, 60, "active_awaiting_free"), block(61, 40, "inactive")])]))
 ok(code == 0 and d["pending_bytes"] == 60 and d["split_bytes"] == 40, "memory_snapshot() alone", d)
+code, d, err = read(pickle.dumps([segment(512, [dict(block(1, 512, frames=[frame]), requested_size=100)])]))
+ok(d["allocated_bytes"] == 512 and d["owners_at_end"] == [{"frame": "a.py:3 f", "bytes": 100, "blocks": 1}], "an owner has what it asked for", d)
 
 # ---- what would run code is refused, by its opcode ----
 class Evil:

@@ -58,6 +58,28 @@ static void states_in_host_memory_train_the_same_bits(void **state)
     assert_true(moved * 3 >= n * 2 && streamed * 4 >= n);
 }
 
+/* Of eight streamed blocks some stand alike in the chain but for their slots, and some in one slot too: each is
+ * updated in its own. */
+static void blocks_of_every_slot_train_the_same_bits(void **state)
+{
+    vp_model *model =
+        tiny_model(&(tiny){.n_embd = 24, .n_layer = 8, .n_head = 3, .vocab = 61}, 0.0);
+    vp_scenario s = {.seq = 32, .global_batch = 4, .micro_batch = 2, .recipe = vp_recipe_default()};
+    vp_plan    *plan = plan_of(model, s, VP_RECOMPUTE_NONE);
+    trained     want = train(plan, 3, 1, false);
+
+    (void)state;
+    vp_plan_free(plan);
+    s.offload.blocks = true;
+    s.offload.states = model->graph.n_instances;
+    plan             = plan_of(model, s, VP_RECOMPUTE_NONE);
+    OK(vp_plan_check(plan, "plan", err));
+    trains_like(plan, &want, "eight streamed blocks");
+    free(want.params);
+    vp_plan_free(plan);
+    vp_model_free(model);
+}
+
 /* Ops of a block whose outputs backward reads. */
 static uint64_t movable_ops(const vp_model *model, const vp_scenario *s)
 {
@@ -712,6 +734,7 @@ static void a_frame_says_what_the_whole_does(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_of_every_slot_train_the_same_bits),
         cmocka_unit_test(states_in_host_memory_train_the_same_bits),
         cmocka_unit_test(activations_in_host_memory_train_the_same_bits),
         cmocka_unit_test(of_each_kind_of_offload_there_were_many),

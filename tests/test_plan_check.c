@@ -176,12 +176,49 @@ static void regions_and_blocks_begin_at_whole_vectors(void **state)
     vp_model_free(model);
 }
 
+/* Blocks that differ in what they recompute have one list of updates: in the file it stands once, and each
+ * program that is read has its own steps again. */
+static void a_list_that_programs_share_is_read_as_each_ones(void **state)
+{
+    vp_model *model =
+        tiny_model(&(tiny){.n_embd = 24, .n_layer = 3, .n_head = 3, .vocab = 61}, 0.0);
+    vp_scenario s = {
+        .seq = 32, .global_batch = 2, .micro_batch = 1, .recipe = vp_recipe_default(), .n_runs = 3};
+    for (int i = 0; i < 3; i++)
+        s.runs[i] = (vp_block_run){vp_recompute_set(model, (vp_recompute)i), 1, 1, 0};
+    vp_plan      *plan = plan_with(model, s, 0), *again;
+    json_t       *json = vp_plan_to_json(plan);
+    char         *text = json ? json_dumps(json, 0) : NULL;
+    const json_t *list =
+        json_object_get(json_array_get(json_object_get(json, "buckets"), 0), "programs");
+    vp_json_doc *doc;
+
+    (void)state;
+    assert_non_null(text);
+    assert_int_equal(json_array_size(list), 5); /* embedding, three kinds of block, head */
+    assert_true(json_is_array(json_object_get(json_array_get(list, 1), "update")));
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 2), "update")), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 3), "update")), 1);
+    assert_true(json_is_array(json_object_get(json_array_get(list, 4), "update")));
+    OK(vp_json_parse("plan", text, (int64_t)strlen(text), &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    OK(vp_plan_from_json(&root, &again, err));
+    same_steps(plan, again);
+    vp_plan_free(again);
+    vp_json_doc_free(doc);
+    json_decref(json);
+    free(text);
+    vp_plan_free(plan);
+    vp_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(overlaps_are_found_as_by_looking_at_every_pair),
         cmocka_unit_test(a_step_has_a_first_and_a_last_micro_step_and_what_is_between),
         cmocka_unit_test(a_chunk_that_nobody_writes_is_not_read),
+        cmocka_unit_test(a_list_that_programs_share_is_read_as_each_ones),
         cmocka_unit_test(regions_and_blocks_begin_at_whole_vectors),
         cmocka_unit_test(a_batch_has_its_bytes_in_every_micro_step),
     };
