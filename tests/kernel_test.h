@@ -402,9 +402,11 @@ static inline double kt_half_step(vp_dtype d, double y)
  * product's own, which with a bias and a C below 1 is at most |y| + 2. */
 static inline double kt_rounded_before(const vp_kernel_call *call, vp_dtype elem, double y)
 {
-    bool aligned = !call->accumulate;
+    bool aligned = !call->accumulate,
+         adds    = call->accumulate || call->kernel == VP_K_LINEAR_ADD_FWD ||
+                (call->kernel == VP_K_LINEAR_FWD && call->operand[VP_LINEAR_FWD_B]);
 
-    if (!vp_kernel_is_product(call->kernel) || !kt_is_half(elem) || !test_is_on_card())
+    if (!adds || !vp_kernel_is_product(call->kernel) || !kt_is_half(elem) || !test_is_on_card())
         return 0.0;
     for (int i = 0; i < 3; i++)
         aligned = aligned && (i == 0 || call->ints[i] % 8 == 0);

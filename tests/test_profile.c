@@ -2,6 +2,7 @@
  * without are two calls, to the roofline, to a profile, its file and the study. */
 #include "plan_test.h"
 
+#include "devices/efficiency.h"
 #include "plan/profile.h"
 #include "tuner/correct.h"
 #include "tuner/study.h"
@@ -208,6 +209,35 @@ static void an_attention_of_many_windows_takes_their_mean_in_whole_nanoseconds(v
     vp_profile_free(p);
 }
 
+/* With lengths or a softcap a card runs vplan's own attention, not a library's: prices know, profiles do not. */
+static void an_attention_that_no_library_takes_is_priced_as_ours(void **state)
+{
+    vp_device h200;
+    vp_step   step = {
+          .kernel    = VP_K_ATTENTION_FWD,
+          .dtype     = VP_DTYPE_BF16,
+          .attention = {.batch = 16, .seq = 512, .heads = 12, .kv_heads = 12, .head_dim = 64}};
+    int     lengths = vp_kernel_operand(VP_K_ATTENTION_FWD, "lengths");
+    json_t *call    = json_object();
+    double  ours, library;
+
+    (void)state;
+    OK(vp_device_open("h200", &h200, err));
+    assert_int_equal(vp_step_lacks(&step), VP_LACKS_LIBRARY);
+    assert_true(call && vp_lacks_write(call, step.kernel, vp_step_lacks(&step)));
+    assert_null(json_object_get(call, "without"));
+    json_decref(call);
+    ours = vp_roofline_of(&h200, step.kernel, step.dtype, step.ints, vp_step_lacks(&step)).seconds;
+    step.args[lengths].space = VP_SPACE_NONE;
+    assert_int_equal(vp_step_lacks(&step), 0);
+    library = vp_roofline_of(&h200, step.kernel, step.dtype, step.ints, 0).seconds;
+    assert_true(ours > 4 * library);
+    step.attention_reals.softcap = 50;
+    assert_int_equal(vp_step_lacks(&step), VP_LACKS_LIBRARY);
+    step.dtype = VP_DTYPE_F32; /* ours without being said, at a rate of its own */
+    assert_int_equal(vp_step_lacks(&step), 0);
+}
+
 static void what_no_call_lacks_is_refused_by_name(void **state)
 {
     static const char *const rows[] = {
@@ -303,6 +333,7 @@ int main(void)
         cmocka_unit_test(of_two_calls_as_near_the_first_is_taken),
         cmocka_unit_test(a_product_that_adds_is_priced_as_the_product_where_none_was_measured),
         cmocka_unit_test(an_attention_of_many_windows_takes_their_mean_in_whole_nanoseconds),
+        cmocka_unit_test(an_attention_that_no_library_takes_is_priced_as_ours),
         cmocka_unit_test(what_no_call_lacks_is_refused_by_name),
         cmocka_unit_test(a_study_keeps_both_calls),
         cmocka_unit_test(a_trial_corrects_the_call_that_it_saw),

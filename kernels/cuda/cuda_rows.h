@@ -109,6 +109,23 @@ static __device__ inline void vp_row_fetch(const vp_row_place &p, const T *row, 
             out[k] = vp_fetch<W>(row, p.column<W>(first, k));
 }
 
+/* f(k, c, v) of each pack of a chunk that the row has: its first column is c, its W numbers v, which are f's. */
+template <int W, int K, typename T, typename F>
+static __device__ inline void vp_row_each(const vp_row_place &p, int first, const vp_raw<T, W> *raw,
+                                          F f)
+{
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        int   c = p.column<W>(first, k);
+        float v[W];
+
+        if (c >= p.cols)
+            continue;
+        vp_floats(raw[k], v);
+        f(k, c, v);
+    }
+}
+
 /* The compiler is not to keep the numbers that it has unpacked. */
 template <typename T, int W, int K> static __device__ inline void vp_row_forget(vp_raw<T, W> *raw)
 {

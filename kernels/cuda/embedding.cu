@@ -104,15 +104,11 @@ extern "C" cudaError_t vp_cuda_embedding_fwd(const vp_kernel_call *call, cudaStr
 
 /* The rows of the tiles, each tile's sorted by id and then row; in the call's workspace. */
 struct sorted_rows {
-    int32_t *token;
-    unsigned *
-        first; /* of each id: its first row, in the upper bits, and whether it is in one tile only */
-    uint8_t
-        *place; /* in the tile, of the row that was sorted here                                  */
-    uint8_t
-        *after; /* how many rows of the same id follow                                           */
-    uint8_t
-        *rank; /* where this row was sorted to, in its tile                                     */
+    int32_t  *token;
+    unsigned *first; /* of each id: its first row, in the upper bits, and ONE_TILE             */
+    uint8_t  *place; /* in the tile, of the row that was sorted here                           */
+    uint8_t  *after; /* how many rows of the same id follow                                    */
+    uint8_t  *rank;  /* where this row was sorted to, in its tile                              */
 };
 
 enum { ONE_TILE = 1 };

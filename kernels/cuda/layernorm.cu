@@ -45,34 +45,22 @@ static __global__ void __launch_bounds__(vp_row_most_threads<W, K>, vp_row_block
         }
     for (int first = 0; first < n_chunked; first += chunk) {
         vp_row_fetch<W, K>(p, row, first, raw);
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            float v[W];
-
-            if (p.column<W>(first, k) >= p.cols)
-                continue;
-            vp_floats(raw[k], v);
+        vp_row_each<W, K>(p, first, raw, [&](int, int, const float *v) {
 #pragma unroll
             for (int j = 0; j < W; j++)
                 sum += v[j];
-        }
+        });
     }
     mean = vp_row_sum(sum, n, scratch) / (float)cols;
     vp_row_forget<T, W, K>(raw);
     for (int first = 0; first < n_chunked; first += chunk) {
         if (again)
             vp_row_fetch<W, K>(p, row, first, raw);
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            float v[W];
-
-            if (p.column<W>(first, k) >= p.cols)
-                continue;
-            vp_floats(raw[k], v);
+        vp_row_each<W, K>(p, first, raw, [&](int, int, const float *v) {
 #pragma unroll
             for (int j = 0; j < W; j++)
                 squares += (v[j] - mean) * (v[j] - mean);
-        }
+        });
     }
     rstd = 1.0f / sqrtf(vp_row_sum(squares, n, scratch) / (float)cols + eps);
     if (p.lane == 0 && p.cols > 0) {
@@ -83,21 +71,16 @@ static __global__ void __launch_bounds__(vp_row_most_threads<W, K>, vp_row_block
     for (int first = 0; first < n_chunked; first += chunk) {
         if (again)
             vp_row_fetch<W, K>(p, row, first, raw);
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            int   c = p.column<W>(first, k);
-            float v[W], scale[W], shift[W];
+        vp_row_each<W, K>(p, first, raw, [&](int k, int c, float *v) {
+            float scale[W], shift[W];
 
-            if (c >= p.cols)
-                continue;
-            vp_floats(raw[k], v);
             vp_floats(LONG ? vp_row_parameter<W>(gamma, c, 1.0f) : w[k], scale);
             vp_floats(LONG ? vp_row_parameter<W>(beta, c, 0.0f) : b[k], shift);
 #pragma unroll
             for (int j = 0; j < W; j++)
                 v[j] = (v[j] - mean) * rstd * scale[j] + shift[j];
             vp_put<W>(y, p.row * cols + c, v);
-        }
+        });
     }
 }
 

@@ -375,7 +375,7 @@ static vp_cuda_gemm product_of(const vp_kernel_call *call)
     return g;
 }
 
-/* Columns first.. first + n - 1 of y's of the product g of a call; of a weight's gradient those rows or columns of dw. */
+/* The n columns of y from `first` on, of a call's product g: of a weight's gradient those rows or columns of dw. */
 static vp_cuda_gemm columns_of(const vp_kernel_call *call, vp_cuda_gemm g, int64_t first, int64_t n)
 {
     bool    in_out = call->linear.layout == VP_WEIGHT_IN_OUT;

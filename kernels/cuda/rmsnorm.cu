@@ -41,17 +41,11 @@ static __global__ void __launch_bounds__(vp_row_most_threads<W, K>, vp_row_block
             w[k] = vp_fetch<W>(gamma, p.column<W>(0, k));
     for (int first = 0; first < n_chunked; first += chunk) {
         vp_row_fetch<W, K>(p, row, first, raw);
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            float v[W];
-
-            if (p.column<W>(first, k) >= p.cols)
-                continue;
-            vp_floats(raw[k], v);
+        vp_row_each<W, K>(p, first, raw, [&](int, int, const float *v) {
 #pragma unroll
             for (int j = 0; j < W; j++)
                 squares += v[j] * v[j];
-        }
+        });
     }
     rstd = 1.0f / sqrtf(vp_row_sum(squares, n, scratch) / (float)cols + eps);
     if (p.lane == 0 && p.cols > 0)
@@ -60,20 +54,15 @@ static __global__ void __launch_bounds__(vp_row_most_threads<W, K>, vp_row_block
     for (int first = 0; first < n_chunked; first += chunk) {
         if (again)
             vp_row_fetch<W, K>(p, row, first, raw);
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            int   c = p.column<W>(first, k);
-            float v[W], scale[W];
+        vp_row_each<W, K>(p, first, raw, [&](int k, int c, float *v) {
+            float scale[W];
 
-            if (c >= p.cols)
-                continue;
-            vp_floats(raw[k], v);
             vp_floats(LONG ? vp_fetch<W>(gamma, c) : w[k], scale);
 #pragma unroll
             for (int j = 0; j < W; j++)
                 v[j] *= rstd * (offset + scale[j]);
             vp_put<W>(y, p.row * cols + c, v);
-        }
+        });
     }
 }
 
