@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 64 * 1024, ALIGN_BYTES = 16 };
+enum { CHUNK_BYTES = 64 * 1024, ALIGN_BYTES = 16, SHORT_TEXT_BYTES = 128 };
 
 typedef struct chunk {
     struct chunk *next;
@@ -46,16 +46,21 @@ void *vp_arena_alloc(vp_arena *arena, size_t n_bytes)
     n_bytes = (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     if (!c || c->size_bytes - c->used_bytes < n_bytes) {
         size_t size_bytes = n_bytes > CHUNK_BYTES ? n_bytes : CHUNK_BYTES;
-        c                 = calloc(1, sizeof *c + size_bytes);
+        /* of a large one the system has zeroes; of others what is used alone is zeroed, below */
+        c = size_bytes > CHUNK_BYTES ? calloc(1, sizeof *c + size_bytes)
+                                     : malloc(sizeof *c + size_bytes);
         if (!c) {
             arena->failed = true;
             return NULL;
         }
+        c->used_bytes = 0;
         c->size_bytes = size_bytes;
         c->next       = arena->chunks;
         arena->chunks = c;
     }
     void *p = c->data + c->used_bytes;
+    if (c->size_bytes == CHUNK_BYTES)
+        memset(p, 0, n_bytes);
     c->used_bytes += n_bytes;
     /* what is handed out is aligned and lies in the chunk */
     assert((uintptr_t)p % ALIGN_BYTES == 0 && c->used_bytes <= c->size_bytes);
@@ -85,14 +90,17 @@ char *vp_arena_strdup(vp_arena *arena, const char *text)
 
 char *vp_arena_printf(vp_arena *arena, const char *fmt, ...)
 {
+    char    shorter[SHORT_TEXT_BYTES]; /* most are: then they are formatted once */
     va_list ap;
 
     va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    int n = vsnprintf(shorter, sizeof shorter, fmt, ap);
     va_end(ap);
     assert(n >= 0); /* the format is ours; vsnprintf() refuses only one it cannot read */
     char *text = vp_arena_alloc(arena, (size_t)n + 1);
-    if (text) {
+    if (text && (size_t)n < sizeof shorter) {
+        memcpy(text, shorter, (size_t)n + 1);
+    } else if (text) {
         va_start(ap, fmt);
         vsnprintf(text, (size_t)n + 1, fmt, ap);
         va_end(ap);
