@@ -291,14 +291,14 @@ static int64_t lowest(vp_pack_item *items, int64_t n, bool *placed, int64_t heig
 static void no_packing_is_lower_than_the_stated_least(void **state)
 {
     rng r     = {9};
-    int n_met = 0;
+    int n_met = 0, n_whole = 0;
 
     (void)state;
     for (int turn = 0; turn < 3000; turn++) {
         vp_pack_item items[9];
         bool         placed[9] = {false};
         int64_t n_fixed = pick(&r, 4), n = n_fixed + 1 + pick(&r, 5), unit = pick(&r, 2) ? 64 : 1,
-                height, least, end = 0, top = 0;
+                height, least, whole, end = 0, top = 0;
         for (int64_t i = 0; i < n; i++) {
             items[i]      = (vp_pack_item){.bytes = unit * (1 + pick(&r, unit == 1 ? 500 : 8)),
                                            .first = pick(&r, 8),
@@ -312,14 +312,20 @@ static void no_packing_is_lower_than_the_stated_least(void **state)
             placed[i]       = true;
         }
         OK(vp_pack_least(items, n, 64, &least, err));
+        OK(vp_pack_least_whole(items, n, 64, &whole, err));
         OK(vp_pack(items, n, 64, &height, err));
         int64_t best = lowest(items, n, placed, top);
         if (least > best || best > height)
             fail_msg("turn %d: least %lld, lowest %lld, packed %lld", turn, (long long)least,
                      (long long)best, (long long)height);
+        if (whole > vp_round_up(best, 64) || whole % 64)
+            fail_msg("turn %d: %lld of whole items, lowest %lld", turn, (long long)whole,
+                     (long long)best);
         n_met += least == best;
+        n_whole += whole == vp_round_up(best, 64) && vp_round_up(least, 64) < whole;
     }
-    assert_true(n_met > 2000); /* and it says something */
+    assert_true(n_met > 2000); /* and they say something */
+    assert_true(n_whole > 20);
 }
 
 /* Bytes 64 to 128 are taken in steps 3 to 5, bytes 192 to 256 in two steps before or behind. 128 bytes that are

@@ -4,13 +4,16 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct ranked {
     const vp_pack_item *item;
     int64_t             idx, key[2]; /* larger keys are placed first */
 } ranked;
 
-enum { N_ORDERS = 5, N_SWAPS = 300, N_IN_VAIN = 150 };
+enum { N_ORDERS = 5, N_SUMS = 1024 };
+
+#define TOO_MANY_BYTES "the buffers of one block are more bytes than 64 bits can count"
 
 static int by_key(const void *a, const void *b)
 {
@@ -154,49 +157,131 @@ static int64_t least_end(const ground *g, const vp_pack_item *item)
     return vp_add(offset, item->bytes);
 }
 
-/* The least height at the timeline's instant, up to a multiple of align: what finds no room in the
- * gaps of what is fixed lies above it. fixed: room for all that are alive. */
-static int64_t least_now(const timeline *t, int64_t align, const vp_pack_item **fixed)
-{
-    int64_t sum = 0, smallest = INT64_MAX, room = 0, end = 0, n_fixed = 0;
+/* What is alive at one instant. Sizes are rounded up to multiples of align. */
+typedef struct load {
+    const vp_pack_item **fixed; /* by offset; room for all items */
+    int64_t             *free;  /* bytes of each that is not fixed; likewise */
+    int64_t              n_fixed, n_free;
+    int64_t              free_bytes; /* of them all */
+} load;
 
+static bool load_make(load *l, int64_t n)
+{
+    *l = (load){.fixed = calloc((size_t)n + 1, sizeof *l->fixed),
+                .free  = calloc((size_t)n + 1, sizeof *l->free)};
+    return l->fixed && l->free;
+}
+
+static void load_release(load *l)
+{
+    free(l->fixed);
+    free(l->free);
+}
+
+static void load_now(load *l, const timeline *t, int64_t align)
+{
+    l->n_fixed = l->n_free = l->free_bytes = 0;
     for (int64_t i = 0; i < t->n_alive; i++) {
         const vp_pack_item *x = &t->items[t->alive[i]];
         if (x->fixed) {
-            int64_t at = n_fixed++; /* mostly they come in ascending offsets */
-            for (; at > 0 && fixed[at - 1]->offset > x->offset; at--)
-                fixed[at] = fixed[at - 1];
-            fixed[at] = x;
+            int64_t at = l->n_fixed++; /* mostly they come in ascending offsets */
+            for (; at > 0 && l->fixed[at - 1]->offset > x->offset; at--)
+                l->fixed[at] = l->fixed[at - 1];
+            l->fixed[at] = x;
         } else {
-            sum      = vp_add(sum, vp_round_up(x->bytes, align));
-            smallest = vp_min_i64(smallest, vp_round_up(x->bytes, align));
+            l->free[l->n_free] = vp_round_up(x->bytes, align);
+            l->free_bytes      = vp_add(l->free_bytes, l->free[l->n_free++]);
         }
     }
-    for (int64_t i = 0; i < n_fixed && !vp_overflowed(end); i++) {
-        room += fixed[i]->offset - end >= smallest ? fixed[i]->offset - end : 0;
-        end = vp_larger(end, vp_round_up(vp_add(fixed[i]->offset, fixed[i]->bytes), align));
+}
+
+/* Bytes of a gap that can be filled at most: all, unless the smallest item is larger. */
+static int64_t filled_if_cut(const load *l, int64_t gap_bytes)
+{
+    int64_t smallest = INT64_MAX;
+
+    for (int64_t i = 0; i < l->n_free; i++)
+        smallest = vp_min_i64(smallest, l->free[i]);
+    return gap_bytes >= smallest ? gap_bytes : 0;
+}
+
+/* The same of whole items: the largest sum of some of them that the gap holds. Of more than N_SUMS
+ * different sums nothing better than filled_if_cut() is said. */
+static int64_t filled_if_whole(const load *l, int64_t gap_bytes)
+{
+    int64_t sums[N_SUMS] = {0}, with[N_SUMS], both[N_SUMS];
+    int64_t n_sums       = 1;
+
+    for (int64_t i = 0; i < l->n_free; i++) {
+        int64_t n_with = 0, n_both = 0;
+        for (int64_t k = 0; k < n_sums && sums[k] <= gap_bytes - l->free[i]; k++)
+            with[n_with++] = sums[k] + l->free[i];
+        for (int64_t k = 0, w = 0; k < n_sums || w < n_with;) { /* merged, ascending */
+            int64_t next = k < n_sums && (w == n_with || sums[k] <= with[w]) ? sums[k] : with[w];
+            k += k < n_sums && sums[k] == next;
+            w += w < n_with && with[w] == next;
+            if (n_both == N_SUMS)
+                return filled_if_cut(l, gap_bytes);
+            both[n_both++] = next;
+        }
+        memcpy(sums, both, (size_t)n_both * sizeof *sums);
+        n_sums = n_both;
     }
-    return vp_overflowed(sum) || vp_overflowed(end) ? VP_OVERFLOW
-                                                    : vp_add(end, vp_max_i64(0, sum - room));
+    return sums[n_sums - 1];
+}
+
+/* The least height of such a load, up to a multiple of align: what finds no room in the gaps of what
+ * is fixed lies above it. */
+static int64_t least_of_load(const load *l, int64_t align,
+                             int64_t (*filled)(const load *l, int64_t gap_bytes))
+{
+    int64_t room = 0, end = 0;
+
+    for (int64_t i = 0; i < l->n_fixed && !vp_overflowed(end); i++) {
+        if (l->n_free && l->fixed[i]->offset > end)
+            room += filled(l, l->fixed[i]->offset - end);
+        end = vp_larger(end, vp_round_up(vp_add(l->fixed[i]->offset, l->fixed[i]->bytes), align));
+    }
+    return vp_overflowed(l->free_bytes) || vp_overflowed(end)
+               ? VP_OVERFLOW
+               : vp_add(end, vp_max_i64(0, l->free_bytes - room));
+}
+
+/* The largest of all instants: most is alive at some birth. VP_ERR_NOMEM. */
+static vp_status least_of_all(const vp_pack_item *items, int64_t n, int64_t align,
+                              int64_t (*filled)(const load *l, int64_t gap_bytes), int64_t *least,
+                              vp_err *err)
+{
+    timeline  t  = {0};
+    load      l  = {0};
+    vp_status st = VP_OK;
+
+    *least = 0;
+    VP_TRY_ALLOC(err, load_make(&l, n) && timeline_make(&t, items, n));
+    while (timeline_next(&t)) {
+        load_now(&l, &t, align);
+        *least = vp_larger(*least, least_of_load(&l, align, filled));
+    }
+out:
+    timeline_release(&t);
+    load_release(&l);
+    return st;
 }
 
 vp_status vp_pack_least(const vp_pack_item *items, int64_t n, int64_t align, int64_t *least,
                         vp_err *err)
 {
-    ground g = {.fixed = calloc((size_t)n + 1, sizeof(vp_pack_item *)), .align = align};
-    const vp_pack_item **alive = calloc((size_t)n + 1, sizeof *alive);
-    timeline             t     = {0};
-    int64_t              slack = 0;
-    vp_status            st    = VP_OK;
+    ground    g     = {.fixed = calloc((size_t)n + 1, sizeof(vp_pack_item *)), .align = align};
+    int64_t   slack = 0;
+    vp_status st    = VP_OK;
 
     *least = 0;
-    VP_TRY_ALLOC(err, g.fixed && alive && timeline_make(&t, items, n));
+    VP_TRY_ALLOC(err, g.fixed);
     for (int64_t i = 0; i < n; i++)
         if (items[i].fixed)
             g.fixed[g.n++] = &items[i];
     qsort(g.fixed, (size_t)g.n, sizeof *g.fixed, by_offset);
-    while (timeline_next(&t)) /* most is alive at some birth */
-        *least = vp_larger(*least, least_now(&t, align, alive));
+    VP_TRY(least_of_all(items, n, align, filled_if_cut, least, err));
     /* the highest need not end at a multiple of align */
     for (int64_t i = 0; i < n && !vp_overflowed(*least); i++)
         slack = vp_max_i64(slack, vp_round_up(items[i].bytes, align) - items[i].bytes);
@@ -205,20 +290,26 @@ vp_status vp_pack_least(const vp_pack_item *items, int64_t n, int64_t align, int
         *least = vp_larger(*least, items[i].fixed ? vp_add(items[i].offset, items[i].bytes)
                                                   : least_end(&g, &items[i]));
     if (vp_overflowed(*least))
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
-                       "the buffers of one block are more bytes than 64 bits can count"));
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, TOO_MANY_BYTES));
 out:
-    timeline_release(&t);
-    free(alive);
     free(g.fixed);
     return st;
 }
 
-/* ---- placing ---- */
+vp_status vp_pack_least_whole(const vp_pack_item *items, int64_t n, int64_t align, int64_t *least,
+                              vp_err *err)
+{
+    vp_status st = VP_OK;
 
-typedef struct extent {
-    int64_t begin, end;
-} extent;
+    VP_TRY(least_of_all(items, n, align, filled_if_whole, least, err));
+    *least = vp_round_up(*least, align);
+    if (vp_overflowed(*least))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, TOO_MANY_BYTES));
+out:
+    return st;
+}
+
+/* ---- placing ---- */
 
 /* The state of one packing: which items are alive together, and which have an offset already. */
 typedef struct table {
@@ -227,12 +318,58 @@ typedef struct table {
     /* n rows of n_words: bit k of row i: items i and k are alive together */
     uint64_t *together;
     uint64_t *placed; /* bit i: item i is */
-    extent   *near;   /* room for n */
+    /* items that are placed, by offset; and all items where they were placed last in a whole order */
+    int64_t *by_offset, *whole;
+    int64_t  n_placed;
 } table;
 
-static void note_placed(table *t, int64_t idx)
+/* What one order of the free items came to: their offsets, and the height. */
+typedef struct packing {
+    int64_t *offsets; /* of all items */
+    ranked  *order;   /* of those that are free */
+    int64_t  height;  /* -1: none was found yet */
+} packing;
+
+static bool table_make(table *t, vp_pack_item *items, int64_t n, int64_t align)
 {
-    t->placed[idx / 64] |= UINT64_C(1) << (idx % 64);
+    int64_t n_words = n / 64 + 1;
+
+    *t = (table){.items     = items,
+                 .n         = n,
+                 .n_words   = n_words,
+                 .align     = align,
+                 .together  = calloc((size_t)(n + 1) * (size_t)n_words, sizeof *t->together),
+                 .placed    = calloc((size_t)n_words, sizeof *t->placed),
+                 .by_offset = calloc((size_t)n + 1, sizeof *t->by_offset),
+                 .whole     = calloc((size_t)n + 1, sizeof *t->whole)};
+    return t->together && t->placed && t->by_offset && t->whole;
+}
+
+static void table_release(table *t)
+{
+    free(t->together);
+    free(t->placed);
+    free(t->by_offset);
+    free(t->whole);
+}
+
+static bool packing_make(packing *p, int64_t n)
+{
+    *p = (packing){.offsets = calloc((size_t)n + 1, sizeof *p->offsets),
+                   .order   = calloc((size_t)n + 1, sizeof *p->order),
+                   .height  = -1};
+    return p->offsets && p->order;
+}
+
+static void packing_release(packing *p)
+{
+    free(p->offsets);
+    free(p->order);
+}
+
+static bool bit_of(const uint64_t *bits, int64_t idx)
+{
+    return bits[idx / 64] >> (idx % 64) & 1;
 }
 
 static void note_together(table *t, int64_t a, int64_t b)
@@ -241,66 +378,43 @@ static void note_together(table *t, int64_t a, int64_t b)
     t->together[b * t->n_words + a / 64] |= UINT64_C(1) << (a % 64);
 }
 
+/* The item stands at its offset: behind what begins lower. */
+static void note_placed(table *t, int64_t idx)
+{
+    int64_t at = t->n_placed++;
+
+    assert(t->n_placed <= t->n && !bit_of(t->placed, idx));
+    t->placed[idx / 64] |= UINT64_C(1) << (idx % 64);
+    for (; at > 0 && t->items[t->by_offset[at - 1]].offset > t->items[idx].offset; at--)
+        t->by_offset[at] = t->by_offset[at - 1];
+    t->by_offset[at] = idx;
+}
+
 /* The lowest offset where the item overlaps nothing placed: what it would overlap, it must be
- * above, and nothing between is free either. */
+ * above, and what begins beyond its end ends the search. */
 static int64_t first_fit(const table *t, int64_t idx)
 {
-    int64_t n = 0, offset = 0, end = t->items[idx].bytes;
+    const uint64_t *together = &t->together[idx * t->n_words];
+    int64_t         offset = 0, end = t->items[idx].bytes;
 
-    for (int64_t w = 0; w < t->n_words; w++)
-        for (uint64_t m = t->together[idx * t->n_words + w] & t->placed[w]; m; m &= m - 1) {
-            const vp_pack_item *other = &t->items[w * 64 + __builtin_ctzll(m)];
-            assert(n < t->n);
-            t->near[n++] = (extent){other->offset, other->offset + other->bytes};
+    for (int64_t i = 0; i < t->n_placed && !vp_overflowed(end); i++) {
+        const vp_pack_item *x = &t->items[t->by_offset[i]];
+        if (x->offset >= end)
+            break;
+        if (x->offset + x->bytes > offset && bit_of(together, t->by_offset[i])) {
+            offset = vp_round_up(x->offset + x->bytes, t->align);
+            end    = vp_add(offset, t->items[idx].bytes);
         }
-    for (bool moved = true; moved && !vp_overflowed(end);) {
-        int64_t n_above = 0;
-        moved           = false;
-        for (int64_t i = 0; i < n; i++) {
-            extent x = t->near[i];
-            if (x.end <= offset)
-                continue;
-            if (x.begin < end) {
-                offset = vp_round_up(x.end, t->align);
-                end    = vp_add(offset, t->items[idx].bytes);
-                moved  = true;
-            } else {
-                t->near[n_above++] = x;
-            }
-        }
-        n = n_above;
     }
     return offset;
 }
 
-/* Place the fixed items, and of the free ones in the given order those before `from`, where they
- * are; the height. */
-static int64_t place_known(table *t, const ranked *order, int64_t from)
-{
-    int64_t height = 0;
-
-    for (int64_t w = 0; w < t->n_words; w++)
-        t->placed[w] = 0;
-    for (int64_t i = 0; i < t->n; i++)
-        if (t->items[i].fixed) {
-            note_placed(t, i);
-            height = vp_max_i64(height, vp_add(t->items[i].offset, t->items[i].bytes));
-        }
-    for (int64_t i = 0; i < from; i++) {
-        const vp_pack_item *item = &t->items[order[i].idx];
-        assert(!item->fixed);
-        note_placed(t, order[i].idx);
-        height = vp_max_i64(height, item->offset + item->bytes);
-    }
-    return height;
-}
-
-/* Choose the next one's offset; false: beyond 64 bits. */
+/* Choose an item's offset; false: beyond 64 bits. */
 static bool place_next(table *t, int64_t idx, int64_t *height)
 {
     vp_pack_item *item = &t->items[idx];
 
-    assert(!item->fixed && !(t->placed[idx / 64] >> (idx % 64) & 1));
+    assert(!item->fixed);
     item->offset = first_fit(t, idx);
     if (vp_overflowed(item->offset) || vp_overflowed(vp_add(item->offset, item->bytes)))
         return false;
@@ -310,15 +424,57 @@ static bool place_next(table *t, int64_t idx, int64_t *height)
     return true;
 }
 
-/* Place the free items in the given order, and no more of them once it is higher than limit; the
- * height, or VP_OVERFLOW. */
+static void place_nothing(table *t)
+{
+    t->n_placed = 0;
+    memset(t->placed, 0, (size_t)t->n_words * sizeof *t->placed);
+}
+
+/* Place the fixed items, then the free ones in the given order, and no more of them once it is
+ * higher than limit; the height, or VP_OVERFLOW. */
 static int64_t place_in_order(table *t, const ranked *order, int64_t n_free, int64_t limit)
 {
-    int64_t height = place_known(t, order, 0);
+    int64_t height = 0;
 
+    place_nothing(t);
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->items[i].fixed) {
+            if (vp_overflowed(vp_add(t->items[i].offset, t->items[i].bytes)))
+                return VP_OVERFLOW;
+            note_placed(t, i);
+            height = vp_max_i64(height, t->items[i].offset + t->items[i].bytes);
+        }
     for (int64_t i = 0; i < n_free && height <= limit; i++)
         if (!place_next(t, order[i].idx, &height))
             return VP_OVERFLOW;
+    return height;
+}
+
+/* All items stand where an order put them. */
+static void remember_whole(table *t)
+{
+    assert(t->n_placed == t->n);
+    memcpy(t->whole, t->by_offset, (size_t)t->n * sizeof *t->whole);
+}
+
+/* Place the fixed items, and of the free ones in the given order those before `from`, where they
+ * were when remember_whole() was called last; the height. */
+static int64_t place_known(table *t, const ranked *order, int64_t from)
+{
+    int64_t height = 0;
+
+    place_nothing(t);
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->items[i].fixed)
+            t->placed[i / 64] |= UINT64_C(1) << (i % 64);
+    for (int64_t i = 0; i < from; i++)
+        t->placed[order[i].idx / 64] |= UINT64_C(1) << (order[i].idx % 64);
+    for (int64_t i = 0; i < t->n; i++)
+        if (bit_of(t->placed, t->whole[i])) {
+            const vp_pack_item *x       = &t->items[t->whole[i]];
+            t->by_offset[t->n_placed++] = t->whole[i];
+            height                      = vp_max_i64(height, x->offset + x->bytes);
+        }
     return height;
 }
 
@@ -328,85 +484,172 @@ static void keep_offsets(const vp_pack_item *items, int64_t n, int64_t *offsets)
         offsets[i] = items[i].offset;
 }
 
-/* As place_in_order(), where places a < b of the order have just been swapped: what stands before
- * them stays, and what stands behind them does if everything between has. was: offsets before the
- * swap, which the items have, too; was_height: what came of them. */
-static int64_t place_swapped(table *t, const ranked *order, int64_t n_free, int64_t a, int64_t b,
-                             const int64_t *was, int64_t was_height, int64_t limit)
+/* As place_in_order(), where places first to last of the order `was` have just been exchanged: what
+ * stands before them stays, and what stands behind them does if everything between has. The items
+ * have the offsets of `was`. */
+static int64_t place_changed(table *t, const ranked *order, int64_t n_free, int64_t first,
+                             int64_t last, const packing *was, int64_t limit)
 {
-    int64_t height = place_known(t, order, a);
+    int64_t height = place_known(t, order, first);
     bool    moved  = false;
 
-    assert(0 <= a && a <= b && b < n_free);
-    for (int64_t i = a; i < n_free && height <= limit; i++) {
-        if (i == b + 1 && !moved)
-            return was_height;
+    assert(0 <= first && first <= last && last < n_free);
+    for (int64_t i = first; i < n_free && height <= limit; i++) {
+        if (i == last + 1 && !moved)
+            return was->height;
         if (!place_next(t, order[i].idx, &height))
             return VP_OVERFLOW;
-        moved |= t->items[order[i].idx].offset != was[order[i].idx];
+        moved |= t->items[order[i].idx].offset != was->offsets[order[i].idx];
     }
     return height;
 }
 
-/* Called where no order so far packs as low as the bound: swaps two items of the order at random and
- * keeps the new order unless it packs higher. The random numbers are its own, so that the same items
- * always get the same offsets. was: room for n. */
-static void improve(table *t, ranked *order, int64_t n_free, int64_t least, int64_t *was,
-                    int64_t *best, int64_t *height)
-{
-    uint64_t state      = 1;
-    int      in_vain    = 0;
-    int64_t  was_height = -1;
+/* ---- better orders ---- */
 
-    for (int turn = 0; turn < N_SWAPS && in_vain < N_IN_VAIN && n_free > 1 &&
-                       vp_round_up(*height, t->align) > least;
+static uint64_t next_random(uint64_t *state)
+{
+    return *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+}
+
+/* Moves the place `from` of an order to `to`; those between make room. */
+static void move_place(ranked *order, int64_t from, int64_t to)
+{
+    ranked moved = order[from];
+
+    for (int64_t i = from; i < to; i++)
+        order[i] = order[i + 1];
+    for (int64_t i = from; i > to; i--)
+        order[i] = order[i - 1];
+    order[to] = moved;
+}
+
+/* A change of an order: place a moves to b, or the two are exchanged. */
+typedef struct change {
+    int64_t a, b;
+    bool    moves;
+} change;
+
+static void apply(ranked *order, change c)
+{
+    if (c.moves) {
+        move_place(order, c.a, c.b);
+    } else {
+        ranked x   = order[c.a];
+        order[c.a] = order[c.b];
+        order[c.b] = x;
+    }
+}
+
+static void undo(ranked *order, change c)
+{
+    apply(order, c.moves ? (change){c.b, c.a, true} : c);
+}
+
+/* One of those that reach highest earlier, so that it lies lower. */
+static change move_highest(const table *t, const ranked *order, int64_t n_free, uint64_t *state)
+{
+    int64_t top = 0;
+
+    for (int64_t i = 1; i < n_free; i++) {
+        const vp_pack_item *x = &t->items[order[i].idx], *highest = &t->items[order[top].idx];
+        if (x->offset + x->bytes > highest->offset + highest->bytes)
+            top = i;
+    }
+    return (change){top, (int64_t)(next_random(state) >> 33) % vp_max_i64(top, 1), true};
+}
+
+static change swap_any(const table *t, const ranked *order, int64_t n_free, uint64_t *state)
+{
+    (void)t;
+    (void)order;
+    next_random(state);
+    return (change){(int64_t)((*state >> 33) % (uint64_t)n_free),
+                    (int64_t)((*state >> 13) % (uint64_t)n_free), false};
+}
+
+/* Changes of an order, one after the other; kept unless it packs higher than the best. The first
+ * search finds most of what can be found in few turns, the second one some of the rest. */
+static const struct search {
+    change (*next)(const table *t, const ranked *order, int64_t n_free, uint64_t *state);
+    int  n_turns, n_in_vain; /* the latter: in a row */
+    bool from_best;          /* else from the order that was tried last */
+} searches[] = {{move_highest, 100, 50, true}, {swap_any, 300, 150, false}};
+
+/* Called where no order so far packs as low as the bound. The random numbers are its own, so that
+ * the same items always get the same offsets. was: scratch. */
+static void improve(table *t, const struct search *how, const ranked *order, int64_t n_free,
+                    int64_t least, packing *was, packing *best)
+{
+    uint64_t state   = 1;
+    int      in_vain = 0;
+
+    if (n_free < 2)
+        return;
+    memcpy(was->order, order, (size_t)n_free * sizeof *order);
+    was->height = place_in_order(t, was->order, n_free, INT64_MAX);
+    if (vp_overflowed(was->height))
+        return;
+    remember_whole(t);
+    keep_offsets(t->items, t->n, was->offsets);
+    for (int turn = 0; turn < how->n_turns && in_vain < how->n_in_vain &&
+                       vp_round_up(best->height, t->align) > least;
          turn++) {
-        if (was_height < 0) { /* the last order that was tried; not always to its end */
-            was_height = place_in_order(t, order, n_free, INT64_MAX);
-            if (vp_overflowed(was_height))
-                return;
-            keep_offsets(t->items, t->n, was);
-        }
-        state     = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        int64_t a = (int64_t)((state >> 33) % (uint64_t)n_free),
-                b = (int64_t)((state >> 13) % (uint64_t)n_free);
-        ranked x  = order[a];
-        order[a]  = order[b];
-        order[b]  = x;
-        int64_t h = place_swapped(t, order, n_free, vp_min_i64(a, b), vp_max_i64(a, b), was,
-                                  was_height, *height);
-        in_vain   = !vp_overflowed(h) && h < *height ? 0 : in_vain + 1;
-        if (!vp_overflowed(h) && h <= *height) {
-            *height = was_height = h;
-            keep_offsets(t->items, t->n, was);
-            keep_offsets(t->items, t->n, best);
+        change  c = how->next(t, was->order, n_free, &state);
+        int64_t h;
+        apply(was->order, c);
+        h = place_changed(t, was->order, n_free, vp_min_i64(c.a, c.b), vp_max_i64(c.a, c.b), was,
+                          best->height);
+        in_vain = !vp_overflowed(h) && h < best->height ? 0 : in_vain + 1;
+        if (!vp_overflowed(h) && h <= best->height) {
+            best->height = was->height = h;
+            if (t->n_placed == t->n) /* else those behind stand where they stood */
+                remember_whole(t);
+            keep_offsets(t->items, t->n, was->offsets);
+            keep_offsets(t->items, t->n, best->offsets);
         } else {
-            order[b] = order[a];
-            order[a] = x;
+            undo(was->order, c);
             for (int64_t i = 0; i < t->n; i++)
-                t->items[i].offset = was[i];
+                t->items[i].offset = was->offsets[i];
         }
     }
 }
 
+/* The fixed orders, best kept; last->order is the last one tried. VP_ERR_INPUT: beyond 64 bits. */
+static vp_status try_orders(table *t, int64_t n_free, int64_t least, packing *last, packing *best,
+                            vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int o = 0;
+         o < N_ORDERS && (best->height < 0 || vp_round_up(best->height, t->align) > least); o++) {
+        for (int64_t i = 0; i < n_free; i++)
+            set_keys(&last->order[i], o);
+        qsort(last->order, (size_t)n_free, sizeof *last->order, by_key);
+        int64_t h =
+            place_in_order(t, last->order, n_free, best->height < 0 ? INT64_MAX : best->height);
+        if (vp_overflowed(h))
+            VP_TRY(VP_FAIL(err, VP_ERR_INPUT, TOO_MANY_BYTES));
+        if (best->height < 0 || h < best->height) {
+            best->height = h;
+            memcpy(best->order, last->order, (size_t)n_free * sizeof *best->order);
+            keep_offsets(t->items, t->n, best->offsets);
+        }
+    }
+out:
+    return st;
+}
+
 vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height, vp_err *err)
 {
-    ranked   *order = calloc((size_t)n + 1, sizeof *order);
-    int64_t  *best  = calloc((size_t)n + 1, sizeof *best);
-    int64_t  *was   = calloc((size_t)n + 1, sizeof *was);
-    table     t     = {.items    = items,
-                       .n        = n,
-                       .n_words  = n / 64 + 1,
-                       .align    = align,
-                       .placed   = calloc((size_t)(n / 64 + 1), sizeof *t.placed),
-                       .near     = calloc((size_t)n + 1, sizeof *t.near),
-                       .together = calloc((size_t)(n + 1) * (size_t)(n / 64 + 1), sizeof *t.together)};
+    table     t    = {0};
+    packing   last = {0}, best = {0}, was = {0};
     timeline  lives = {0};
-    int64_t   least = 0, n_free = 0;
+    int64_t   least = 0, sharper = 0, n_free = 0;
     vp_status st = VP_OK;
 
     *height = -1;
-    VP_TRY_ALLOC(err, order && best && was && t.near && t.placed && t.together);
+    VP_TRY_ALLOC(err, table_make(&t, items, n, align));
+    VP_TRY_ALLOC(err, packing_make(&last, n) && packing_make(&best, n) && packing_make(&was, n));
     VP_TRY(vp_pack_least(items, n, align, &least, err));
     least = vp_round_up(least, align);
     VP_TRY_ALLOC(err, timeline_make(&lives, items, n));
@@ -416,33 +659,27 @@ vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height
                 note_together(&t, lives.alive[i], lives.alive[k]);
     for (int64_t i = 0; i < n; i++)
         if (!items[i].fixed)
-            order[n_free++] = (ranked){.item = &items[i], .idx = i};
-    for (int o = 0; o < N_ORDERS && (*height < 0 || vp_round_up(*height, align) > least); o++) {
-        for (int64_t i = 0; i < n_free; i++)
-            set_keys(&order[i], o);
-        qsort(order, (size_t)n_free, sizeof *order, by_key);
-        int64_t h = place_in_order(&t, order, n_free, *height < 0 ? INT64_MAX : *height);
-        if (vp_overflowed(h))
-            VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
-                           "the buffers of one block are more bytes than 64 bits can count"));
-        if (*height < 0 || h < *height) {
-            *height = h;
-            keep_offsets(items, n, best);
-        }
+            last.order[n_free++] = (ranked){.item = &items[i], .idx = i};
+    VP_TRY(try_orders(&t, n_free, least, &last, &best, err));
+    if (vp_round_up(best.height, align) > least) { /* this bound takes longer, a search longest */
+        VP_TRY(vp_pack_least_whole(items, n, align, &sharper, err));
+        least = vp_max_i64(least, sharper);
     }
-    improve(&t, order, n_free, least, was, best, height);
+    for (size_t i = 0; i < sizeof searches / sizeof *searches; i++)
+        if (vp_round_up(best.height, align) > least)
+            improve(&t, &searches[i], searches[i].from_best ? best.order : last.order, n_free,
+                    least, &was, &best);
+    *height = best.height;
     for (int64_t i = 0; i < n; i++) {
-        items[i].offset = best[i];
+        items[i].offset = best.offsets[i];
         assert(items[i].offset >= 0 && items[i].offset <= *height - items[i].bytes);
     }
     assert(vp_round_up(*height, align) >= least); /* a bound is one */
 out:
-    free(order);
-    free(t.placed);
-    free(t.together);
-    free(best);
-    free(was);
-    free(t.near);
+    table_release(&t);
+    packing_release(&last);
+    packing_release(&best);
+    packing_release(&was);
     timeline_release(&lives);
     return st;
 }

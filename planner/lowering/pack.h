@@ -2,10 +2,10 @@
  *     vp_pack_item items[] = {{.bytes = 64, .first = 0, .last = 3}, ...};
  *     VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &height, err));
  *
- * First fit in several fixed orders, best height kept, then up to 300 swaps in the order, 150 in
- * a row in vain; stops at the lower bound, vp_pack_least(). Deterministic. Block programs have
- * tens of buffers and nearly always meet the bound; the height that comes out is the one every
- * figure uses, so a miss costs memory, never truth. */
+ * First fit in several fixed orders, best height kept, then in orders with one item moved or two
+ * exchanged. Stops at a lower bound, vp_pack_least() or vp_pack_least_whole(). Deterministic. Block programs have tens of buffers and nearly
+ * always meet the bound; the height that comes out is the one every figure uses, so a miss costs
+ * memory, never truth. */
 #ifndef VP_PLANNER_LOWERING_PACK_H
 #define VP_PLANNER_LOWERING_PACK_H
 
@@ -33,6 +33,12 @@ vp_status vp_pack_bound(const vp_pack_item *items, int64_t n, int64_t align, int
  * VP_ERR_NOMEM; VP_ERR_INPUT: beyond 64 bits. */
 vp_status vp_pack_least(const vp_pack_item *items, int64_t n, int64_t align, int64_t *least,
                         vp_err *err);
+
+/* The first of these two bounds, sharper: a gap holds whole items only, and so no more than the largest
+ * sum of some of them that is no larger than it. Takes longer; a multiple of align, which the height
+ * rounded up to one is no less than. The same errors. */
+vp_status vp_pack_least_whole(const vp_pack_item *items, int64_t n, int64_t align, int64_t *least,
+                              vp_err *err);
 
 /* Choose the offsets, multiples of align. *height is the largest offset + bytes. VP_ERR_NOMEM. */
 vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height, vp_err *err);
