@@ -57,10 +57,10 @@ vp_slot_place vp_slot_place_of(const vp_scenario *s, int64_t n_instances, int64_
 static vp_status output_bytes(const vp_assembly *a, int64_t bytes[64], vp_err *err)
 {
     const vp_scenario *s    = a->scenario;
-    vp_lower_opts      opts = {.symbols     = {s->micro_batch, s->seq, 1, 1},
-                               .bounds_only = true,
-                               .span_idx    = {1, 2, 3, 4},
-                               .angles_idx  = 5};
+    vp_lower_opts      opts = {.symbols    = {s->micro_batch, s->seq, 1, 1},
+                               .heights    = VP_HEIGHTS_NONE,
+                               .span_idx   = {1, 2, 3, 4},
+                               .angles_idx = 5};
     vp_lowered         l    = {0};
     vp_status          st   = VP_OK;
 

@@ -65,7 +65,7 @@ static vp_status lower_set(const vp_outlines *o, vp_arena *arena, uint64_t set, 
     vp_lower_opts   opts = {.symbols            = {micro_batch, o->seq, 1, 1},
                             .recompute          = set,
                             .compute_capability = o->compute_capability,
-                            .bounds_only        = true,
+                            .heights            = VP_HEIGHTS_NONE,
                             .span_idx           = {1, 2, 3, 4},
                             .angles_idx         = 5};
 

@@ -238,7 +238,7 @@ static vp_strategy lowered(const vp_model *model, uint64_t set, int64_t seq, int
         vp_lower_opts opts  = {.symbols            = {micro, seq, 1, 1},
                                .recompute          = set,
                                .compute_capability = cost->device->compute_capability,
-                               .bounds_only        = turn == 0,
+                               .heights = turn == 0 ? VP_HEIGHTS_LEAST : VP_HEIGHTS_PACKED,
                                .span_idx           = {1, 2},
                                .angles_idx         = 3};
         vp_lowered    l     = {0};

@@ -25,6 +25,9 @@
 #include "plan/plan.h"
 #include "planner/lowering/semantics.h"
 
+/* Of a pass's height: as packed; what no offsets can undercut; or not asked for, which takes least. */
+typedef enum vp_heights { VP_HEIGHTS_PACKED, VP_HEIGHTS_LEAST, VP_HEIGHTS_NONE } vp_heights;
+
 typedef struct vp_lower_opts {
     int64_t symbols[VP_N_SYMBOLS];
     /* bit i: op i of the template is recomputed, not kept; of more than 64 ops all bits: all are */
@@ -37,8 +40,8 @@ typedef struct vp_lower_opts {
     int64_t chunk_rows;
     /* compute capability of the device, whose kernels may need workspace; 0: the CPU */
     int compute_capability;
-    /* choose no offsets within a pass: height_bytes is what they cannot undercut */
-    bool bounds_only;
+    /* offsets within a pass are chosen for VP_HEIGHTS_PACKED alone */
+    vp_heights heights;
     /* of the template's input; VP_DTYPE_NONE: the semantics' compute type */
     vp_dtype in_dtype;
     /* where the plan's fixed buffers are: of the graph's spans, the control block, and the first
@@ -56,7 +59,8 @@ typedef struct vp_saved {
 typedef struct vp_lowered {
     /* steps of the forward and backward pass; of an executable semantics only */
     vp_program program;
-    int64_t    height_bytes[2]; /* of the forward and backward pass: largest offset + bytes    */
+    /* of the forward and backward pass, as opts->heights asks; 0 where it asks for none */
+    int64_t height_bytes[2]; /* largest offset + bytes */
     /* most bytes alive at one step, each rounded to VP_ALIGN_BYTES: a lower bound of the height */
     int64_t live_bytes[2];
     /* what forward leaves for backward, input included, parameters not */

@@ -47,7 +47,7 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
 vp_status vp_flow_drop_dead(vp_flow *f, vp_err *err);
 
 /* Let values share storage, find lifetimes, choose offsets (but for what is kept, not where
- * opts->bounds_only), and write program, heights and saved values into *out. */
+ * opts->heights), and write program, heights and saved values into *out. */
 vp_status vp_place_flow(vp_flow *flow, const vp_semantics *semantics, const vp_lower_opts *opts,
                         vp_lowered *out, vp_err *err);
 

@@ -182,7 +182,7 @@ static int64_t stack_kept(placing *p)
     return vp_overflowed(host_end) ? host_end : end;
 }
 
-static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, bool bounds_only,
+static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, vp_heights heights,
                            vp_lowered *out, vp_err *err)
 {
     vp_pack_item *items = calloc((size_t)p->n_storages + 1, sizeof *items);
@@ -208,7 +208,7 @@ static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, bool bounds
                            .offset = x->offset};
     }
     VP_TRY(vp_pack_bound(items, n, VP_ALIGN_BYTES, &out->live_bytes[pass], err));
-    if (bounds_only)
+    if (heights == VP_HEIGHTS_LEAST)
         VP_TRY(vp_pack_least(items, n, VP_ALIGN_BYTES, &out->height_bytes[pass], err));
     else
         VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &out->height_bytes[pass], err));
@@ -216,8 +216,9 @@ static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, bool bounds
     for (int64_t i = 0; i < n; i++) {
         /* what is fixed stays, and nothing reaches beyond the height */
         assert(!items[i].fixed || p->storages[owner[i]].offset == items[i].offset);
-        assert(bounds_only || (items[i].offset >= 0 &&
-                               items[i].offset <= out->height_bytes[pass] - items[i].bytes));
+        assert(
+            heights == VP_HEIGHTS_LEAST ||
+            (items[i].offset >= 0 && items[i].offset <= out->height_bytes[pass] - items[i].bytes));
         p->storages[owner[i]].offset = items[i].offset;
     }
 out:
@@ -311,7 +312,8 @@ vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, const vp_lowe
         goto out;
     program->kept_bytes = stack_kept(&p);
     for (int pass = 0; pass < 2; pass++)
-        VP_TRY(pack_pass(&p, pass, program->kept_bytes, opts->bounds_only, out, err));
+        if (opts->heights != VP_HEIGHTS_NONE)
+            VP_TRY(pack_pass(&p, pass, program->kept_bytes, opts->heights, out, err));
     list_buffers(&p, program, out->makers);
     for (int pass = 0; pass < 2; pass++)
         program->steps[pass] = vp_arena_array(f->arena, f->n_steps[pass], sizeof(vp_step));

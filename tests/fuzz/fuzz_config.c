@@ -47,7 +47,7 @@ static void lower(const vp_model *model, const vp_recipe *recipe)
                 again ? ~UINT64_C(0) >> (64 - vp_min_i64(g->templates[t].n_ops, 64)) : 0;
             vp_status st = vp_lower(arena, g, t, vp_semantics_of(recipe, VP_ATTENTION_FLASH), &opts,
                                     &lowered, &err);
-            opts.bounds_only = true;
+            opts.heights = VP_HEIGHTS_LEAST;
             MUST(st == vp_lower(arena, g, t, vp_semantics_of(recipe, VP_ATTENTION_FLASH), &opts,
                                 &bounds, &(vp_err){0}));
             for (int pass = 0; st == VP_OK && pass < 2; pass++)

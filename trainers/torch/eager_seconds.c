@@ -148,7 +148,7 @@ static vp_status lower_and_price(job *j, clock_pair *out, clock_pair *again, vp_
         vp_lowered    lowered = {0};
         vp_lower_opts opts    = {.symbols            = {j->x->batch, j->x->seq, 1, 1},
                                  .compute_capability = j->device.compute_capability,
-                                 .bounds_only        = true};
+                                 .heights            = VP_HEIGHTS_NONE};
         int64_t       n = 0, blocks = 0;
         for (int64_t i = 0; i < g->n_instances; i++) {
             n += g->instances[i].template_idx == t;
