@@ -4,6 +4,7 @@
 #include "cli/rows.h"
 #include "cli/words.h"
 #include "devices/device_here.h"
+#include "planner/outline_store.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -367,6 +368,7 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
                                           .class_name = o->class_name,
                                           .lora       = &r->recipe.lora},
                          &job->model, err));
+    VP_TRY_ALLOC(err, r->outlines = vp_outline_store_new(job->model));
     r->model = job->model;
     if (job->profile)
         vp_device_calibrate(&job->device, job->profile);
@@ -381,6 +383,7 @@ out:
 
 void vp_plan_job_release(vp_plan_job *job)
 {
+    vp_outline_store_free(job->request.outlines);
     vp_model_free(job->model);
     vp_profile_free(job->profile);
 }

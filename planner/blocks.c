@@ -76,39 +76,33 @@ out:
 /* The libraries of blocks that may move activations. Where recompute is free: of the choices among all
  * outputs; and, of each recompute kind, blocks of that kind with the choices among what it leaves. */
 static vp_status make_moved(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
-                            int64_t micro, const vp_semantics *semantics, vp_outlines **outlines,
+                            int64_t micro, const vp_semantics *semantics, vp_outline_store *store,
                             vp_blocks *b, vp_err *err)
 {
-    uint64_t  kinds[VP_N_RECOMPUTES];
-    uint64_t  pinned = vp_pinned_set(r);
-    bool      alike  = false;
-    vp_status st     = VP_OK;
+    uint64_t     kinds[VP_N_RECOMPUTES];
+    uint64_t     pinned = vp_pinned_set(r);
+    vp_outlines *outlines;
+    vp_status    st = VP_OK;
 
-    if (*outlines)
-        VP_TRY(vp_outlines_scale(*outlines, micro, cost, &alike, err));
-    if (!alike) {
-        vp_outlines_free(*outlines);
-        *outlines = NULL;
-        VP_TRY(vp_outlines_make(r->model, r->seq, micro, semantics, cost, outlines, err));
-    }
-    vp_library_outputs(*outlines, r->model, cost, &b->outputs);
+    VP_TRY(vp_outline_store_get(store, semantics, r->seq, micro, cost, &outlines, err));
+    vp_library_outputs(outlines, r->model, cost, &b->outputs);
     if (r->recompute != VP_RECOMPUTE_ANY) {
-        VP_TRY(add_choices(a, *outlines, pinned, NULL, &pinned, 1, b, err));
+        VP_TRY(add_choices(a, outlines, pinned, NULL, &pinned, 1, b, err));
         goto out;
     }
     for (int k = 0; k < VP_N_RECOMPUTES; k++)
         kinds[k] = vp_recompute_set(r->model, (vp_recompute)k);
-    VP_TRY(add_choices(a, *outlines, 0, &b->alone, kinds, VP_N_RECOMPUTES, b, err));
+    VP_TRY(add_choices(a, outlines, 0, &b->alone, kinds, VP_N_RECOMPUTES, b, err));
     for (int k = 0; k < VP_N_RECOMPUTES; k++)
-        VP_TRY(add_choices(a, *outlines, kinds[k], NULL, &kinds[k], 1, b, err));
+        VP_TRY(add_choices(a, outlines, kinds[k], NULL, &kinds[k], 1, b, err));
 out:
     return st;
 }
 
 /* Single blocks, and with them the segments that there may be; or the pinned ones alone. */
 static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
-                                const vp_semantics *semantics, vp_outlines **outlines, vp_blocks *b,
-                                vp_err *err)
+                                const vp_semantics *semantics, vp_outline_store *outlines,
+                                vp_blocks *b, vp_err *err)
 {
     const vp_micro_steps steps  = vp_micro_steps_of(r->global_batch, b->micro_batch);
     const int64_t        pinned = vp_request_segment(r), n_full = steps.n_full;
@@ -119,8 +113,7 @@ static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_
         VP_TRY(vp_library_of_set(a->arena, r->model, r->seq, steps, semantics, cost,
                                  vp_pinned_set(r), &b->alone, err));
     else
-        VP_TRY(vp_library_make(a->arena, r->model, r->seq, steps, semantics, cost, outlines,
-                               &b->alone, err));
+        VP_TRY(vp_library_make(a->arena, outlines, r->seq, steps, semantics, cost, &b->alone, err));
     b->all = b->alone;
     if (pinned > 1)
         VP_TRY(vp_library_with_segments(a->arena, r->model, r->seq, steps, semantics, cost, &none,
@@ -137,7 +130,7 @@ out:
 }
 
 vp_status vp_blocks_make(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, int64_t micro,
-                         const vp_semantics *semantics, vp_outlines **outlines, vp_blocks **out,
+                         const vp_semantics *semantics, vp_outline_store *outlines, vp_blocks **out,
                          vp_err *err)
 {
     vp_blocks *b  = vp_arena_alloc(a->arena, sizeof *b);

@@ -2,11 +2,11 @@
  * of an integer program. Each is made once, whatever the loss chunk, the optimizer and what lies in
  * host memory.
  *     if (!(b = vp_blocks_find(answer, micro, semantics)))
- *         VP_TRY(vp_blocks_make(&request, answer, &cost, micro, semantics, &outlines, &b, err)); */
+ *         VP_TRY(vp_blocks_make(&request, answer, &cost, micro, semantics, outlines, &b, err)); */
 #ifndef VP_PLANNER_BLOCKS_H
 #define VP_PLANNER_BLOCKS_H
 
-#include "planner/outline.h"
+#include "planner/outline_store.h"
 #include "planner/planner.h"
 
 /* Choices of outputs that move: of those that one recompute kind leaves, and in all. */
@@ -36,10 +36,10 @@ bool vp_blocks_may_move(const vp_plan_request *request, int64_t micro_batch);
 vp_blocks *vp_blocks_find(const vp_plan_answer *answer, int64_t micro_batch,
                           const vp_semantics *semantics);
 
-/* New ones in the answer's arena and list. outlines: as for vp_library_make(). */
+/* New ones in the answer's arena and list. outlines: of the request's model. */
 vp_status vp_blocks_make(const vp_plan_request *request, vp_plan_answer *answer, vp_cost *cost,
-                         int64_t micro_batch, const vp_semantics *semantics, vp_outlines **outlines,
-                         vp_blocks **out, vp_err *err);
+                         int64_t micro_batch, const vp_semantics *semantics,
+                         vp_outline_store *outlines, vp_blocks **out, vp_err *err);
 
 /* A library's strategies as items: the cost of one block, or segment, over all micro-steps, n_full of them
  * full ones. NULL: out of memory. */

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "planner/outline_store.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -299,6 +300,20 @@ out:
     return st;
 }
 
+/* Every change of recipe, with another model, which is borrowed. */
+static vp_status try_recipes_with(finder *f, const vp_model *model, vp_change *change,
+                                  vp_plan_request *changed, int *n_taken, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    changed->model = model;
+    VP_TRY_ALLOC(err, changed->outlines = vp_outline_store_new(model));
+    VP_TRY(try_recipes(f, change, changed, NULL, 0, MAX_RECIPE_CHANGES, 1, n_taken, err));
+out:
+    vp_outline_store_free(changed->outlines);
+    return st;
+}
+
 /* As QLoRA's authors have them: on all linear layers (Dettmers et al. 2023, arXiv:2305.14314). */
 static vp_status try_adapters(finder *f, bool *fits, vp_err *err)
 {
@@ -315,9 +330,8 @@ static vp_status try_adapters(finder *f, bool *fits, vp_err *err)
     VP_TRY(open_adapted(&f->r, &usual, &model, err));
     if (!model)
         goto out;
-    changed.model       = model;
     changed.recipe.lora = change.lora = usual;
-    VP_TRY(try_recipes(f, &change, &changed, NULL, 0, MAX_RECIPE_CHANGES, 1, &n_taken, err));
+    VP_TRY(try_recipes_with(f, model, &change, &changed, &n_taken, err));
     *fits = n_taken > 0;
 out:
     vp_model_free(model);
@@ -497,11 +511,9 @@ static vp_status try_models(finder *f, vp_err *err)
                               .class_name = f->r.model->class_name,
                               .lora       = &f->r.recipe.lora};
         VP_TRY(vp_model_open(entry->name, &opts, &model, err));
-        smaller.model = model;
-        change.model  = entry->name;
+        change.model = entry->name;
         if (smaller.seq <= model->graph.max_seq)
-            VP_TRY(
-                try_recipes(f, &change, &smaller, NULL, 0, MAX_RECIPE_CHANGES, 1, &n_taken, err));
+            VP_TRY(try_recipes_with(f, model, &change, &smaller, &n_taken, err));
         vp_model_free(model);
         model = NULL;
     }

@@ -2,7 +2,7 @@
 
 #include "base/checked.h"
 #include "planner/lowering/lower.h"
-#include "planner/outline.h"
+#include "planner/outline_store.h"
 
 #include <assert.h>
 #include <math.h>
@@ -173,13 +173,13 @@ out:
 }
 
 /* Nanoseconds of each set in a last micro-step of n samples. */
-static vp_status last_times(vp_outlines *outlines, int64_t n, vp_cost *cost, int64_t *last_ns,
-                            bool *alike, vp_err *err)
+static vp_status last_times(vp_outlines *outlines, int64_t seq, int64_t n, vp_cost *cost,
+                            int64_t *last_ns, bool *alike, vp_err *err)
 {
     vp_strategy s;
     vp_status   st = VP_OK;
 
-    VP_TRY(vp_outlines_scale(outlines, n, cost, alike, err));
+    VP_TRY(vp_outlines_scale(outlines, seq, n, cost, alike, err));
     for (int64_t i = 0; *alike && i < vp_outlines_count(outlines); i++) {
         vp_outline_estimate(outlines, i, 0, &s);
         last_ns[i] = s.ns;
@@ -188,32 +188,26 @@ out:
     return st;
 }
 
-vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, vp_micro_steps steps,
-                          const vp_semantics *semantics, vp_cost *cost, vp_outlines **outlines,
+vp_status vp_library_make(vp_arena *arena, vp_outline_store *store, int64_t seq,
+                          vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
                           vp_library *out, vp_err *err)
 {
-    bool      alike   = false;
-    int64_t  *last_ns = NULL;
-    vp_status st      = VP_OK;
+    vp_outlines *outlines;
+    bool         alike   = true;
+    int64_t     *last_ns = NULL;
+    vp_status    st      = VP_OK;
 
     *out = (vp_library){0};
-    if (*outlines)
-        VP_TRY(vp_outlines_scale(*outlines, steps.micro_batch, cost, &alike, err));
-    if (!alike) {
-        vp_outlines_free(*outlines);
-        VP_TRY(vp_outlines_make(model, seq, steps.micro_batch, semantics, cost, outlines, err));
-        alike = true;
-    }
-    assert(*outlines);
-    VP_TRY_ALLOC(err, last_ns = calloc((size_t)vp_outlines_count(*outlines), sizeof *last_ns));
+    VP_TRY(vp_outline_store_get(store, semantics, seq, steps.micro_batch, cost, &outlines, err));
+    VP_TRY_ALLOC(err, last_ns = calloc((size_t)vp_outlines_count(outlines), sizeof *last_ns));
     if (steps.last_batch)
-        VP_TRY(last_times(*outlines, steps.last_batch, cost, last_ns, &alike, err));
+        VP_TRY(last_times(outlines, seq, steps.last_batch, cost, last_ns, &alike, err));
     if (alike)
-        VP_TRY(vp_outlines_scale(*outlines, steps.micro_batch, cost, &alike, err));
+        VP_TRY(vp_outlines_scale(outlines, seq, steps.micro_batch, cost, &alike, err));
     if (!alike)
         goto out;
-    out->n_lowered = vp_outlines_count(*outlines);
-    VP_TRY(take_undominated(*outlines, last_ns, steps.n_full, arena, out, err));
+    out->n_lowered = vp_outlines_count(outlines);
+    VP_TRY(take_undominated(outlines, last_ns, steps.n_full, arena, out, err));
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
 out:
     free(last_ns);

@@ -1,7 +1,5 @@
 /* planner/library.h: the ways one block can be run: its strategy library.
- *     vp_outlines *outlines = NULL;
- *     VP_TRY(vp_library_make(arena, model, seq, steps, semantics, cost, &outlines, &library,
- *     err));
+ *     VP_TRY(vp_library_make(arena, outlines, seq, steps, semantics, cost, &library, err));
  *
  * A strategy is a set of the block's ops to recompute. The ops to choose from are those whose
  * forward a full recompute repeats; every subset is lowered, but for those that cannot differ from
@@ -24,7 +22,8 @@
 #include "planner/lowering/semantics.h"
 #include "planner/scenario.h"
 
-typedef struct vp_outlines vp_outlines; /* planner/outline.h */
+typedef struct vp_outlines      vp_outlines;      /* planner/outline.h */
+typedef struct vp_outline_store vp_outline_store; /* planner/outline_store.h */
 
 /* The micro-steps of an optimizer step: n_full of micro_batch samples, and a last one of last_batch,
  * where that is not 0. */
@@ -64,11 +63,10 @@ vp_status vp_library_with_segments(vp_arena *arena, const vp_model *model, int64
                                    int64_t longest, vp_library *out, vp_err *err);
 
 /* Every strategy of one block that no other beats with these micro-steps; none where a smaller last
- * micro-step would have other programs than the others. *outlines: of this model,
- * sequence and semantics, or NULL; made where there are none that serve, the caller frees them.
- * Strategies live in arena. */
-vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, vp_micro_steps steps,
-                          const vp_semantics *semantics, vp_cost *cost, vp_outlines **outlines,
+ * micro-step would have other programs than the others. The model is the store's. Strategies live in
+ * arena. */
+vp_status vp_library_make(vp_arena *arena, vp_outline_store *outlines, int64_t seq,
+                          vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
                           vp_library *out, vp_err *err);
 
 /* What the outputs of a block's ops are, for the choice of those that may be moved to host memory. */

@@ -49,7 +49,7 @@ struct vp_outlines {
     vp_arena           *arena;
     const vp_model     *model;
     const vp_semantics *semantics;
-    int64_t             seq, micro_batch;
+    int64_t             seq, micro_batch; /* scaled to; micro_batch 0: to none */
     int                 compute_capability;
     outline            *sets;
     int64_t             n_sets, cap_sets;
@@ -575,7 +575,7 @@ out:
     return st;
 }
 
-/* ---- another micro-batch ---- */
+/* ---- another sequence or micro-batch ---- */
 
 /* Whether a step stands there as it did: the same call, and of operands that may lie in one place
  * those of one size are of one size again. */
@@ -623,14 +623,16 @@ out:
     return st;
 }
 
-vp_status vp_outlines_scale(vp_outlines *o, int64_t micro_batch, vp_cost *cost, bool *alike,
-                            vp_err *err)
+vp_status vp_outlines_scale(vp_outlines *o, int64_t seq, int64_t micro_batch, vp_cost *cost,
+                            bool *alike, vp_err *err)
 {
     vp_status st = VP_OK;
 
     *alike = true;
-    if (micro_batch == o->micro_batch)
+    if (seq == o->seq && micro_batch == o->micro_batch)
         goto out;
+    o->seq                = seq;
+    o->compute_capability = cost->device->compute_capability;
     for (int64_t at = 0; *alike && at < o->n_kinds;) { /* kinds of one set stand together */
         int64_t before = at;
         VP_TRY(scale_kinds(o, &at, micro_batch, cost, alike, err));
@@ -639,6 +641,11 @@ vp_status vp_outlines_scale(vp_outlines *o, int64_t micro_batch, vp_cost *cost, 
     o->micro_batch = *alike ? micro_batch : 0;
 out:
     return st;
+}
+
+void vp_outlines_forget_costs(vp_outlines *o)
+{
+    o->micro_batch = 0;
 }
 
 /* ---- */

@@ -1,13 +1,13 @@
 /* planner/outline.h: every set of a block's ops that may be recomputed, lowered once, for figures
- * at any micro-batch.
+ * at any sequence and micro-batch, on any device.
  *     VP_TRY(vp_outlines_make(model, seq, 1, semantics, cost, &outlines, err));
- *     VP_TRY(vp_outlines_scale(outlines, 8, cost, &alike, err));
+ *     VP_TRY(vp_outlines_scale(outlines, seq, 8, cost, &alike, err));
  *     for (int64_t i = 0; alike && i < vp_outlines_count(outlines); i++)
  *         vp_outline_estimate(outlines, i, &strategy);
  *
  * What a set's program looks like, which steps it has and which buffers live when, does not depend
- * on the micro-batch: only the sizes of buffers and the seconds of steps do. Thousands of sets are
- * made of some hundred distinct steps, so that for another micro-batch only a few sets are lowered
+ * on sequence and micro-batch: only the sizes of buffers and the seconds of steps do. Thousands of sets
+ * are made of some hundred distinct steps, so that for another micro-batch only a few sets are lowered
  * again, one for each distinct step, and the figures of all others are sums and maxima over these.
  * vp_outlines_scale() checks that those sets look as they did: whether a step has a workspace, and
  * which of its operands are as large as another (a kernel may then work in place), is all that
@@ -28,10 +28,13 @@ void      vp_outlines_free(vp_outlines *outlines);
 
 int64_t vp_outlines_count(const vp_outlines *outlines);
 
-/* Sizes and seconds at another micro-batch. *alike false: programs look otherwise there, make
- * outlines at that micro-batch instead. */
-vp_status vp_outlines_scale(vp_outlines *outlines, int64_t micro_batch, vp_cost *cost, bool *alike,
-                            vp_err *err);
+/* Sizes and seconds at another sequence and micro-batch. *alike false: programs look otherwise there,
+ * make outlines there instead. */
+vp_status vp_outlines_scale(vp_outlines *outlines, int64_t seq, int64_t micro_batch, vp_cost *cost,
+                            bool *alike, vp_err *err);
+
+/* The next vp_outlines_scale() is by another device or profile: seconds and workspaces are others. */
+void vp_outlines_forget_costs(vp_outlines *outlines);
 
 /* Set idx at the micro-batch last scaled to, where the outputs of the ops of `offload` lie elsewhere,
  * as far as it keeps them: out->offload says which. kept_bytes and ns exactly, and a height that

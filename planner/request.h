@@ -27,12 +27,14 @@ typedef struct vp_plan_request {
     const vp_model   *model;
     const vp_device  *device;
     const vp_profile *profile; /* or NULL */
-    vp_recipe         recipe;
-    int64_t           seq, global_batch;
-    int64_t           budget_bytes; /* of device_bytes */
-    int64_t           host_bytes;   /* of pinned host memory; 0: nothing is offloaded */
-    double            gap;          /* asked of the proof, relative to step time */
-    bool              no_proof;     /* do not run vplan-solve                    */
+    /* planner/outline_store.h: of this model, kept for other requests about it; NULL: none are */
+    struct vp_outline_store *outlines;
+    vp_recipe                recipe;
+    int64_t                  seq, global_batch;
+    int64_t                  budget_bytes; /* of device_bytes */
+    int64_t                  host_bytes;   /* of pinned host memory; 0: nothing is offloaded */
+    double                   gap;          /* asked of the proof, relative to step time */
+    bool                     no_proof;     /* do not run vplan-solve                    */
     /* what a plan may be slower than the fastest, relative, where that saves memory */
     double within;
     /* and what a scenario's best may be slower to be among the answer's candidates: for whoever wants

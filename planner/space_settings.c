@@ -362,7 +362,8 @@ vp_status vp_settings_list(const vp_plan_request *r, const vp_plan_answer *like,
                            vp_attention_kind attention, vp_settings *out, vp_err *err)
 {
     const vp_semantics *semantics = vp_semantics_of(&from->of[0], attention);
-    vp_outlines        *outlines  = NULL;
+    vp_outline_store   *own       = r->outlines ? NULL : vp_outline_store_new(r->model);
+    vp_outline_store   *outlines  = r->outlines ? r->outlines : own;
     vp_offload          levels[VP_MAX_OFFLOAD_LEVELS];
     least_need          least = {INT64_MAX, INT64_MAX};
     int64_t            *micros, n_micros, n_streamed = 0, n_levels;
@@ -370,6 +371,8 @@ vp_status vp_settings_list(const vp_plan_request *r, const vp_plan_answer *like,
     const bool at_once = vp_recipe_updates_alone(&from->of[0]) && r->updates != VP_UPDATES_END;
     vp_status  st      = VP_OK;
 
+    VP_TRY_ALLOC(err, outlines);
+    vp_outline_store_forget_costs(outlines);
     VP_TRY_ALLOC(err, micros = vp_request_micro_batches(r, a->arena, &n_micros));
     n_levels = vp_request_offloads(r, levels);
     for (int i = 0; i < n_levels;
@@ -387,7 +390,7 @@ vp_status vp_settings_list(const vp_plan_request *r, const vp_plan_answer *like,
         if (!b)
             b = vp_blocks_find(like, micros[i], semantics);
         if (!b)
-            VP_TRY(vp_blocks_make(r, a, cost, micros[i], semantics, &outlines, &b, err));
+            VP_TRY(vp_blocks_make(r, a, cost, micros[i], semantics, outlines, &b, err));
         if (b->alone.n == 0) /* a smaller last micro-step would be unlike the others */
             continue;
         VP_TRY(list_chunks(r, a, cost, from, attention, coarse, b, out, err));
@@ -398,6 +401,6 @@ vp_status vp_settings_list(const vp_plan_request *r, const vp_plan_answer *like,
         }
     }
 out:
-    vp_outlines_free(outlines);
+    vp_outline_store_free(own);
     return st;
 }

@@ -8,6 +8,7 @@
 #include "planner/changes.h"
 #include "planner/frontier.h"
 #include "planner/itemise.h"
+#include "planner/outline_store.h"
 #include "planner/reprice.h"
 #include "report/curve_svg.h"
 
@@ -530,18 +531,18 @@ static bool is_no_worse(const vp_strategy *a, const vp_strategy *b)
  * is beaten. */
 static void check_library(const vp_model *model, int n_ops, int64_t n_lowered)
 {
-    vp_device    device   = {.name               = "cpu",
-                             .is_cpu             = true,
-                             .fp32_flop_per_s    = 1e11,
-                             .memory_bytes_per_s = 1e10,
-                             .usable_bytes       = INT64_MAX};
-    vp_cost      cost     = {.device = &device};
-    vp_arena    *arena    = vp_arena_new();
-    vp_outlines *outlines = NULL;
-    vp_library   lib;
+    vp_device         device   = {.name               = "cpu",
+                                  .is_cpu             = true,
+                                  .fp32_flop_per_s    = 1e11,
+                                  .memory_bytes_per_s = 1e10,
+                                  .usable_bytes       = INT64_MAX};
+    vp_cost           cost     = {.device = &device};
+    vp_arena         *arena    = vp_arena_new();
+    vp_outline_store *outlines = vp_outline_store_new(model);
+    vp_library        lib;
 
-    OK(vp_library_make(arena, model, 64, (vp_micro_steps){2, 1, 0}, &vp_semantics_vplan_fp32, &cost,
-                       &outlines, &lib, err));
+    OK(vp_library_make(arena, outlines, 64, (vp_micro_steps){2, 1, 0}, &vp_semantics_vplan_fp32,
+                       &cost, &lib, err));
     assert_int_equal(lib.n_lowered, n_lowered);
     for (uint64_t set = 0; set < UINT64_C(1) << n_ops; set++) {
         vp_strategy s     = measured(model, set, &cost);
@@ -555,6 +556,7 @@ static void check_library(const vp_model *model, int n_ops, int64_t n_lowered)
         if (!found)
             fail_msg("set %llx is in no way matched by the library", (unsigned long long)set);
     }
+    vp_outline_store_free(outlines);
     vp_arena_free(arena);
 }
 
