@@ -341,5 +341,23 @@ ok(code == 0 and j["common"]["micro_batch"] == 3 and j["common"]["world"] == 2, 
 code, j, err = check("--", "python", "train.py", "--per_device_train_batch_size", "5", "--output_dir", "o")
 ok(code == 0 and j["common"]["micro_batch"] == 5, "options say it all", (j.get("common"), err))
 
+# ---- a script that reads its settings from files beside it: what stands there counts; 4 bits alone are no sign of Unsloth ----
+for words in (), ("--qlora",), ("--lora", "r=8"):
+    plan = subprocess.run((vplan, "plan", "qwen2.5-0.5b", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "16", "-o", "hf.json", "--force") + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    made = subprocess.run((vplan, "emit", "hf.json", "--for", "hf", "-o", "hf", "--force"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ok(plan.returncode == made.returncode == 0, "hf %s" % (words,), (plan.stderr, made.stderr))
+    want = json.load(open("hf.json"))["common"]
+    for script in ("hf/train.py",), ("--", "accelerate", "launch", "--config_file", "hf/accelerate.yaml", "hf/train.py"):
+        code, j, err = check(*script)
+        got = j.get("common", {})
+        ok(code == 0 and j["target"] == "hf" and not [f for f in j["findings"] if f["severity"] == "error"] and all(got.get(k) == want[k] for k in ("micro_batch", "accumulation", "precision", "optimizer", "tuning", "seq", "recompute")) and got.get("lora_r") == want.get("lora_r") and got.get("quant") == want.get("quant"), "the files of %s %s" % (script, words), (code, j.get("target"), got, want, err))
+    for name in os.listdir("hf"):
+        os.remove("hf/" + name)
+write("reads.py", "import json\nargs = HfArgumentParser(TrainingArguments).parse_json_file('none_args.json')\nrows = json.load(open('rows.json'))\nconfig = json.load(open('config.json'))\n")
+write("rows.json", "[1, 2]")
+write("config.json", '{"model_type": "gpt2"}')
+code, j, err = check("reads.py", "--for", "hf")
+ok([f["path"] if "path" in f else f for f in j.get("files", [])] in ([], ["reads.py"]) and not any("is read too" in f["message"] for f in j["findings"]), "neither data nor what is not there", (code, j.get("files"), j.get("findings")))
+
 finish()
 P

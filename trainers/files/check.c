@@ -510,7 +510,8 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
             file->dialect = NULL;
             continue;
         }
-        if (!file->dialect && !file->doc->root->first && (file->doc->launch || file->is_spoken_for))
+        if (!file->dialect &&
+            (file->is_spoken_for || (!file->doc->root->first && file->doc->launch)))
             continue; /* a launcher and a script without options */
         if (!file->dialect) {
             vp_find(

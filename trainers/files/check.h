@@ -33,7 +33,7 @@ typedef struct vp_checked_file {
     bool        is_named;      /* by another of the files */
     bool        is_part;       /* of the script before it: vp_document.parts */
     const char *yields_to;     /* name of the command whose options beat what it says; NULL */
-    bool        is_spoken_for; /* a command that only names its file */
+    bool        is_spoken_for; /* a command or script whose settings stand in files that it names */
 } vp_checked_file;
 
 typedef struct vp_checked {

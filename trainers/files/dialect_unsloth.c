@@ -110,6 +110,8 @@ const vp_dialect vp_dialect_unsloth = {
     ARRAY(unsloth_sections, sections),
     ARRAY(unsloth_says, says),
     ARRAY(unsloth_rules, rules),
-    .signs = "max_seq_length load_in_4bit full_finetuning use_gradient_checkpointing model_name",
-    .only  = VP_FORMAT_PYTHON,
+    /* the class that loads the model is its own; its words are those of peft and transformers, too */
+    .programs = "unsloth",
+    .signs    = "full_finetuning",
+    .only     = VP_FORMAT_PYTHON,
 };

@@ -79,6 +79,8 @@ typedef struct vp_document {
      * (LoraConfig), what a model is loaded with (from_pretrained); one behind the other by next */
     struct vp_document *parts;
     const char         *call; /* of such a one: what is called, "peft.LoraConfig" */
+    /* of a script of Python: the settings files that it reads, a list of strings; NULL: none */
+    vp_value *files;
     /* what stood in the file and was not read: statements of Python, words without a key */
     int64_t n_values;
 } vp_document;

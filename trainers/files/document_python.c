@@ -608,6 +608,70 @@ out:
     return st;
 }
 
+/* Whether text[0..n) ends as a settings file does, "ds_config.json", which a script may read by itself. */
+static bool is_settings_file(const char *text, size_t n)
+{
+    static const char *const ends[] = {"args.json",         "config.json",    "arguments.json",
+                                       "args.yaml",         "config.yaml",    "arguments.yaml",
+                                       "training_args.yml", "deepspeed.json", NULL};
+
+    for (int i = 0; ends[i]; i++)
+        if (n >= strlen(ends[i]) &&
+            memcmp(text + n - strlen(ends[i]), ends[i], strlen(ends[i])) == 0)
+            return true;
+    return false;
+}
+
+/* parse_json_file(here / "training_args.json"), json.loads(Path("ds_config.json").read_text()): what such a
+ * statement names in quotes is a settings file. A model's own config.json has no settings. */
+static vp_status note_files(reader *r, const char *from, int line)
+{
+    static const char *const reads[] = {"parse_json_file(", "parse_yaml_file(", "json.load",
+                                        "yaml.safe_load(", NULL};
+    bool                     is_one  = false;
+    vp_status                st      = VP_OK;
+
+    for (int i = 0; reads[i] && !is_one; i++)
+        is_one = memmem(from, (size_t)(r->at - from), reads[i], strlen(reads[i]));
+    for (const char *p = from; is_one && p < r->at; p++) {
+        const char *end;
+        vp_value   *file;
+        if (*p != '"' && *p != '\'')
+            continue;
+        end = memchr(p + 1, *p, (size_t)(r->at - p - 1));
+        if (!end)
+            break;
+        if (is_settings_file(p + 1, (size_t)(end - p - 1)) &&
+            !(end - p - 1 == 11 && memcmp(p + 1, "config.json", 11) == 0)) {
+            if (!r->doc->files)
+                r->doc->files = vp_arena_alloc(r->doc->arena, sizeof *r->doc->files);
+            VP_TRY_ALLOC(r->err, r->doc->files);
+            r->doc->files->kind = VP_VALUE_LIST;
+            VP_TRY(add(r, r->doc->files, NULL, &file));
+            file->kind = VP_VALUE_STRING, file->line = line;
+            VP_TRY_ALLOC(r->err, file->text = vp_arena_printf(r->doc->arena, "%.*s",
+                                                              (int)(end - p - 1), p + 1));
+        }
+        p = end;
+    }
+out:
+    return st;
+}
+
+/* LoraConfig(**json.loads(...)) of a script that reads a file of adapters: what they are stands there. */
+static void drop_what_is_read(vp_document *doc)
+{
+    bool reads = false;
+
+    for (const vp_value *v = doc->files ? doc->files->first : NULL; v; v = v->next)
+        reads = reads || strstr(v->text, "lora") || strstr(v->text, "adapter");
+    for (vp_document **part = &doc->parts; reads && *part;)
+        if (ends_in((*part)->call, "LoraConfig") && (*part)->root->n_children == 1) /* peft_type */
+            *part = (*part)->next;
+        else
+            part = &(*part)->next;
+}
+
 /* Whose scripts give TRL's and transformers' arguments to a model that its own class loads. */
 static bool is_of_unsloth(const vp_document *doc)
 {
@@ -630,6 +694,7 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
             break;
         bool        ours = r.at > r.line_start && vp_value_at(doc->root, "SETTINGS");
         const char *from = r.at;
+        const int   line = r.line;
         if (!ours)
             skip_condition(&r);
         r.inside = after ? r.inside : from > r.line_start || r.at > from;
@@ -640,8 +705,10 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
             r.at++, after = true;
         else if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
             skip_line(&r);
+        VP_TRY(note_files(&r, from, line));
     }
-    doc->program = is_of_unsloth(doc) ? NULL : r.arguments;
+    drop_what_is_read(doc);
+    doc->program = is_of_unsloth(doc) ? "unsloth" : r.arguments;
 out:
     return st;
 }

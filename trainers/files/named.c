@@ -1,5 +1,6 @@
 /* trainers/files/named.c: files that files name. `deepspeed: ds.json`, `--config_file accelerate.yaml`,
- * `llamafactory-cli train x.yaml`: what stands there counts as if it had been given too. */
+ * `llamafactory-cli train x.yaml`, a script's parse_json_file("args.json"): what stands there counts as if
+ * it had been given too. */
 #include "trainers/files/check_internal.h"
 
 #include "base/text.h"
@@ -183,6 +184,22 @@ static vp_status open_of_script(namer *x, const vp_document *doc)
     return st;
 }
 
+/* Settings files that a script of Python reads by itself, beside it. One that is not there may be made first. */
+static vp_status open_of_reads(namer *x, const vp_document *doc)
+{
+    vp_status st = VP_OK;
+
+    for (const vp_value *v = doc->files ? doc->files->first : NULL; v && st == VP_OK; v = v->next) {
+        const char *script = x->c->files[x->i].is_file ? x->c->files[x->i].name : "";
+        const char *slash  = strrchr(script, '/');
+        const char *beside = vp_arena_printf(
+            x->c->arena, "%.*s%s", slash ? (int)(slash + 1 - script) : 0, script, v->text);
+        if (beside && access(beside, F_OK) == 0)
+            st = open_named(x, v, v->text, beside, NULL, false);
+    }
+    return st;
+}
+
 vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err)
 {
     namer              x     = {c, i, opts, err};
@@ -202,8 +219,10 @@ vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, v
     VP_TRY(open_of_program(&x, doc, own));
     if (doc->format == VP_FORMAT_FLAGS && !d)
         VP_TRY(open_of_script(&x, doc));
-    /* a command without options of its own says nothing beside its file */
-    if (!doc->root->first && c->n_files > first)
+    VP_TRY(open_of_reads(&x, doc));
+    /* a command without options of its own says nothing beside its file, nor does a script that makes
+     * no arguments but those that it reads */
+    if (c->n_files > first && (!doc->root->first || (doc->files && !doc->program)))
         c->files[i].dialect = NULL, c->files[i].is_spoken_for = true;
 out:
     return st;
