@@ -66,15 +66,24 @@ static bool has_one(const char *text, const char *words)
     return false;
 }
 
+/* Behind what Ray puts before the lines of its workers: "(Trainer pid=41, ip=10.0.0.1) ". */
+static const char *after_worker(const char *said)
+{
+    const char *start = said + strspn(said, " \t"), *end = strchr(start, ')');
+    const char *pid = strstr(start, " pid=");
+
+    return *start == '(' && pid && end && pid < end ? end + 1 : said;
+}
+
 /* "Killed", and a shell's "run.sh: line 3: 4321 Killed   python train.py". */
 static bool is_whole_line(const char *said, const char *word)
 {
-    const char *at = strstr(said, word), *line = strstr(said, "line ");
+    const char *at = strstr(said, word), *line = strstr(said, "line "), *start = after_worker(said);
     size_t      n = strlen(word);
 
     if (!at)
         return false;
-    if (at == said + strspn(said, " \t") && !at[n + strspn(at + n, " \t.")])
+    if (at == start + strspn(start, " \t") && !at[n + strspn(at + n, " \t.")])
         return true;
     return line && line < at && at > said && at[-1] == ' ' && at[n] == ' ' &&
            strchr("0123456789 ", at[-2]);
