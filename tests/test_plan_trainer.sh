@@ -175,6 +175,12 @@ for target, low, high in (("torchtitan", 15, 15), ("litgpt", 10, 35), ("torchtun
         code, out, err = call("check", *[f for f in files if not f.endswith(".md")], "--for", target, "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512", *(words or ("--world", "1")), "--json")
         k = json.loads(out)
         ok(code == 0 and k["fits"] and k["device_bytes"] == j["device_bytes"] and "not modelled" in " ".join(k["assumptions"]), "%s %s: check says the same" % (target, words), (code, err, k.get("fits_not_answered"), k.get("device_bytes"), j["device_bytes"], k.get("findings")))
+# what nobody gave is not to blame: adapters are what these trainers' files have no words for
+for target in "litgpt", "torchtitan", "torchtune", "megatron":
+    code, out, err = call("plan", "llama-3.2-1b", "--trainer", target, "--lora", "r=8,targets=all-linear", "--device", "4090", "--seq", "512", "--global-batch", "8")
+    ok(code == 4 and "tuning lora" in err and "precision" not in err, "%s has no adapters" % target, (code, err))
+    code, out, err = call("plan", "llama-3.2-1b", "--trainer", target, "--precision", "bf16-amp", "--device", "4090", "--seq", "512", "--global-batch", "8")
+    ok(code == 4 and "precision bf16-amp" in err, "%s: a precision that was given is named" % target, (code, err))
 for option in ("--html", "p.html"), ("--svg", "p.svg"), ("--within", "1%"), ("--gap", "0.01"), ("--all",), ("--prices",), ("--prove",), ("--monolithic",), ("--host-memory", "8GiB"), ("--updates", "end"):
     code, out, err = call("plan", "gpt2", *BASE, *option)
     ok(code == 2 and option[0] in err and "vplan's own plans" in err and not os.path.exists(option[-1]), "%s is vplan's own" % option[0], (code, err))

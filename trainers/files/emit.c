@@ -172,10 +172,15 @@ static vp_status check_said(job *j)
         if (otherwise && strcmp(value, otherwise) == 0 && !words[0] &&
             strcmp(otherwise, "1.0") != 0)
             continue;
+        if (words[0] || where[0])
+            VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, vp_setting_key(i),
+                              "%s cannot be told %s %s%s%s%s%s", j->target->name, vp_setting_key(i),
+                              value, where[0] ? ": " : "", where,
+                              words[0] ? "; its words here: " : "", words));
         VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, vp_setting_key(i),
-                          "%s cannot be told %s %s%s%s%s%s%s", j->target->name, vp_setting_key(i),
-                          value, where[0] ? ": " : "", where, words[0] ? "; its words here: " : "",
-                          words, words[0] || where[0] ? "" : " with these settings"));
+                          "%s cannot be told %s %s with these settings; vplan targets %s lists "
+                          "its words",
+                          j->target->name, vp_setting_key(i), value, j->target->name));
     }
 out:
     return st;

@@ -231,7 +231,8 @@ static vp_status list_variants(search *x)
     VP_TRY(walk(x, 0, &s));
     if (!x->n_variants) {
         assert(x->first_untold.message[0]);
-        VP_TRY(VP_FAIL(x->err, VP_ERR_INPUT, "%s", x->first_untold.message));
+        VP_TRY(VP_FAIL_AT(x->err, VP_ERR_INPUT, NULL, 0, x->first_untold.field, "%s",
+                          x->first_untold.message));
     }
 out:
     return st;
