@@ -205,6 +205,12 @@ static bool all_seen(const vp_choice *c, int64_t s, bool saves_too)
     return true;
 }
 
+/* Whether the trials leave little doubt that a setting does not fit. bytes: what they expect it to need, in budgets. */
+static bool expected_too_large(const vp_choice *c, int64_t s, double bytes, bool grows)
+{
+    return (all_seen(c, s, true) && grows && bytes > far_too_large) || failure_as_large(c, s) >= 0;
+}
+
 /* Whether a running trial may soon say something of this setting. */
 static bool waits_for_running(const vp_choice *c, int64_t s)
 {
@@ -309,9 +315,7 @@ int64_t vp_choice_next(vp_choice *c, char *rulings)
         if (ruling == VP_RULED_NOT && seen && c->best >= 0 && seconds > best_seconds + margin)
             ruling = VP_RULED_EXPECTED_SLOWER;
         /* an expectation does not show that nothing fits: until something does, play it */
-        if (ruling == VP_RULED_NOT && c->best >= 0 &&
-            ((all_seen(c, s, true) && grows && bytes > far_too_large) ||
-             failure_as_large(c, s) >= 0))
+        if (ruling == VP_RULED_NOT && c->best >= 0 && expected_too_large(c, s, bytes, grows))
             ruling = VP_RULED_EXPECTED_LARGE;
         if (rulings)
             rulings[s] = (char)ruling;
@@ -372,9 +376,10 @@ int64_t vp_choice_neighbour(vp_choice *c)
 
     if (c->best < 0 || !vp_models_fit(c, &m))
         return -1;
+    bool grows = growth_seen(c);
     for (int64_t s = 0; s < c->space->n; s++) {
         if (c->state[s] != VP_SETTING_UNTRIED || !is_neighbour(c, s, &m) ||
-            failure_as_large(c, s) >= 0)
+            expected_too_large(c, s, vp_models_bytes(c, &m, s), grows))
             continue;
         vp_ruling ruling = ruled_by_trials(c, s);
         if (ruling != VP_RULED_MEMORY && ruling != VP_RULED_NO_USE)
