@@ -224,22 +224,54 @@ static int exec_obstacle(const char *path, const char **why)
     return 0;
 }
 
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n > m && !strcmp(name + n - m, end);
+}
+
+/* What somebody who typed this may have meant, to be said behind why it cannot be executed; "": nothing is known. name
+ * is argv[0], shown what of it is printed. */
+static const char *what_is_meant(char *const *argv, const char *shown, char *text, size_t size)
+{
+    const char *name  = argv[0];
+    size_t      upper = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+    struct stat info;
+
+    text[0] = '\0';
+    if (upper && name[upper] == '=')
+        snprintf(text, size, "; variables are set by env: env %s%s", shown, argv[1] ? " ..." : "");
+    else if (strchr(name, ' ') && !argv[1])
+        snprintf(text, size, "; it is one word: leave the quotes out, or use sh -c");
+    else if (stat(name, &info) || !S_ISREG(info.st_mode) || !access(name, X_OK))
+        return text;
+    else if (ends_with(name, ".ipynb"))
+        snprintf(text, size, "; a notebook becomes a script by: jupyter nbconvert --to script");
+    else if (ends_with(name, ".py"))
+        snprintf(text, size, "; a script is run by: python3 %s", shown);
+    else if (ends_with(name, ".sh"))
+        snprintf(text, size, "; a script is run by: bash %s", shown);
+    return text;
+}
+
 /* The file to execute. Like a shell, but a name is never taken for a script without a `#!` line. */
 static vp_status find_executable(const vp_child_opts *opts, char *path, size_t path_size,
                                  vp_err *err)
 {
     const char *name = opts->argv[0], *list = NULL, *why;
-    char        shown[256];
+    char        shown[256], meant[400];
 
     vp_text_escape(name, shown, sizeof shown);
     if (!name[0])
         return VP_FAIL(err, VP_ERR_USAGE, "the command is empty");
+    what_is_meant(opts->argv, shown, meant, sizeof meant);
     if (!opts->search_path || strchr(name, '/')) {
         if ((size_t)snprintf(path, path_size, "%s", name) >= path_size)
             return VP_FAIL(err, VP_ERR_USAGE, "cannot execute %s: its path is too long", shown);
         if (exec_obstacle(path, &why))
-            return VP_FAIL(err, VP_ERR_USAGE, "cannot execute %s: %s%s", shown,
-                           strncmp(why, "a ", 2) ? "" : "it is ", why);
+            return VP_FAIL(err, VP_ERR_USAGE, "cannot execute %s: %s%s%s", shown,
+                           strncmp(why, "a ", 2) ? "" : "it is ", why, meant);
         return VP_OK;
     }
     for (int i = 0; opts->env_add && opts->env_add[i]; i++)
@@ -259,8 +291,8 @@ static vp_status find_executable(const vp_child_opts *opts, char *path, size_t p
             break;
         list += n + 1;
     }
-    return VP_FAIL(err, VP_ERR_USAGE, "cannot execute %s: no folder of PATH holds such a program",
-                   shown);
+    return VP_FAIL(err, VP_ERR_USAGE, "cannot execute %s: no folder of PATH holds such a program%s",
+                   shown, meant);
 }
 
 /* A file in memory that holds standard input: nothing to pump, and no SIGPIPE. */

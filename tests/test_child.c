@@ -315,6 +315,44 @@ static void a_name_is_looked_for_in_path_only_when_asked(void **state)
     CHECK_FAILS(vp_child_run(&opts, &result, &err), VP_ERR_USAGE, "", 0, "", "no folder of PATH");
 }
 
+/* What people type in the place of a program: the message says what they may have meant. */
+static void what_is_no_program_is_told_how_to_run(void **state)
+{
+    static const char *const made[] = {"vplan-a.py", "vplan-a.ipynb", "vplan-a.sh"};
+    const struct {
+        const char *argv[3], *part;
+    } cases[] = {
+        {{"CUDA_VISIBLE_DEVICES=0,1", "python"}, "by env: env CUDA_VISIBLE_DEVICES=0,1 ..."},
+        {{"A=1"}, "by env: env A=1"},
+        {{"python3 train.py --lr 1"}, "it is one word: leave the quotes out, or use sh -c"},
+        {{"vplan-a.py", "--lr"},
+         "PATH holds such a program; a script is run by: python3 vplan-a.py"},
+        {{"./vplan-a.py"}, "not marked as executable; a script is run by: python3 ./vplan-a.py"},
+        {{"vplan-a.sh"}, "a script is run by: bash vplan-a.sh"},
+        {{"vplan-a.ipynb"}, "a notebook becomes a script by: jupyter nbconvert --to script"},
+        {{"vplan-b.py"}, "no folder of PATH holds such a program"},
+    };
+    char folder[] = "/tmp/vplan-meant-XXXXXX", was[4096];
+
+    (void)state;
+    assert_non_null(getcwd(was, sizeof was));
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+        FILE *f = fopen(made[i], "w");
+        assert_non_null(f);
+        fclose(f);
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        vp_child_opts opts = {.argv = (char *const *)(uintptr_t)cases[i].argv, .search_path = true};
+        CHECK_FAILS(vp_child_run(&opts, &result, &err), VP_ERR_USAGE, "", 0, "", cases[i].part);
+    }
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        unlink(made[i]);
+    assert_int_equal(chdir(was), 0);
+    rmdir(folder);
+}
+
 static void a_child_beyond_its_time_is_ended(void **state)
 {
     (void)state;
@@ -672,6 +710,7 @@ int main(void)
         T(added_variables_replace_inherited_ones),
         T(a_command_that_cannot_be_executed_says_why),
         T(a_name_is_looked_for_in_path_only_when_asked),
+        T(what_is_no_program_is_told_how_to_run),
         T(a_child_beyond_its_time_is_ended),
         T(a_hung_child_that_still_prints_is_ended),
         T(a_silent_child_is_ended_and_told_apart),
