@@ -148,6 +148,19 @@ before=$(find . -type f | sort | xargs cat | sha256sum)
 ok "an output folder" exits 0 tune --try --batch=1,2 -- "${cmd[@]}" --output_dir outputs
 ok "is not touched, nor is anything else" [ "$(find . -type f | sort | xargs cat | sha256sum)" = "$before" ]
 chmod 644 out/log.txt
+cat > wipe.sh <<'SH'
+cat > /dev/null
+read -r line < /dev/tty
+setsid sleep 298.25 &
+python3 training.py "$@" || exit
+rm -rf "$PWD"
+SH
+kept=$(find . -type f | sort | xargs cat | sha256sum)
+ok "one that reads, leaves a daemon and deletes the folder it is in" exits 0 tune --try --batch=1,2 -- sh wipe.sh --batch 1
+ok "is played, twice" json '[t["verdict"] for t in d["trials"]] == ["ok", "ok"]'
+ok "deletes nothing" [ "$(find . -type f | sort | xargs cat | sha256sum)" = "$kept" ]
+ok "and its daemon has ended" sh -c '! ps -eo args | grep -q "^sleep 298[.]25"'
+rm wipe.sh
 ok "an output folder that no option names" exits 0 tune --try --batch=1,2 -- "${cmd[@]}"
 ok "is not touched" [ "$(find . -type f | sort | xargs cat | sha256sum)" = "$before" ]
 ok "nothing is left" [ -z "$(ls -A "$work/tmp")" ]
