@@ -75,10 +75,15 @@ for row, errors in older:
     if ok(not isinstance(errors, str), name, errors):
         ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.01 and abs(errors["load"]) <= 1e-6, name, errors)
 ok(len(older) >= 40 and sum("fp16" in " ".join(row["options"]) for row, _ in older) >= 25, "rows of a T4", len(older))
-for name, attention in (("llama-3.2-1b", "math"), ("llama-2-7b", "efficient")):
-    p = subprocess.run([vplan, "estimate", name, "--trainer", "torch", "--precision", "fp16", "--seq", "512", "--device", "t4"],
+for name, card, flags, attention in (("llama-3.2-1b", "t4", "fp16", "math"), ("llama-2-7b", "t4", "fp16", "efficient"),
+                                     ("llama-3.2-1b", "l4", "fp32", "math"), ("llama-2-7b", "l4", "fp32", "efficient"),
+                                     ("llama-3.2-1b", "l4", "fp32 --padding mask", "efficient"),
+                                     ("llama-3.2-1b", "l4", "bf16-mixed --padding mask", "efficient"),
+                                     ("llama-3.2-1b", "l4", "fp32 --attention eager", "eager"), ("llama-3.2-1b", "l4", "bf16-mixed", "flash")):
+    p = subprocess.run([vplan, "estimate", name, "--trainer", "torch", "--seq", "512", "--device", card, "--precision"] + flags.split(),
                        stdout=subprocess.PIPE, text=True)
-    ok("attention sdpa:" + attention in " ".join(p.stdout.split()), "what runs is said: " + attention, p.stdout)
+    ok("attention " + ("" if attention == "eager" else "sdpa:") + attention + "," in " ".join(p.stdout.split()),
+       "what runs is said: %s, %s on %s" % (attention, flags, card), p.stdout)
 
 # ---- a family that transformers has no sdpa of runs eager attention unasked ----
 neo = dict(model_type="gpt_neo", hidden_size=64, num_layers=2, num_heads=4, vocab_size=500, max_position_embeddings=128, window_size=128,

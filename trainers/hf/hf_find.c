@@ -177,11 +177,20 @@ static bool is_windowed(const search *r)
     return r->found->sizes.window && r->out->seq >= r->found->sizes.window;
 }
 
+static bool has_mask(const search *r)
+{
+    return r->request->padded || r->request->packed || is_windowed(r);
+}
+
+static bool is_fp32(const search *r)
+{
+    return strcmp(vp_hf_computed_precision(r->request), "fp32") == 0;
+}
+
 /* Whether the step was recorded with flash attention off: with a mask, and in fp32, it never runs. */
 static bool is_without_flash(const search *r)
 {
-    return vp_hf_lacks_flash(r->request) && !r->request->padded && !r->request->packed &&
-           !is_windowed(r);
+    return vp_hf_lacks_flash(r->request) && !has_mask(r);
 }
 
 /* What sdpa takes where flash attention cannot run: memory-efficient attention, which has no grouped heads; transformers
@@ -189,16 +198,29 @@ static bool is_without_flash(const search *r)
  * bf16 either (torch, sdp_utils.cpp: less_than_sm80_mem_efficient_dtypes). */
 static bool is_grouped_alone(const search *r)
 {
-    return r->found->sizes.heads != VP_HF_HEADS_ALL && is_without_flash(r);
+    return r->found->sizes.heads != VP_HF_HEADS_ALL && !has_mask(r) &&
+           (vp_hf_lacks_flash(r->request) || is_fp32(r));
 }
 
 static bool is_math(const search *r)
 {
-    return vp_hf_lacks_flash(r->request) && (is_grouped_alone(r) || is_emulated(r->request));
+    return is_grouped_alone(r) || (vp_hf_lacks_flash(r->request) && is_emulated(r->request));
 }
 
+/* Why sdpa has no flash attention here. */
+static const char *lacking(const search *r)
+{
+    return is_fp32(r) ? "in fp32"
+           : vp_hf_lacks_flash(r->request) && !turns_flash_off(r->request)
+               ? "below compute capability 8.0"
+               : "with a mask";
+}
+
+/* Names the kernel that sdpa takes where it is not flash attention, and says why. */
 static void choose_attention(search *r)
 {
+    bool lacks = vp_hf_lacks_flash(r->request) || is_fp32(r) || has_mask(r);
+
     if (evaluates(r))
         return;
     r->out->attention = r->request->attention;
@@ -207,23 +229,22 @@ static void choose_attention(search *r)
         vp_hf_assume(r->out, "attention: transformers has no sdpa for %s, so eager",
                      r->model->family);
     }
-    if (!vp_hf_lacks_flash(r->request) || strcmp(r->attention, "eager") == 0)
+    if (!lacks || strncmp(r->attention, "sdpa", 4) != 0)
         return;
     r->out->attention = is_math(r) ? "sdpa:math" : "sdpa:efficient";
     if (is_grouped_alone(r))
         vp_hf_assume(r->out,
-                     "sdpa %s; grouped heads without a mask run as math, which keeps sequence x "
+                     "sdpa %s%s; grouped heads without a mask run as math, which keeps sequence x "
                      "sequence scores of each head%s",
-                     turns_flash_off(r->request)
-                         ? "without flash attention"
-                         : "below compute capability 8.0 has no flash attention",
+                     turns_flash_off(r->request) ? "without flash attention" : lacking(r),
+                     turns_flash_off(r->request) ? "" : " has no flash attention",
                      is_emulated(r->request) ? "" : " (--padding mask: memory-efficient)");
     else if (is_math(r))
         vp_hf_assume(r->out, "sdpa below compute capability 8.0 has neither flash nor "
                              "memory-efficient attention in bf16: math");
     else if (!turns_flash_off(r->request))
-        vp_hf_assume(r->out, "sdpa below compute capability 8.0: memory-efficient attention, as "
-                             "there is no flash attention");
+        vp_hf_assume(r->out, "sdpa %s: memory-efficient attention, as there is no flash attention",
+                     lacking(r));
 }
 
 /* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only
