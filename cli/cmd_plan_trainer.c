@@ -630,38 +630,11 @@ static void print_answer(const answer *a, const json_t *doc)
         print_next(a);
 }
 
-/* Where the precision is free and the card's best cannot be told or was not recorded: the next one. Where none
- * can, the reason is not a word that nobody gave. */
 static vp_status choose(answer *a, vp_err *err)
 {
-    static const char *const next[] = {"bf16-amp", "bf16-mixed", "fp16-mixed", "fp32"};
-    enum { N_NEXT = sizeof next / sizeof *next };
-    const char **word      = &a->request.pinned[VP_SETTING_PRECISION];
-    const char  *precision = vp_setting_key(VP_SETTING_PRECISION), *told = NULL;
-    const char  *first = *word;
-    vp_err       why   = {0};
-    vp_status    st    = vp_choose(a->arena, &a->request, &a->chosen, err);
-
-    for (int i = 0; i < N_NEXT && st == VP_ERR_INPUT && a->free_precision; i++) {
-        if (strcmp(next[i], first) == 0 || (!a->device.bf16 && next[i][0] == 'b'))
-            continue;
-        *word = next[i];
-        why   = (vp_err){0};
-        if (vp_choose(a->arena, &a->request, &a->chosen, &why) != VP_OK) {
-            if (!told && strcmp(why.field, precision) != 0)
-                told = vp_arena_strdup(a->arena, why.message);
-            continue;
-        }
-        a->precision_why = vp_arena_printf(a->arena, "--precision not given: %s, for %s: %s",
-                                           next[i], first, err->message);
-        *err             = (vp_err){0};
-        return a->precision_why ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    }
-    if (told && strcmp(err->field, precision) == 0) {
-        *err = (vp_err){0};
-        return VP_FAIL(err, st, "%s", told);
-    }
-    return st;
+    return a->free_precision
+               ? vp_choose_any_precision(a->arena, &a->request, &a->chosen, &a->precision_why, err)
+               : vp_choose(a->arena, &a->request, &a->chosen, err);
 }
 
 static int64_t context_bytes(const vp_device *card)

@@ -24,10 +24,19 @@ static void add_words(const vp_fit_change *c, vp_text *out)
                        c->seq ? ", " : "", VP_FIT_RANK, c->qlora ? ", over weights in NF4" : "");
     if (c->quantises)
         vp_text_printf(out, "the same adapters, over weights in NF4");
-    if (c->world)
-        vp_text_printf(out, "on each of %lld cards", (long long)c->world);
-    if (c->device[0])
-        vp_text_printf(out, "on %s, the smallest card that does", c->device);
+    if (c->trainer)
+        vp_text_printf(out, ", in transformers' Trainer");
+    if (c->model)
+        vp_text_printf(out, "%s%s", c->qlora ? ", of " : "the smaller model ", c->model);
+    if (c->world || c->device[0])
+        vp_text_printf(out, "%son ", c->lora || c->qlora ? ", " : "");
+    if (c->world && c->device[0])
+        vp_text_printf(out, "each of %lld %s, the smallest that do", (long long)c->world,
+                       c->device);
+    else if (c->world)
+        vp_text_printf(out, "each of %lld cards", (long long)c->world);
+    else if (c->device[0])
+        vp_text_printf(out, "%s, the smallest card that does", c->device);
 }
 
 static void add_command(const vp_fit_change *c, const vp_command_line *line, vp_text *out)
@@ -36,6 +45,7 @@ static void add_command(const vp_fit_change *c, const vp_command_line *line, vp_
     bool another_card = c->device[0] != '\0';
 
     vp_option_change set[] = {
+        {"--trainer", c->trainer, false, false},
         {"--device", another_card ? c->device : NULL, false, false},
         {"--seq", c->seq ? seq : NULL, false, false},
         {"--precision", c->precision, false, false},
@@ -53,7 +63,7 @@ static void add_command(const vp_fit_change *c, const vp_command_line *line, vp_
     snprintf(world, sizeof world, "%lld", (long long)c->world);
     snprintf(seq, sizeof seq, "%lld", (long long)c->seq);
     snprintf(lora, sizeof lora, "r=%d,alpha=%d,targets=all-linear", VP_FIT_RANK, 2 * VP_FIT_RANK);
-    vp_changed_command("plan", line, NULL, set, sizeof set / sizeof *set, out);
+    vp_changed_command("plan", line, c->model, set, sizeof set / sizeof *set, out);
 }
 
 void vp_print_fit_changes(const vp_fit_changes *changes, const vp_command_line *line)

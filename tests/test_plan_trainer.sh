@@ -217,8 +217,20 @@ for words in ("qwen2.5-0.5b", "llama-3.2-1b --recompute full", "qwen3-0.6b --rec
     k = json.loads(out)
     ok(code == 0 and k.get("device_bytes") == j["device_bytes"] and k["interval"] == j["interval"] and not any("itself was not recorded" in a for a in k["assumptions"]), "trl: check's bytes: " + words,
        (code, k.get("device_bytes"), j["device_bytes"], k.get("assumptions"), err))
-code, out, err = call("plan", "llama-3.1-70b", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "1")
+code, out, err = call("plan", "llama-3.1-70b", "--trainer", "megatron", "--device", "4090", "--seq", "2048", "--global-batch", "16")
 ok(code == 3 and out.strip().split("\n")[-2].startswith("what fits  none of"), "nothing would: it is said", out[-300:])
+
+# ---- nothing fits, and no change alone is enough: two together, each a command that plans ----
+for name, trainer, least, words in (("llama-3.1-70b", "hf", 3, ("--qlora", "--world 8", "plan llama-3.1-8b")), ("llama-3.1-8b", "torchtune", 2, ("--trainer hf", "--device b200")),
+                                    ("llama-3.1-70b", "litgpt", 1, ("--world",)), ("llama-3.1-8b", "lightning", 1, ("--device",))):
+    code, out, err = call("plan", name, "--trainer", trainer, "--device", "4090", "--seq", "2048", "--global-batch", "16")
+    proposed = [line.split(None, 1)[1] for line in out.replace("\\\n", "").split("\n") if line.split()[:2] == ["vplan", "plan"]]
+    ok(code == 3 and len(proposed) >= least and all(any(w in c for c in proposed) for w in words), "together: %s, %s" % (name, trainer), out[-900:])
+    ok(all(len(line) <= 80 for line in out.split("\n")), "80 columns", [line for line in out.split("\n") if len(line) > 80])
+    for command in proposed:
+        code, out, err = call(*command.split())
+        ok(code == 0, "it fits: " + command, err or out[:300])
+
 code, out, err = call("plan", "gpt2", *BASE)
 ok(code == 0 and all(len(line) <= 80 for line in out.split("\n")), "80 columns", [line for line in out.split("\n") if len(line) > 80])
 

@@ -743,3 +743,37 @@ void vp_chosen_release(vp_chosen *chosen)
     json_decref(chosen->versions);
     chosen->versions = NULL;
 }
+
+vp_status vp_choose_any_precision(vp_arena *arena, vp_choose_request *request, vp_chosen *out,
+                                  const char **why_other, vp_err *err)
+{
+    static const char *const next[] = {"bf16-amp", "bf16-mixed", "fp16-mixed", "fp32"};
+    enum { N_NEXT = sizeof next / sizeof *next };
+    const char **word      = &request->pinned[VP_SETTING_PRECISION];
+    const char  *precision = vp_setting_key(VP_SETTING_PRECISION), *told = NULL;
+    const char  *first = *word;
+    vp_err       why   = {0};
+    vp_status    st    = vp_choose(arena, request, out, err);
+
+    *why_other = NULL;
+    for (int i = 0; i < N_NEXT && st == VP_ERR_INPUT; i++) {
+        if (strcmp(next[i], first) == 0 || (!request->job.device->bf16 && next[i][0] == 'b'))
+            continue;
+        *word = next[i];
+        why   = (vp_err){0};
+        if (vp_choose(arena, request, out, &why) != VP_OK) {
+            if (!told && strcmp(why.field, precision) != 0)
+                told = vp_arena_strdup(arena, why.message);
+            continue;
+        }
+        *why_other = vp_arena_printf(arena, "--precision not given: %s, for %s: %s", next[i], first,
+                                     err->message);
+        *err       = (vp_err){0};
+        return *why_other ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    }
+    if (told && strcmp(err->field, precision) == 0) {
+        *err = (vp_err){0};
+        return VP_FAIL(err, st, "%s", told);
+    }
+    return st;
+}

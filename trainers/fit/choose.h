@@ -57,4 +57,10 @@ void vp_chosen_release(vp_chosen *chosen);
 /* The micro-batch, where one is given, divides the samples of a card. VP_ERR_INPUT: the trainer cannot be told a pinned word; no setting of the space was recorded. */
 vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen *out, vp_err *err);
 
+/* The same where nobody said a precision: request->pinned has the one that is best for the card. Where the trainer cannot be told
+ * that, or no such step was recorded, the next one that can be answered is pinned in its place, and *why_other says so (the
+ * arena's; NULL: the best one stays). Where none can be answered, the reason is not a precision that nobody gave. */
+vp_status vp_choose_any_precision(vp_arena *arena, vp_choose_request *request, vp_chosen *out,
+                                  const char **why_other, vp_err *err);
+
 #endif

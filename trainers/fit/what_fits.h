@@ -16,22 +16,26 @@ typedef struct vp_fit_change {
     bool        quantises;   /* the adapters that were asked for, over weights in NF4 */
     int64_t     world;       /* 0: as many cards */
     int64_t     seq;         /* 0: the same sequence */
-    char        device[64];  /* a card of the table; "": the same */
-    int64_t     high_bytes;  /* of device_bytes, at the upper end of the interval */
-    double      seconds;     /* of a step */
+    const char *model;   /* a built-in model of the family with fewer parameters; NULL: the same */
+    const char *trainer; /* NULL: the same */
+    char        device[64]; /* a card of the table; "": the same */
+    int64_t     high_bytes; /* of device_bytes, at the upper end of the interval */
+    double      seconds;    /* of a step */
 } vp_fit_change;
 
-enum { VP_MAX_FIT_CHANGES = 6, VP_FIT_RANK = 16 };
+enum { VP_MAX_FIT_CHANGES = 8, VP_FIT_RANK = 16 };
 
 /* In this order, as far as there are such:
  *
  *   pins left free;
  *   the whole model trained with optimizer states in 8 bits, else in bf16 without fp32 master weights, else both;
  *   twice as many cards, or as many more as it takes, up to 64;
- *   adapters; where they do not fit either, adapters over weights in NF4;
+ *   adapters; where they do not fit either, adapters over weights in NF4; where the trainer cannot be told either, in transformers' Trainer;
  *   where adapters were asked for, the same over weights in NF4;
  *   half, a quarter or an eighth of the sequence;
- *   the smallest card of the table.
+ *   the smallest card of the table;
+ *   where none of these does: adapters on the smallest card, the whole model on several larger cards, and the largest
+ *   smaller model of the family, as it is and as adapters.
  *
  * What the trainer cannot be told, and steps that were not recorded, are passed over. */
 typedef struct vp_fit_changes {
