@@ -173,7 +173,7 @@ static const char *default_precision(const vp_device *card, const char *tuning,
     bool   frozen    = tuning && strcmp(tuning, "full") != 0;
     bool   quantised = tuning && strcmp(tuning, "qlora") == 0;
     vp_err why       = {0};
-    bool only_bf16 = quantised && language->own && vp_hf_check_trl_adapters("fp16", &why) != VP_OK;
+    bool   only_bf16 = language->own && vp_hf_check_trl("fp16", 80, quantised, &why) != VP_OK;
 
     return frozen && (card->bf16 || only_bf16)   ? "bf16-amp"
            : frozen && card->fp16_flop_per_s > 0 ? "fp16"

@@ -322,7 +322,7 @@ const char *vp_estimate_precision(const vp_estimate_options *o, const vp_estimat
     const char             *own      = quantised ? d->half : o->lora ? d->adapted : d->precision;
     bool                    has_bf16 = !o->device || a->device.compute_capability >= 80;
 
-    bool only_bf16 = quantised && strcmp(o->trainer, "trl") == 0; /* vp_hf_check_trl_adapters() */
+    bool only_bf16 = quantised && strcmp(o->trainer, "trl") == 0; /* vp_hf_check_trl() */
 
     return has_bf16 || only_bf16 || strcmp(own, "fp32") == 0 ? own
            : strstr(own, "-mixed")                           ? "fp16-mixed"

@@ -80,8 +80,9 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
         return VP_FAIL(err, VP_ERR_INPUT,
                        "%s has no model of the family %s; those of its own are %s",
                        job->language->target, job->model->family, job->language->families);
-    if (job->language->own && is(s, VP_SETTING_TUNING, "qlora") &&
-        vp_hf_check_trl_adapters(s->value[VP_SETTING_PRECISION], err) != VP_OK)
+    if (job->language->own &&
+        vp_hf_check_trl(s->value[VP_SETTING_PRECISION], job->device->compute_capability,
+                        is(s, VP_SETTING_TUNING, "qlora"), err) != VP_OK)
         return err->code;
     if (job->language->wraps && !is(s, VP_SETTING_PRECISION, "fp32") &&
         (is(s, VP_SETTING_PARALLEL, "none") || is(s, VP_SETTING_PARALLEL, "ddp")))

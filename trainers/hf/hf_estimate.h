@@ -93,8 +93,9 @@ double vp_hf_reserved_share(const vp_hf_request *request);
  * (tests/emit/end_to_end.csv: llama in fp32), the others are within 0.1 %. */
 #define VP_HF_STAND_IN_SHARE 0.10
 
-/* Of adapters over quantised weights that a trainer of TRL's trains. VP_ERR_INPUT: its step ends with an error in this precision. */
-vp_status vp_hf_check_trl_adapters(const char *precision, vp_err *err);
+/* Whether a trainer of TRL's (1.16, in torch 2.11) trains in this precision on a card of this compute capability (80: 8.0); quantised: adapters over
+ * such weights. VP_ERR_INPUT: its step ends with an error. */
+vp_status vp_hf_check_trl(const char *precision, int capability, bool is_quantised, vp_err *err);
 
 /* VP_ERR_NO_FIT: more than request->at_most_bytes. VP_ERR_INPUT: a family, a variant or a field of the config without a recording, with what there
  * is. */

@@ -671,9 +671,9 @@ static vp_status find_training(search *r, vp_err *err)
     vp_status st  = VP_OK;
 
     r->found->plain = vp_hf_is_plain(r->request);
-    if (vp_hf_is_trl(r->request) && vp_hf_is_quantised(r->request))
-        VP_TRY(vp_hf_check_trl_adapters(r->request->precision, err));
     if (vp_hf_is_trl(r->request)) {
+        VP_TRY(vp_hf_check_trl(r->request->precision, r->request->capability,
+                               vp_hf_is_quantised(r->request), err));
         VP_TRY(find_step(r, &r->found->program, err));
         vp_hf_assume(r->out,
                      "TRL 1.16: every token of a sequence but the first is learnt from; with "
@@ -702,16 +702,33 @@ out:
     return st;
 }
 
-vp_status vp_hf_check_trl_adapters(const char *precision, vp_err *err)
+/* Its loss adds products of bf16 up in fp32 (TRL 1.16, kernels/chunked_logprob.py: _addmm_fp32), for which cuBLAS in PyTorch
+ * wants 8.0 (aten, CUDABlas.cpp: gemm_internal_cublas_bfloat16_helper with fp32 output). */
+static vp_status check_trl_loss(const char *precision, int capability, bool is_quantised,
+                                vp_err *err)
 {
-    if (strncmp(precision, "fp16", 4) != 0)
+    if (strncmp(precision, "bf16", 4) != 0 || capability >= 80)
         return VP_OK;
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "--precision %s does not run here: TRL's loss adds products of bf16 up in fp32, "
+                   "which PyTorch does from compute capability 8.0 on (RuntimeError in torch 2.11 "
+                   "with TRL 1.16). %s",
+                   precision,
+                   is_quantised ? "Nor does fp16 over quantised weights; --trainer hf does"
+                                : "fp16 does");
+}
+
+vp_status vp_hf_check_trl(const char *precision, int capability, bool is_quantised, vp_err *err)
+{
+    if (!is_quantised || strncmp(precision, "fp16", 4) != 0)
+        return check_trl_loss(precision, capability, is_quantised, err);
     return VP_FAIL(err, VP_ERR_INPUT,
                    "--precision %s does not run here: over quantised weights TRL's trainers make "
                    "adapters bf16, whose gradients PyTorch's GradScaler cannot unscale "
-                   "(NotImplementedError in torch 2.11). --precision bf16-amp does, on cards "
-                   "without bf16 too, where PyTorch emulates it",
-                   precision);
+                   "(NotImplementedError in torch 2.11). %s",
+                   precision,
+                   capability >= 80 ? "--precision bf16-amp does"
+                                    : "Nor does bf16 on this card; --trainer hf does");
 }
 
 vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_pass pass,
