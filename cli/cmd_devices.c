@@ -194,6 +194,8 @@ static const vp_option rows[] = {
      .help    = "Of --fits: samples of one optimizer step",
      .preset  = "1",
      .example = "32"},
+    {VP_ROW_MICRO_BATCH(vp_devices_options, micro_batch),
+     .help = "Of --fits: samples that go through the model at once", .otherwise = "free"},
     {VP_ROW_PRECISION(vp_devices_options, precision), .help = "Of --fits: number formats",
      .otherwise = "as of vplan plan"},
     {VP_ROW_OPTIMIZER(vp_devices_options, optimizer), .open = true,
@@ -207,7 +209,8 @@ static vp_status check_fits(const vp_devices_options *o, const vp_command_line *
     if (o->model && line->n_words)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--fits asks about every card; of one: vplan plan MODEL --device NAME");
-    if (!o->model && (o->seq || o->precision || o->optimizer || o->global_batch != 1))
+    if (!o->model &&
+        (o->seq || o->precision || o->optimizer || o->global_batch != 1 || o->micro_batch))
         return VP_FAIL(err, VP_ERR_USAGE, "what is to fit? --fits MODEL says it");
     return VP_OK;
 }

@@ -223,16 +223,13 @@ static json_t *answer_json(const estimate *e)
     return j;
 }
 
-/* The options that plan takes too, as they were given: "--device 4090 --precision bf16-mixed". */
-static void add_plans_options(const vp_command_line *line, vp_text *out)
+/* Those of the names that were given, as they were: "--device 4090 --precision bf16-mixed". */
+static void add_options(const vp_command_line *line, const char *const *names, vp_text *out)
 {
-    static const char *const shared[] = {"--device",    "--budget",    "--class",    "--precision",
-                                         "--gradients", "--optimizer", "--attention"};
-
     for (int i = 0; i < line->n_given; i++)
-        for (size_t k = 0; k < sizeof shared / sizeof *shared; k++)
-            if (strcmp(line->given[i].option->name, shared[k]) == 0) {
-                vp_text_printf(out, " %s ", shared[k]);
+        for (int k = 0; names[k]; k++)
+            if (strcmp(line->given[i].option->name, names[k]) == 0) {
+                vp_text_printf(out, " %s ", names[k]);
                 vp_text_quoted(out, line->given[i].text);
             }
 }
@@ -240,15 +237,18 @@ static void add_plans_options(const vp_command_line *line, vp_text *out)
 /* A plan of the same, or the cards that would do. */
 static void print_next(const estimate *e, const vp_command_line *line)
 {
-    vp_text command = {0};
+    static const char *const of_plan[]    = {"--device",    "--budget",    "--class",
+                                             "--precision", "--gradients", "--optimizer",
+                                             "--attention", NULL};
+    static const char *const of_devices[] = {"--precision", "--optimizer", "--micro-batch", NULL};
+    bool                     has_card     = e->budget_bytes >= 0;
+    vp_text                  command      = {0};
 
-    vp_text_printf(&command, e->budget_bytes < 0 ? "vplan devices --fits " : "vplan plan ");
+    vp_text_printf(&command, has_card ? "vplan plan " : "vplan devices --fits ");
     vp_text_quoted(&command, line->words[0]);
-    if (e->budget_bytes >= 0)
-        add_plans_options(line, &command);
-    vp_text_printf(&command, " --seq %lld", (long long)e->scenario.seq);
-    if (e->budget_bytes >= 0)
-        vp_text_printf(&command, " --global-batch %lld", (long long)e->scenario.micro_batch);
+    add_options(line, has_card ? of_plan : of_devices, &command);
+    vp_text_printf(&command, " --seq %lld --global-batch %lld", (long long)e->scenario.seq,
+                   (long long)e->scenario.micro_batch);
     if (!command.failed)
         vp_screen_command("next", command.data);
     vp_text_release(&command);

@@ -119,6 +119,8 @@ static void print_next(const vp_devices_options *o, const vp_plan_options *asked
     vp_text_quoted(&command, o->model);
     vp_text_printf(&command, " --device %s --seq %lld --global-batch %lld", card,
                    (long long)asked->seq, (long long)asked->global_batch);
+    if (o->micro_batch)
+        vp_text_printf(&command, " --micro-batch %lld", (long long)o->micro_batch);
     if (o->precision)
         vp_text_printf(&command, " --precision %s", o->precision);
     if (o->optimizer)
@@ -141,13 +143,15 @@ static void print_card(const card_row *c)
 static void print_fit(const vp_devices_options *o, const vp_plan_options *asked, const fitting *f)
 {
     const card_row *first = NULL;
-    char            needs[32];
+    char            needs[32], micro[40] = "";
 
     printf("%s%s%s: %s and more; %d of %d cards would do\n",
            vp_paint(f->n_fit ? VP_PAINT_GOOD : VP_PAINT_BAD), f->n_fit ? "FITS" : "DOES NOT FIT",
            vp_paint_end(), vp_size_text(f->least_bytes, needs, sizeof needs), f->n_fit, f->n);
-    vp_screen_line("model", "%s, sequence %lld, global batch %lld", o->model, (long long)asked->seq,
-                   (long long)asked->global_batch);
+    if (o->micro_batch)
+        snprintf(micro, sizeof micro, ", micro-batch %lld", (long long)o->micro_batch);
+    vp_screen_line("model", "%s, sequence %lld, global batch %lld%s", o->model,
+                   (long long)asked->seq, (long long)asked->global_batch, micro);
     vp_screen_recipe(&f->recipe, VP_ATTENTION_FLASH);
     if (f->n_fit)
         printf("\n%s%-21s %11s %11s %11s%s\n", vp_paint(VP_PAINT_HEAD), "cards, smallest first",
@@ -168,7 +172,8 @@ vp_status vp_devices_fit(const vp_devices_options *o, vp_cli *cli, vp_err *err)
     vp_plan_options asked = {.precision    = o->precision,
                              .optimizer    = o->optimizer,
                              .seq          = o->seq,
-                             .global_batch = o->global_batch};
+                             .global_batch = o->global_batch,
+                             .micro_batch  = o->micro_batch};
     vp_status       st    = VP_OK;
 
     VP_TRY_ALLOC(err, f.cards);

@@ -7,7 +7,7 @@
 /* What `vplan devices` is told. */
 typedef struct vp_devices_options {
     const char *model, *precision, *optimizer;
-    int64_t     seq, global_batch;
+    int64_t     seq, global_batch, micro_batch; /* micro_batch 0: free */
 } vp_devices_options;
 
 /* The whole answer: every card of the table on which some plan of the request fits, with the least

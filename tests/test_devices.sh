@@ -105,6 +105,15 @@ for name in "rtx-4090-24gb", "h100-sxm-80gb", "t4-16gb", doc["fits"][0]["device"
     ok(fits == (name in would) and (not fits or plan["proof"]["least_budget_bytes"] == would[name]), "the least on " + name, (plan["proof"], would.get(name)))
 code, out, said = run("devices", "--fits", "gpt2-xl", "--seq", "1024", "--global-batch", "4")
 ok(code == 0 and out.startswith("FITS: ") and "vplan plan gpt2-xl --device " + doc["fits"][0]["device"] in out, "devices --fits", out)
+pinned = json.loads(run("devices", "--fits", "gpt2-xl", "--seq", "1024", "--global-batch", "4", "--micro-batch", "4", "--json")[1])
+name = pinned["fits"][0]["device"]
+plan = json.loads(run("plan", "gpt2-xl", "--device", name, "--seq", "1024", "--global-batch", "4", "--micro-batch", "4", "--json")[1])
+ok(pinned["fits"][0]["needs_bytes"] == plan["proof"]["least_budget_bytes"] > would.get(name, 0), "a micro-batch is kept", (pinned["fits"][0], plan["proof"]))
+code, out, said = run("estimate", "gpt2-xl", "--seq", "1024", "--precision", "bf16-mixed", "--micro-batch", "4")
+following = " ".join(out[out.index("\nnext "):].replace("\\\n", " ").split()[1:]).split()
+code, out, said = run(*following[1:])
+ok(following[:3] == ["vplan", "devices", "--fits"] and code == 0 and "global batch 4, micro-batch 4" in out and "bf16-mixed" in out, "what estimate offers is of what it was asked", (following, out, said))
+ok(run("devices", "--micro-batch", "4")[0] == 2, "a micro-batch of no model")
 code, out, said = run("devices", "--fits", "llama-3.1-405b")
 ok(code == 3 and out.startswith("DOES NOT FIT: ") and "0 of " in out, "no card holds 405B", out)
 for words in ["--seq", "4"], ["4090", "--fits", "gpt2"], ["--fits", "gpt2", "--optimizer", "any-other"], ["--fits", "no-such-model"]:
