@@ -350,6 +350,7 @@ for words in (), ("--qlora",), ("--lora", "r=8"):
     for script in ("hf/train.py",), ("--", "accelerate", "launch", "--config_file", "hf/accelerate.yaml", "hf/train.py"):
         code, j, err = check(*script)
         got = j.get("common", {})
+        ok(not [f for f in j["findings"] if "no literal" in f["message"]], "what a file beside the script says is no gap", j["findings"])
         ok(code == 0 and j["target"] == "hf" and not [f for f in j["findings"] if f["severity"] == "error"] and all(got.get(k) == want[k] for k in ("micro_batch", "accumulation", "precision", "optimizer", "tuning", "seq", "recompute")) and got.get("lora_r") == want.get("lora_r") and got.get("quant") == want.get("quant"), "the files of %s %s" % (script, words), (code, j.get("target"), got, want, err))
     for name in os.listdir("hf"):
         os.remove("hf/" + name)

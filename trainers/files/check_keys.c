@@ -250,6 +250,26 @@ static void check_text(vp_checked *c, const vp_checked_file *file, const vp_key 
                 "%s is none of the words that are known", shown);
 }
 
+static bool is_unread(const vp_value *v)
+{
+    return v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0;
+}
+
+/* Another of the files has a literal under this key: a script that reads its arguments from a file beside it. */
+static bool is_said_elsewhere(const vp_checked *c, const vp_checked_file *file, const vp_key *k)
+{
+    for (int i = 0; i < c->n_files; i++) {
+        const vp_checked_file *other = &c->files[i];
+        const vp_value        *v;
+        if (other == file || !other->doc || !other->doc->root)
+            continue;
+        v = vp_value_at(other->doc->root, k->path);
+        if (v && !is_unread(v) && !is_name_of_python(other, k, v))
+            return true;
+    }
+    return false;
+}
+
 static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key *k,
                         const vp_value *v)
 {
@@ -263,9 +283,10 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
     vp_text_escape(text, shown, sizeof shown);
     if (v->kind == VP_VALUE_NULL || k->type == VP_KEY_ANY || strchr(text, '$'))
         return;
-    if (is_name_of_python(file, k, v) || (v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0)) {
-        vp_find(c, file, VP_NOTE, v, k->path, NULL,
-                "not read: no literal; what it does to memory is not judged");
+    if (is_name_of_python(file, k, v) || is_unread(v)) {
+        if (!is_said_elsewhere(c, file, k))
+            vp_find(c, file, VP_NOTE, v, k->path, NULL,
+                    "not read: no literal; what it does to memory is not judged");
         return;
     }
     if (v->call && k->type != VP_KEY_TEXT && k->type != VP_KEY_MAP) {
