@@ -260,6 +260,31 @@ static void packed_buffers_never_overlap_and_reach_the_stated_height(void **stat
     }
 }
 
+/* What has no place below 2^63 is an error, where the end of what it lies above is beyond it too. */
+static void what_does_not_fit_in_64_bits_is_refused(void **state)
+{
+    int n_refused = 0;
+
+    (void)state;
+    for (int64_t less = 1; less < 200; less++) {
+        vp_pack_item items[] = {{.bytes = INT64_MAX - less, .first = 0, .last = 1},
+                                {.bytes = 40, .first = 1, .last = 2}};
+        vp_err       err     = {0};
+        int64_t      height  = 0;
+        vp_status    st      = vp_pack(items, 2, 64, &height, &err);
+        if (st == VP_OK) {
+            const vp_pack_item *lower = &items[items[0].offset > items[1].offset];
+            const vp_pack_item *upper = &items[lower == &items[0]];
+            assert_true(lower->offset + lower->bytes <= upper->offset);
+            assert_true(upper->offset <= INT64_MAX - upper->bytes);
+        } else {
+            assert_int_equal(st, VP_ERR_INPUT);
+            n_refused++;
+        }
+    }
+    assert_in_range(n_refused, 1, 198);
+}
+
 /* The lowest height there is: some order puts each item as low as those before it allow (an
  * optimum, pushed down, is such a one). */
 static int64_t lowest(vp_pack_item *items, int64_t n, bool *placed, int64_t height)
@@ -397,6 +422,7 @@ int main(void)
         cmocka_unit_test(no_packing_is_lower_than_the_stated_least),
         cmocka_unit_test(what_is_born_where_another_ends_stands_beside_it),
         cmocka_unit_test(packed_buffers_never_overlap_and_reach_the_stated_height),
+        cmocka_unit_test(what_does_not_fit_in_64_bits_is_refused),
         cmocka_unit_test(the_arena_is_the_fold_of_its_instances),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -311,6 +311,14 @@ out:
 
 /* ---- placing ---- */
 
+static const int64_t NOWHERE = INT64_MAX;
+
+/* Where an item stands; side by side, as the search for a place reads little else. */
+typedef struct span {
+    int64_t offset, above; /* the first place above it, aligned; NOWHERE: beyond 64 bits */
+    int64_t idx;
+} span;
+
 /* The state of one packing: which items are alive together, and which have an offset already. */
 typedef struct table {
     vp_pack_item *items;
@@ -319,8 +327,8 @@ typedef struct table {
     uint64_t *together;
     uint64_t *placed; /* bit i: item i is */
     /* items that are placed, by offset; and all items where they were placed last in a whole order */
-    int64_t *by_offset, *whole;
-    int64_t  n_placed;
+    span   *by_offset, *whole;
+    int64_t n_placed;
 } table;
 
 /* What one order of the free items came to: their offsets, and the height. */
@@ -369,7 +377,7 @@ static void packing_release(packing *p)
 
 static bool bit_of(const uint64_t *bits, int64_t idx)
 {
-    return bits[idx / 64] >> (idx % 64) & 1;
+    return bits[(uint64_t)idx / 64] >> ((uint64_t)idx % 64) & 1;
 }
 
 static void note_together(table *t, int64_t a, int64_t b)
@@ -381,13 +389,15 @@ static void note_together(table *t, int64_t a, int64_t b)
 /* The item stands at its offset: behind what begins lower. */
 static void note_placed(table *t, int64_t idx)
 {
-    int64_t at = t->n_placed++;
+    const vp_pack_item *item  = &t->items[idx];
+    int64_t             above = vp_round_up(item->offset + item->bytes, t->align);
+    int64_t             at    = t->n_placed++;
 
     assert(t->n_placed <= t->n && !bit_of(t->placed, idx));
     t->placed[idx / 64] |= UINT64_C(1) << (idx % 64);
-    for (; at > 0 && t->items[t->by_offset[at - 1]].offset > t->items[idx].offset; at--)
+    for (; at > 0 && t->by_offset[at - 1].offset > item->offset; at--)
         t->by_offset[at] = t->by_offset[at - 1];
-    t->by_offset[at] = idx;
+    t->by_offset[at] = (span){item->offset, vp_overflowed(above) ? NOWHERE : above, idx};
 }
 
 /* The lowest offset where the item overlaps nothing placed: what it would overlap, it must be
@@ -395,17 +405,16 @@ static void note_placed(table *t, int64_t idx)
 static int64_t first_fit(const table *t, int64_t idx)
 {
     const uint64_t *together = &t->together[idx * t->n_words];
-    int64_t         offset = 0, end = t->items[idx].bytes;
+    const int64_t   bytes    = t->items[idx].bytes;
+    int64_t         offset = 0, end = bytes;
 
-    for (int64_t i = 0; i < t->n_placed && !vp_overflowed(end); i++) {
-        const vp_pack_item *x = &t->items[t->by_offset[i]];
-        if (x->offset >= end)
-            break;
-        if (x->offset + x->bytes > offset && bit_of(together, t->by_offset[i])) {
-            offset = vp_round_up(x->offset + x->bytes, t->align);
-            end    = vp_add(offset, t->items[idx].bytes);
+    for (const span *x = t->by_offset; x < t->by_offset + t->n_placed && x->offset < end; x++)
+        if (x->above > offset && bit_of(together, x->idx)) {
+            offset = x->above;
+            end    = vp_add(offset, bytes);
+            if (offset == NOWHERE || vp_overflowed(end))
+                return VP_OVERFLOW;
         }
-    }
     return offset;
 }
 
@@ -470,8 +479,9 @@ static int64_t place_known(table *t, const ranked *order, int64_t from)
     for (int64_t i = 0; i < from; i++)
         t->placed[order[i].idx / 64] |= UINT64_C(1) << (order[i].idx % 64);
     for (int64_t i = 0; i < t->n; i++)
-        if (bit_of(t->placed, t->whole[i])) {
-            const vp_pack_item *x       = &t->items[t->whole[i]];
+        if (bit_of(t->placed, t->whole[i].idx)) {
+            const vp_pack_item *x = &t->items[t->whole[i].idx];
+            assert(t->whole[i].offset == x->offset);
             t->by_offset[t->n_placed++] = t->whole[i];
             height                      = vp_max_i64(height, x->offset + x->bytes);
         }
