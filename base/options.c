@@ -318,13 +318,27 @@ out:
     return st;
 }
 
+/* A word more than there may be: of a command that takes another behind "--", mostly that one without it. */
+static vp_status refuse_word(const vp_options_spec *spec, const vp_command_line *line,
+                             const char *word, vp_err *err)
+{
+    char shown[128], first[128];
+
+    vp_text_escape(word, shown, sizeof shown);
+    vp_text_escape(line->n_words ? line->words[0] : word, first, sizeof first);
+    return spec->takes_rest ? VP_FAIL(err, VP_ERR_USAGE,
+                                      "one argument too many: %s; a command of yours stands behind "
+                                      "--, as in: -- %s ...",
+                                      shown, first)
+                            : VP_FAIL(err, VP_ERR_USAGE, "one argument too many: %s", shown);
+}
+
 vp_status vp_options_parse(const vp_options_spec *spec, int argc, char **argv, void *const *values,
                            vp_command_line *line, vp_err *err)
 {
     parser    p     = {spec, values, line};
     bool      ended = false;
-    char      shown[128];
-    vp_status st = VP_OK;
+    vp_status st    = VP_OK;
 
     assert(spec->max_words <= VP_MAX_WORDS);
     *line = (vp_command_line){0};
@@ -343,8 +357,7 @@ vp_status vp_options_parse(const vp_options_spec *spec, int argc, char **argv, v
         } else if (!ended && argv[i][0] == '-' && argv[i][1]) {
             VP_TRY(parse_option(&p, argc, argv, &i, err));
         } else if (line->n_words == spec->max_words) {
-            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "one argument too many: %s",
-                           vp_text_escape(argv[i], shown, sizeof shown)));
+            VP_TRY(refuse_word(spec, line, argv[i], err));
         } else {
             assert(line->n_words < VP_MAX_WORDS);
             line->words[line->n_words++] = argv[i];

@@ -371,6 +371,19 @@ static void what_cannot_be_meant_is_refused_with_what_could(void **state)
     }
 }
 
+static void a_command_without_its_two_dashes_is_told_of_them(void **state)
+{
+    static const char *const words[] = {"python", "train.py", "more", NULL};
+    values                   v;
+    vp_command_line          line;
+    vp_err                   err = {0};
+
+    (void)state;
+    CHECK_FAILS(
+        parse(words, true, &v, &line, &err), VP_ERR_USAGE, "", 0, "",
+        "one argument too many: more; a command of yours stands behind --, as in: -- python");
+}
+
 static void a_command_behind_two_dashes_is_left_alone(void **state)
 {
     const char *const words[] = {"--flag", "--", "python", "--flag", "--", NULL};
@@ -508,6 +521,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_typed_is_what_is_read),
         cmocka_unit_test(what_cannot_be_meant_is_refused_with_what_could),
+        cmocka_unit_test(a_command_without_its_two_dashes_is_told_of_them),
         cmocka_unit_test(a_command_behind_two_dashes_is_left_alone),
         cmocka_unit_test(what_was_given_is_listed_as_it_was_typed),
         cmocka_unit_test(a_distance_counts_letters),
