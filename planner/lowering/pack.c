@@ -28,8 +28,11 @@ static int by_key(const void *a, const void *b)
 static void set_keys(ranked *r, int order)
 {
     int64_t       bytes = r->item->bytes, first = r->item->first, life = r->item->last - first;
+    int64_t       area              = vp_mul(bytes, life + 1);
     const int64_t keys[N_ORDERS][2] = {
-        {bytes, life}, {life, bytes}, {-first, bytes}, {bytes * (life + 1), bytes}, {first, bytes},
+        {bytes, life},   {life, bytes},
+        {-first, bytes}, {vp_overflowed(area) ? INT64_MAX : area, bytes},
+        {first, bytes},
     };
 
     assert(order >= 0 && order < N_ORDERS);
