@@ -151,6 +151,38 @@ out:
     return st;
 }
 
+vp_status vp_estimate_read_peft(const char *text, vp_hf_lora *out, vp_err *err)
+{
+    static const struct {
+        const char *name;
+        int         least; /* virtual tokens; of one in a prefix fewer copies are made than of several, which were recorded */
+    } methods[]      = {{"ia3", 0}, {"prompt", 1}, {"prefix", 2}};
+    const char *rest = text + strcspn(text, ":");
+    char       *end;
+    size_t      i = 0, n = sizeof methods / sizeof *methods;
+
+    while (i < n && !is_word(text, (size_t)(rest - text), methods[i].name))
+        i++;
+    if (i == n || (!methods[i].least && *rest))
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--peft %s: it is ia3, prompt:tokens=20 or prefix:tokens=20; LoRA is --lora",
+                       text);
+    *out = (vp_hf_lora){.targets = methods[i].name};
+    if (!methods[i].least)
+        return VP_OK;
+    if (strncmp(rest, ":tokens=", strlen(":tokens=")) != 0)
+        return VP_FAIL(err, VP_ERR_USAGE, "--peft %s: how many virtual tokens? --peft %s:tokens=20",
+                       text, methods[i].name);
+    rest += strlen(":tokens=");
+    out->virtual_tokens = strtoll(rest, &end, 10);
+    if (*rest < '0' || *rest > '9' || *end || out->virtual_tokens < methods[i].least ||
+        out->virtual_tokens > VP_HF_MOST_LOOK_UPS)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--peft %s: recorded were %d to %d virtual tokens, \"%s\" is none of them",
+                       text, methods[i].least, VP_HF_MOST_LOOK_UPS, rest);
+    return VP_OK;
+}
+
 vp_status vp_read_own_lora(const char *text, const char *model_name, vp_lora *out, vp_err *err)
 {
     vp_model        *model = NULL;

@@ -137,6 +137,15 @@ static json_t *lora_json(const vp_hf_request *q)
                      q->lora.save, "tokens", (json_int_t)q->lora.tokens, "load", q->load);
 }
 
+static json_t *peft_json(const vp_hf_request *q)
+{
+    json_t *j = json_pack("{s:s}", "method", q->lora.targets);
+
+    if (q->lora.virtual_tokens)
+        json_object_set_new(j, "tokens", json_integer(q->lora.virtual_tokens));
+    return j;
+}
+
 static json_t *remedies_json(const vp_estimate_answer *a)
 {
     json_t *list = json_array();
@@ -194,7 +203,9 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
                   "attention", q->attention, "recompute", q->recompute, "padding",
                   q->padded ? "mask" : "none", "task", a->estimate.task);
 
-    if (strcmp(q->lora.targets, "none") != 0)
+    if (vp_hf_has_other_adapters(q))
+        json_object_set_new(settings, "peft", peft_json(q));
+    else if (vp_hf_has_adapters(q))
         json_object_set_new(settings, "lora", lora_json(q));
     if (strcmp(q->trainer, "dpo") == 0)
         json_object_set_new(settings, "method", json_string("dpo"));

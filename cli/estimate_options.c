@@ -78,6 +78,16 @@ static const vp_option rows[] = {
      .alone     = VP_LORA_USUAL,
      .otherwise = "the whole model is trained",
      .example   = "r=16,targets=all-linear"},
+    {.name  = "--peft",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(vp_estimate_options, peft),
+     .value = "METHOD",
+     .help  = "Train another method of peft's than LoRA on a frozen model: ia3, with peft's own "
+              "targets for the family; prompt:tokens=N, so many virtual tokens before each "
+              "sequence (PromptTuningConfig), beside the tokens of --seq; prefix:tokens=N, their "
+              "keys and values in each layer (PrefixTuningConfig), without --recompute",
+     .otherwise = "none",
+     .example   = "prompt:tokens=20"},
     {.name      = "--load",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_estimate_options, load),
@@ -192,6 +202,7 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->accumulation ? "accumulation"
                         : o->eval_batch   ? "eval-batch"
                         : o->method       ? "method"
+                        : o->peft         ? "peft"
                         : o->load         ? "load"
                         : o->liger        ? "liger"
                         : o->keep_output  ? "keep-output"

@@ -5,6 +5,7 @@
 #include "cli/words.h"
 
 #include "base/units.h"
+#include "trainers/hf/hf_find.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -80,6 +81,16 @@ static const char *beside_text(const vp_hf_request *q, char *buf, size_t size)
     return buf;
 }
 
+/* Of another method of peft's than LoRA. */
+static void print_method(const vp_hf_lora *lora)
+{
+    if (lora->virtual_tokens)
+        vp_screen_line("adapters", "%s tuning, %lld virtual tokens in fp32", lora->targets,
+                       (long long)lora->virtual_tokens);
+    else
+        vp_screen_line("adapters", "IA3 on peft's own targets, fp32");
+}
+
 static void print_setting(const vp_estimate_answer *a)
 {
     const vp_hf_request *q = &a->request;
@@ -95,7 +106,9 @@ static void print_setting(const vp_estimate_answer *a)
                    strcmp(q->liger, "all") == 0    ? ", Liger's kernels"
                    : strcmp(q->liger, "loss") == 0 ? ", Liger's loss"
                                                    : "");
-    if (strcmp(q->lora.targets, "none") != 0)
+    if (vp_hf_has_other_adapters(q))
+        print_method(&q->lora);
+    else if (vp_hf_has_adapters(q))
         vp_screen_line("adapters", "LoRA of rank %lld on %s, %s%s%s%s%s", (long long)q->lora.rank,
                        q->lora.targets, q->lora.is_bf16 ? "bf16" : "fp32",
                        q->lora.is_dora ? ", DoRA" : "", beside_text(q, x, sizeof x),

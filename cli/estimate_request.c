@@ -100,6 +100,13 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
         return VP_FAIL(
             err, VP_ERR_USAGE,
             "--qlora holds the frozen weights in NF4, --load %s does not: one of the two", o->load);
+    if (o->peft && (o->lora || o->qlora))
+        return VP_FAIL(err, VP_ERR_USAGE, "--peft %s or --%s: one of the two", o->peft,
+                       o->lora ? "lora" : "qlora");
+    if (o->peft && o->load && strcmp(o->load, "none") != 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--peft %s over quantised weights (--load %s) was not recorded; --lora was",
+                       o->peft, o->load);
     if (o->recompute && strcmp(o->recompute, "none") != 0 && strcmp(o->recompute, "full") != 0 &&
         strncmp(o->recompute, "every:", strlen("every:")) != 0)
         return VP_FAIL(err, VP_ERR_INPUT,
@@ -306,7 +313,7 @@ static vp_status check_resident(const vp_estimate_options *o, vp_err *err)
                        "--resident %s beside TRL's own step was not recorded; the reference of "
                        "--method dpo is in it",
                        o->resident);
-    if (is_model && !other && (o->lora || o->qlora))
+    if (is_model && !other && (o->lora || o->qlora || o->peft))
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--resident %s: under adapters it is the model without them, which takes "
                        "nothing of its own; =MODEL names a second one",
@@ -318,9 +325,9 @@ static vp_status check_resident(const vp_estimate_options *o, vp_err *err)
 const char *vp_estimate_precision(const vp_estimate_options *o, const vp_estimate_answer *a,
                                   bool quantised)
 {
-    const trainer_defaults *d        = defaults_of(o->trainer);
-    const char             *own      = quantised ? d->half : o->lora ? d->adapted : d->precision;
-    bool                    has_bf16 = !o->device || a->device.compute_capability >= 80;
+    const trainer_defaults *d = defaults_of(o->trainer);
+    const char *own      = quantised ? d->half : o->lora || o->peft ? d->adapted : d->precision;
+    bool        has_bf16 = !o->device || a->device.compute_capability >= 80;
 
     bool only_bf16 = quantised && strcmp(o->trainer, "trl") == 0; /* vp_hf_check_trl() */
 

@@ -104,7 +104,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8)):
+for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -483,6 +483,26 @@ text = " ".join(subprocess.run(none, stdout=subprocess.PIPE, text=True).stdout.s
 ok("or adapters, whose step was not recorded" in text, "adapters that nobody tried are no dead end", text[:300])
 both = [json.loads(subprocess.run(fewer + ["--trainer", "hf", "--liger", "--json", *more], stdout=subprocess.PIPE).stdout).get("device_bytes") for more in ((), ("--loss", "liger"))]
 ok(both[0] and both[0] == both[1], "--liger beside --loss liger is --liger", both)
+
+# ---- peft's methods other than LoRA: their own words, what they do not go with, virtual tokens beside those of the dataset ----
+for words, code, said in (("ia3", 0, []), ("prompt:tokens=20", 0, []), ("prefix:tokens=20", 0, []), ("prompt", 2, ["how many"]), ("prompt:tokens=0", 2, ["1 to 3072"]),
+                          ("prefix:tokens=1", 2, ["2 to 3072"]), ("prompt:tokens=5x", 2, ["5x"]), ("ia3:tokens=5", 2, ["ia3", "prompt"]), ("lora", 2, ["--lora"]),
+                          ("ia3 --lora r=8", 2, ["one of the two"]), ("ia3 --qlora", 2, ["one of the two"]), ("ia3 --load nf4", 4, ["quantised"]),
+                          ("prefix:tokens=20 --recompute full", 4, ["peft refuses"]), ("prefix:tokens=20 --keep-output", 4, ["keys"]),
+                          ("prefix:tokens=20 --micro-batch 200", 4, ["3072"]), ("ia3 --world 2", 4, ["one card"]), ("ia3 --eval-batch 2", 4, ["evaluation", "--peft ia3"]),
+                          ("prompt:tokens=20 --trainer trl", 4, ["--peft prompt"]), ("prompt:tokens=20 --trainer vplan", 2, ["--peft"]), ("prompt:tokens=20 --seq 131072", 2, ["positions"])):
+    usual = [] if "--trainer" in words else ["--trainer", "torch"]
+    usual += [] if "--seq" in words else ["--seq", "256"]
+    p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--precision", "bf16", "--json", "--peft"] + words.split() + usual, stdout=subprocess.PIPE)
+    j = json.loads(p.stdout)
+    ok(p.returncode == code and all(w in j.get("error", {}).get("message", "") for w in said), "--peft %s" % words, (p.returncode, j.get("error")))
+for words, method in (("ia3", {"method": "ia3"}), ("prefix:tokens=9", {"method": "prefix", "tokens": 9})):
+    p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--peft", words, "--seq", "256", "--json"], stdout=subprocess.PIPE)
+    j = json.loads(p.stdout)
+    trained = 16 * (2 * 512 + 8192) if words == "ia3" else 9 * 16 * 2 * 512
+    ok(j["trainer"] == "hf" and j["settings"]["peft"] == method and "lora" not in j["settings"] and j["model"]["params_trainable"] == trained, "--peft %s is Trainer's" % words, j["model"])
+full = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "torch", "--peft", "prompt:tokens=24", "--json"], stdout=subprocess.PIPE)
+ok(json.loads(full.stdout)["settings"]["seq"] == 1000, "unasked, virtual tokens have their positions", full.stdout[:200])
 
 # ---- libraries ----
 for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 4), ("torch", 2),

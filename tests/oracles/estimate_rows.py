@@ -19,6 +19,7 @@ PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backw
 PRECISIONS = {"amp": "bf16-mixed", "bf16amp": "bf16-amp"}
 OPTIMIZERS = {"adamw_foreach": "adamw_torch", "adamw_fused": "adamw_torch_fused", "adamw_forloop": "adamw_torch_forloop",
               "sgdm": "sgd_momentum"}
+PEFT = {"ia3": "ia3", "prompt": "prompt:tokens=%(tokens)s", "prefix": "prefix:tokens=%(tokens)s"}
 LORAS = {"qv8": "r=8,alpha=16,targets=q_proj+v_proj", "all16": "r=16,alpha=16,targets=all-linear"}
 
 
@@ -61,7 +62,9 @@ def of_ours(r, scratch):
                            ("eval_batch", "--eval-batch"), ("packing", "--packing"), ("device", "--device")):
         if r.get(column, "0") not in ("", "0") and not (column == "padding" and r.get("packing", "0") != "0"):
             options += [option, r[column]]
-    if r.get("lora", "none") != "none":
+    if r.get("lora") in PEFT:
+        options += ["--peft", PEFT[r["lora"]] % r]
+    elif r.get("lora", "none") != "none":
         options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]) + ",dora" * (r.get("dora") == "1") + ",dropout=0.1" * (r.get("lora_dropout") == "1") + beside(r), "--load", r["load"]]
     if r.get("second"):
         other = os.path.join(scratch, "second of %s.json" % r["model"])

@@ -34,6 +34,7 @@ WHAT = {
     "wide_steps.csv": "QLoRA over heads of 256 (Gemma 2)",
     "dropout_steps.csv": "dropout in adapters",
     "beside_steps.csv": "whole modules and tokens trained beside adapters",
+    "peft_steps.csv": "IA3, prompt and prefix tuning",
     "int8_steps.csv": "8-bit weights",
     "narrow_steps.csv": "8-bit weights, DoRA, NF4 without checkpoints",
     "feature_steps.csv": "packing, masks over NF4, DoRA",

@@ -65,6 +65,24 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
                        "--lora save= with --precision fp16-amp trains copies in fp16, whose "
                        "gradients PyTorch's GradScaler refuses to unscale; fp16-mixed trains them "
                        "in fp32");
+    if (vp_hf_has_prefix(q) && strcmp(q->recompute, "none") != 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--peft prefix with --recompute %s does not run: peft refuses gradient "
+                       "checkpointing (ValueError in 0.21.2)",
+                       q->recompute);
+    if (vp_hf_has_prefix(q) && q->keep_output)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--peft prefix with --keep-output was not recorded: the output has the keys "
+                       "and values of all layers");
+    if (vp_hf_has_prefix(q) && vp_mul(q->batch, q->lora.virtual_tokens) > VP_HF_MOST_LOOK_UPS)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--peft prefix: %lld samples of %lld virtual tokens; recorded were up to %d "
+                       "in a batch, beyond which the gradient of their table is another kernel's",
+                       (long long)q->batch, (long long)q->lora.virtual_tokens, VP_HF_MOST_LOOK_UPS);
+    if (vp_hf_has_other_adapters(q) && vp_hf_is_shared(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--peft %s under --parallel %s was not played; on one card it was",
+                       q->lora.targets, q->parallel);
 
     if (!vp_hf_is_shared(q) || !vp_hf_has_adapters(q) || vp_world_adapts(q->parallel, is_quantised))
         return VP_OK;
@@ -168,6 +186,15 @@ static int64_t micro_steps(const run *r)
     return r->request->accumulation < 3 ? r->request->accumulation : 3;
 }
 
+/* What a recording has by itself of the pass that is played, if anything: of a prefix's keys and values in all layers. */
+static vp_status play_beside(run *r, const char *word, const char *pass, const char *phase,
+                             vp_err *err)
+{
+    if (strcmp(word, pass) != 0 || !has_phase(r, phase))
+        return VP_OK;
+    return vp_recorded_play(r->step, phase, err);
+}
+
 static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err *err)
 {
     char      phase[32];
@@ -179,7 +206,9 @@ static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err 
         VP_TRY(vp_world_begin(r->world, word, micro + 1 == micro_steps(r), err));
     if (strcmp(word, "backward") == 0)
         VP_TRY(vp_hf_resident_backward(r->resident, err));
+    VP_TRY(play_beside(r, word, "forward", micro > 0 ? "prefix_more" : "prefix", err));
     VP_TRY(vp_recorded_play(r->step, phase, err));
+    VP_TRY(play_beside(r, word, "backward", micro > 0 ? "ending_more" : "ending", err));
     if (strcmp(word, "backward") == 0)
         VP_TRY(vp_hf_resident_backward_ends(r->resident, err));
     if (strcmp(word, "forward") == 0 && has_phase(r, "reference"))

@@ -15,9 +15,15 @@
 
 enum { VP_HF_ASSUMPTIONS = 12, VP_HF_WORKSPACE_OF_CARD = -1 };
 
-/* Adapters of peft's LoraConfig on a frozen model. */
+/* Beyond so many look-ups in a table its gradient is another kernel's. */
+enum { VP_HF_MOST_LOOK_UPS = 3072 };
+
+/* Adapters of peft's LoraConfig on a frozen model, or another of its methods. */
 typedef struct vp_hf_lora {
-    const char *targets; /* "none", "all-linear", or modules joined by '+': vp_hf_lora_targets() */
+    /* "none", "all-linear", or modules joined by '+': vp_hf_lora_targets(); or a method by name: "ia3", peft's own targets;
+     * "prompt", virtual tokens before each sequence, which are trained; "prefix", keys and values of such in each layer */
+    const char *targets;
+    int64_t     virtual_tokens;
     int64_t     rank;
     double      dropout;
     bool        is_bf16; /* else fp32, peft's default */

@@ -38,6 +38,21 @@ bool vp_hf_has_adapters(const vp_hf_request *q)
     return strcmp(q->lora.targets, "none") != 0;
 }
 
+bool vp_hf_has_other_adapters(const vp_hf_request *q)
+{
+    static const char *const methods[] = {"ia3", "prompt", "prefix"};
+
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (strcmp(q->lora.targets, methods[i]) == 0)
+            return true;
+    return false;
+}
+
+bool vp_hf_has_prefix(const vp_hf_request *q)
+{
+    return strcmp(q->lora.targets, "prefix") == 0;
+}
+
 bool vp_hf_saves_modules(const vp_hf_request *q)
 {
     return q->lora.save && strcmp(q->lora.save, "none") != 0;
@@ -172,14 +187,22 @@ static bool evaluates(const search *r)
     return r->pass != VP_HF_STEP;
 }
 
-static bool is_windowed(const search *r)
+/* Tokens of a sequence that layers see. */
+static int64_t seen_tokens(const search *r)
 {
-    return r->found->sizes.window && r->out->seq >= r->found->sizes.window;
+    return r->out->seq + r->request->lora.virtual_tokens;
 }
 
+static bool is_windowed(const search *r)
+{
+    return r->found->sizes.window && seen_tokens(r) >= r->found->sizes.window;
+}
+
+/* Keys of a prefix have no queries: sdpa gets a mask. */
 static bool has_mask(const search *r)
 {
-    return r->request->padded || r->request->packed || is_windowed(r);
+    return r->request->padded || r->request->packed || is_windowed(r) ||
+           vp_hf_has_prefix(r->request);
 }
 
 static bool is_fp32(const search *r)
@@ -257,8 +280,8 @@ static void key_of(const search *r, char *buf, size_t size)
     bool                 window = is_windowed(r);
     bool                 sdpa   = strncmp(r->attention, "sdpa", 4) == 0;
     int64_t              head = s->symbols.at[VP_SYM_d], target = s->symbols.at[VP_SYM_D];
-    int64_t              row = q->packed ? q->batch * r->out->seq : r->out->seq;
-    bool ragged = (q->padded || q->packed || window || target) && (row % 8 || target % 8);
+    int64_t              row    = q->packed ? q->batch * r->out->seq : seen_tokens(r);
+    bool                 ragged = (has_mask(r) || target) && (row % 8 || target % 8);
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
@@ -315,14 +338,15 @@ static void list_families(const char *path, const char *kind, char *buf, size_t 
 /* What a recording is of, as its file is named behind the family. part: of the same steps, in a file of its own. */
 static void kind_of(const search *r, const char *part, char *buf, size_t size)
 {
-    const char *of = evaluates(r)                     ? "-eval"
-                     : vp_hf_has_liger(r->request)    ? "-liger"
-                     : vp_hf_is_dpo(r->request)       ? "-dpo"
-                     : vp_hf_is_trl(r->request)       ? "-trl"
-                     : !r->found->plain               ? "-hf"
-                     : vp_hf_is_quantised(r->request) ? "-qlora"
-                     : vp_hf_has_adapters(r->request) ? "-lora"
-                                                      : "";
+    const char *of = evaluates(r)                           ? "-eval"
+                     : vp_hf_has_liger(r->request)          ? "-liger"
+                     : vp_hf_is_dpo(r->request)             ? "-dpo"
+                     : vp_hf_is_trl(r->request)             ? "-trl"
+                     : !r->found->plain                     ? "-hf"
+                     : vp_hf_is_quantised(r->request)       ? "-qlora"
+                     : vp_hf_has_other_adapters(r->request) ? "-peft"
+                     : vp_hf_has_adapters(r->request)       ? "-lora"
+                                                            : "";
 
     snprintf(buf, size, "%s%s", of, part);
 }
@@ -358,9 +382,10 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
                       : evaluates(r)          ? "evaluation"
                                               : "training step",
                       r->model->family,
-                      vp_hf_is_quantised(r->request)   ? " with quantised weights"
-                      : vp_hf_has_adapters(r->request) ? " with adapters"
-                                                       : "",
+                      vp_hf_is_quantised(r->request)         ? " with quantised weights"
+                      : vp_hf_has_other_adapters(r->request) ? " with --peft"
+                      : vp_hf_has_adapters(r->request)       ? " with adapters"
+                                                             : "",
                       vp_hf_has_liger(r->request) ? " with Liger's kernels"
                       : vp_hf_is_trl(r->request)  ? " by TRL's SFTTrainer"
                       : r->found->plain           ? ""
@@ -456,14 +481,21 @@ static vp_status choose_seq(search *r, vp_err *err)
         r->model->graph.max_seq ? r->model->graph.max_seq : r->found->sizes.symbols.at[VP_SYM_P];
 
     int64_t of_image = r->found->sizes.symbols.at[VP_SYM_S];
+    int64_t more     = r->request->lora.virtual_tokens;
 
     r->out->seq = of_image ? of_image : r->request->seq;
     if (of_image && r->request->seq && r->request->seq != of_image)
         return VP_FAIL(err, VP_ERR_USAGE, "--seq %lld: an image of this model makes %lld tokens",
                        (long long)r->request->seq, (long long)of_image);
     if (!r->out->seq)
-        r->out->seq =
-            positions && positions < r->request->default_seq ? positions : r->request->default_seq;
+        r->out->seq = positions && positions - more < r->request->default_seq
+                          ? positions - more
+                          : r->request->default_seq;
+    if (positions && more && seen_tokens(r) > positions)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--seq %lld and %lld virtual tokens are more than the %lld positions of "
+                       "this model",
+                       (long long)r->out->seq, (long long)more, (long long)positions);
     if (positions && r->out->seq > positions)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--seq %lld is longer than the %lld positions of this model",

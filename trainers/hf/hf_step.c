@@ -20,7 +20,14 @@ vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq
     symbols->at[VP_SYM_S] = q->packed ? vp_mul(q->batch, seq) : seq;
     symbols->at[VP_SYM_o] = vp_mul(q->batch, q->packed);
     symbols->at[VP_SYM_r] = q->lora.rank;
-    symbols->at[VP_SYM_x] = q->lora.tokens;
+    symbols->at[VP_SYM_x] = q->lora.tokens ? q->lora.tokens : q->lora.virtual_tokens;
+    if (q->lora.virtual_tokens) { /* a prefix is before keys and values only */
+        symbols->at[VP_SYM_u] = seq;
+        symbols->at[VP_SYM_S] = seq;
+        symbols->at[vp_hf_has_prefix(q) ? VP_SYM_u : VP_SYM_S] =
+            vp_add(seq, q->lora.virtual_tokens);
+    }
+    symbols->at[VP_SYM_L] = found->sizes.n_layers[0];
     VP_TRY(vp_symbols_complete(
         symbols,
         &(vp_symbol_card){.processors = q->processors, .threads = threads_of(q->capability)}, err));

@@ -81,18 +81,32 @@ static vp_status check_kernels(const vp_hf_request *q, const vp_hf_trained *t, v
     return VP_OK;
 }
 
+/* Of a matrix that is trained; IA3 has vectors, which peft keeps as one row or one column. */
+static int64_t columns_of(const vp_hf_request *q, const vp_recorded *step, int64_t hidden)
+{
+    int64_t        n;
+    const int64_t *bytes = vp_recorded_parameters(step, &n);
+
+    if (q->lora.virtual_tokens)
+        return n ? bytes[0] / element_bytes(q) / q->lora.virtual_tokens : 0;
+    return vp_hf_has_other_adapters(q) ? 1 : vp_hf_has_adapters(q) ? q->lora.rank : hidden;
+}
+
 vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, const vp_world *world,
                              int64_t hidden, vp_hf_trained *out, vp_err *err)
 {
-    int64_t        columns = vp_hf_has_adapters(q) ? q->lora.rank : hidden;
-    int64_t        each    = element_bytes(q);
+    bool           has_prompt = q->lora.virtual_tokens > 0; /* an embedding */
+    int64_t        columns    = columns_of(q, step, hidden);
+    int64_t        each       = element_bytes(q);
     const int64_t *bytes =
         world ? vp_world_trained(world, &out->n, &each) : vp_recorded_parameters(step, &out->n);
     vp_status st = VP_OK;
 
     out->list     = calloc(2 * (size_t)out->n + 1, sizeof *out->list);
     out->n_first  = out->n;
-    out->n_tables = world && vp_world_joins(q->parallel) ? 0 : vp_recorded_tables(step);
+    out->n_tables = world && vp_world_joins(q->parallel) ? 0
+                    : has_prompt                         ? out->n
+                                                         : vp_recorded_tables(step);
     VP_TRY_ALLOC(err, out->list);
     for (int64_t i = 0; i < out->n; i++)
         out->list[i] = (vp_trained){bytes[i], each, columns};

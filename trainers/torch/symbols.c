@@ -232,12 +232,13 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     int64_t *at = s->at, seq = at[VP_SYM_S], n;
 
     at[VP_SYM_h] = most(at[VP_SYM_h], 1);
-    for (int i = 0; i <= VP_SYM_x; i++)
+    for (int i = 0; i <= VP_SYM_L; i++)
         if (at[i] < 0 || at[i] >= INT32_MAX)
             return VP_FAIL(err, VP_ERR_INPUT, "a size of the model is beyond 32 bits");
     if (vp_overflowed(vp_mul(vp_mul(at[VP_SYM_B], seq), most(1024, 64 * at[VP_SYM_t]))))
         return VP_FAIL(err, VP_ERR_INPUT, "a batch of so many tokens is beyond 64 bits");
     s->card         = *card;
+    at[VP_SYM_u8]   = vp_round_up(at[VP_SYM_u], 8);
     at[VP_SYM_S8]   = vp_round_up(seq, 8);
     at[VP_SYM_S32]  = vp_round_up(seq, 32);
     at[VP_SYM_S128] = vp_round_up(seq, 128);
@@ -295,7 +296,7 @@ int64_t *vp_symbol_named(vp_symbols *s, const char *name)
 {
     int i = symbol_named(name, strlen(name));
 
-    return i < 0 || i > VP_SYM_x ? NULL : &s->at[i];
+    return i < 0 || i > VP_SYM_L ? NULL : &s->at[i];
 }
 
 /* "3h", "ad": a number, then symbols of one letter, up to a comma or the end. */

@@ -153,7 +153,11 @@ def draw(rng, family, v, index):
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             shape.update(B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
             shape.update({"o": rng.choice([3, 5, 7, 11, 13, 17])} if v.get("packed") else {})
-            shape.update({"x": rng.choice([3, 5, 7, 9, 13, 19])} if v.get("tokens") else {})
+            shape.update({"x": rng.choice([3, 5, 7, 9, 13, 19])} if v.get("tokens") or v["lora"] == "prompt" else {})
+            shape.update({"u": s - shape["x"]} if v["lora"] == "prompt" else {})         # S has the virtual tokens too
+            if v["lora"] == "prefix":         # u is the keys of a sequence; B x is no more than 3072, beyond which a look-up's gradient is another kernel
+                x = rng.choice([3, 5, 7, 9])
+                shape.update(x=x, u=s, S=s - x)
             return dict(shape, M=rng.randrange(100, 180)) if v.get("liger") else shape
 
 
@@ -191,9 +195,11 @@ def small_shapes(name, v, n):
         return [(mark, dict(out[0], B=few[0], S=few[1], D=few[2])) for mark, few in FEW_ROWS.items()]
     for s in out if v["task"] != "imgcls" else []:
         if v["one"] or v.get("packed"):
-            s["S"] = 8 * (s["S"] // 64)
+            s["S"] = 8 * (s["S"] // 64) + s["S"] % 8
         else:
             s["B"], s["S"] = (TILES, 8 * (s["S"] // 24)) if v["liger"] else (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)
+        if "u" in s:
+            s["u"] = s["S"] + (s["x"] if v["lora"] == "prefix" else -s["x"])
         if "t" in s:                      # what is routed is many rows still, whose sort is the one that was seen
             s["t"] = max(s["t"], -(-4200 // (s["B"] * s["S"])))
     return [("!", s) for s in out]

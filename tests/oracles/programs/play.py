@@ -13,6 +13,7 @@ import sizes
 
 # Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
 TRL = ("trl", "dpo")
+PROMPTS = ("prompt", "prefix")                 # methods of peft that put virtual tokens before a sequence, or before its keys and values
 PACKED = []                                    # not empty: documents lie behind each other in a batch of one row
 WORKSPACE_BYTES = (33554432, 1048576)
 LOADING = ("load", "upcast", "biases", "adapters", "adapters_cast", "halved", "load_reference")
@@ -147,13 +148,24 @@ def make_model(v, config, mark=lambda phase: None):
     return m
 
 
+def adapters_of(v):
+    """peft's config: LoRA's for sets of targets, else another method's with its own choices, and so many virtual tokens."""
+    import peft
+    if v["lora"] == "ia3":
+        return peft.IA3Config(task_type="CAUSAL_LM")
+    if v["lora"] in PROMPTS:
+        kind = {"prompt": peft.PromptTuningConfig, "prefix": peft.PrefixTuningConfig}[v["lora"]]
+        return kind(task_type="CAUSAL_LM", num_virtual_tokens=v["x"])
+    targets = {"all-linear": "all-linear"}.get(v["lora"], v["lora"].split("+"))
+    return peft.LoraConfig(r=v["r"], lora_alpha=16, lora_dropout=0.1 if v["lora_dropout"] else 0.0, target_modules=targets,
+                           task_type="CAUSAL_LM", use_dora=bool(v.get("dora")),
+                           modules_to_save=v["save"].split("+") if v.get("save", "none") != "none" else None,
+                           trainable_token_indices=list(range(v["x"])) if v.get("tokens") else None)
+
+
 def add_adapters(m, v, mark):
     import peft
-    targets = {"all-linear": "all-linear"}.get(v["lora"], v["lora"].split("+"))
-    c = peft.LoraConfig(r=v["r"], lora_alpha=16, lora_dropout=0.1 if v["lora_dropout"] else 0.0, target_modules=targets,
-                        task_type="CAUSAL_LM", use_dora=bool(v.get("dora")),
-                        modules_to_save=v["save"].split("+") if v.get("save", "none") != "none" else None,
-                        trainable_token_indices=list(range(v["x"])) if v.get("tokens") else None)
+    c = adapters_of(v)
     real = peft.tuners.tuners_utils.BaseTuner._cast_adapter_dtype
 
     def cast(self, *args, **kwargs):
@@ -204,7 +216,7 @@ def in_child(f):
 
 def batch(v, shape):
     import torch
-    B, S = shape["B"], shape["S"]
+    B, S = shape["B"], shape["u"] if v["lora"] == "prompt" and "u" in shape else shape["S"]
     if v["task"] == "imgcls":
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(v["precision"], torch.float32)
         return {"pixel_values": torch.zeros(B, 3, shape["I"], shape["I"], device="cuda", dtype=dtype),
@@ -259,8 +271,11 @@ class Recording:
         self.mark("inputs")
         inputs = batch(v, shape)
         grads = {}
-        for step in (1, 2, 3):
-            self.mark(("evaluate%d" if v.get("eval") else "forward%d") % step)
+        if v["lora"] == "prefix":
+            self.mark_prefix(m)
+        for self.step in (1, 2, 3):
+            step = self.step
+            self.mark(("evaluate%d" if v.get("eval") else "prefix%d" if v["lora"] == "prefix" else "forward%d") % step)
             run = loop.evaluate if v.get("eval") else loop.step
             run(inputs, lambda phase, step=step: self.mark("%s%d" % (phase, step)))
             self.mark("after%d" % step)
@@ -277,6 +292,18 @@ class Recording:
         self.grads = {}
         self.split(trace, n0, live, grads)
         self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape, "f" if v.get("eval") else {"trl": "fg", "dpo": "ffg"}[v["trainer"]]) if v["trainer"] in TRL else {}
+
+    def mark_prefix(self, m):
+        """Where the forward pass of the model begins behind that of its virtual tokens, and where backward comes back to those: to what was made
+        last of them."""
+        plain = m.get_prompt
+
+        def get_prompt(*args, **kwargs):
+            cache = plain(*args, **kwargs)
+            self.mark("forward%d" % self.step)
+            cache.layers[-1].values.grad_fn.register_prehook(lambda grads: self.mark("ending%d" % self.step))
+            return cache
+        m.get_prompt = get_prompt
 
     def options(self, v, shape, reference):
         """Of the loop: how its loss is cut in tiles."""
@@ -311,14 +338,15 @@ class Recording:
         kept = set(kept.values())
         marks = [(name, (a - n0[0]) + (f - n0[1])) for name, (a, f) in self.marks]
         at = {}
-        n = n_alloc = first = 0
+        n = n_alloc = first = second = 0
         events = None
         for i, e in enumerate(trace):
             if e["action"] not in ("alloc", "free_completed"):
                 continue
             while marks and marks[0][1] == n:
                 name = marks.pop(0)[0]
-                first = n_alloc if name == "forward1" else first
+                first = n_alloc if name in ("prefix1", "forward1") and not first else first
+                second = n_alloc if name in ("prefix2", "forward2") and not second else second
                 events = self.phases[name] = []
             n += 1
             if e["action"] == "alloc":
@@ -331,13 +359,13 @@ class Recording:
                     self.beside.add(n_alloc)
                 if name in LOADING and e["addr"] in params:
                     self.params[n_alloc] = params[e["addr"]]
-                if name == "backward1" and e["addr"] in grads:
+                if name in ("backward1", "ending1") and e["addr"] in grads:
                     self.grads[n_alloc] = grads[e["addr"]]
                 events.append(("a", n_alloc, e["size"]))
                 n_alloc += 1
             else:
                 freed = at.pop(e["addr"])
-                if name == "forward2" and first <= freed < n_alloc and freed not in self.ids(name):
+                if name in ("prefix2", "forward2") and first <= freed < second:
                     continue         # what the first step left: the player lets it go where it is made again
                 if events and events[-1][0] == "f":
                     events[-1][1].append(freed)

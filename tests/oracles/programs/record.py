@@ -21,19 +21,21 @@ import shape_of
 import sizes
 
 N_SHAPES, N_SMALL = 6, 3
-STEP, EVALUATION = ["forward", "reference", "output", "backward"], ["evaluate", "output"]
+STEP, EVALUATION = ["prefix", "forward", "reference", "output", "backward", "ending"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
 DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, one=0, packed=0)
 
 
 def phases_of(v):
-    """Of a program. "output" is where the model's output is let go of."""
+    """Of a program. "output" is where the model's output is let go of; "prefix" and "ending" are what is done to virtual tokens of all layers
+    before the forward pass and behind the backward pass."""
     other = [n + "2" for n in EVALUATION[:1]] if not v["eval"] else [n + i for n in STEP for i in "23" if n + i != "output2"]
-    return [n for n in NAMES if not (n in other or n.startswith("adapters") and v["lora"] == "none" or n in ("upcast", "biases") and not v["upcast"]
+    return [n for n in NAMES if not (n in other or n.startswith("adapters") and v["lora"] == "none" or n == "adapters_cast" and v["lora"] in play.PROMPTS or n in ("upcast", "biases") and not v["upcast"]
                                       or n == "halved" and (v["trainer"] not in play.TRL or v["quantised"] == "none")
                                       or n == "load_reference" and (v["trainer"] != "dpo" or v["lora"] != "none")
                                       or n.startswith("reference") and v["trainer"] != "dpo"
+                                      or n.startswith(("prefix", "ending")) and v["lora"] != "prefix"
                                       or n.startswith("output") and v["task"] == "seq2seq")]
 
 
@@ -53,7 +55,7 @@ def is_worth_it(v, family, asked):
     if v["lora"] != "none" and v["tied"] and (v["gqa"], 0) in family.combos and not v["tokens"]:     # a line of the untied program says what the tied one is
         return False
     biased = v["task"] == "seq2seq"     # T5's distances are a mask to sdpa
-    if v["ragged"] and not (sdpa and (v["mask"] or v["window"] or biased)):
+    if v["ragged"] and not (sdpa and (v["mask"] or v["window"] or biased or v["lora"] == "prefix")):
         return False
     if v["window"] and not family.window or v["mask"] and v["task"] == "imgcls":
         return False
@@ -103,6 +105,11 @@ def play_once(v, family, shape, blocks):
     f = families.FAMILIES[family]
     config = f.config(shape, [n * f.repeats(v) for n in blocks], v["tied"], v)
     return play.Recording(dict(v, r=shape["r"], x=shape.get("x"), tiles=blocks[-1]), config, shape)
+
+
+def with_layers(v, family, shape, blocks):
+    """The shape of a run with so many blocks, where sizes depend on them: keys and values of all layers are one parameter."""
+    return dict(shape, L=blocks[0] * families.FAMILIES[family].repeats(v)) if v["lora"] == "prefix" else shape
 
 
 def plain(events, order):
@@ -160,6 +167,15 @@ def tied_slots(v, family, shape, run, model, base):
     return out
 
 
+def alike(phases, shape):
+    """The phases, where what holds keys and values of all layers has the same size whatever their number."""
+    if "L" not in shape:
+        return phases
+    each, parts = 2 * shape["L"] * shape["k"] * shape["d"] * shape["x"], [c * b for c in (2, 4) for b in (1, shape["B"])]
+    return {name: [e if e[0] == "f" or e[2] not in [each * n for n in parts] else ("a", e[1], (e[2] // each,)) for e in events]
+            for name, events in phases.items()}
+
+
 def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
@@ -169,29 +185,31 @@ def record(v, family):
     lengths = [base] + [tuple(n if h == g else least for h in range(groups)) for g in range(groups) for n in (least + 1, least + 2)]
     repeats = [play_once(v, family, shapes[0], n) for n in lengths]
     runs = [repeats[0]] + [play_once(v, family, s, base) for s in shapes[1:N_SHAPES]]
-    step = EVALUATION if v["eval"] else STEP
     for r in repeats + runs:
-        first, second = [sum((r.phases[n + i] for n in (step[0], step[-1])), []) for i in "12"]
+        first, second = [sum((r.phases[n + i] for n in (EVALUATION if v["eval"] else ("forward", "backward"))), []) for i in "12"]
         if [e[2] if e[0] == "a" else len(e[1]) for e in first] != [e[2] if e[0] == "a" else len(e[1]) for e in second]:
             raise Refused("the first step differs from the second in more than workspaces")
     try:
-        program = shape_of.generalise(names, lengths, [r.phases for r in repeats])
+        program = shape_of.generalise(names, lengths, [alike(r.phases, with_layers(v, family, shapes[0], n)) for r, n in zip(repeats, lengths)])
     except shape_of.Mismatch as e:
         raise Refused(str(e))
     model = shape_of.unroll(program, base)
     for s, r in zip(shapes, runs):
         if whole(model, names) != whole(r.phases, names):
             raise Refused("events in another order at %s" % s)
-    slots = fitted(model, names, runs, shapes, v["trainer"] in play.TRL)
+    played = [(r, with_layers(v, family, s, base), model) for r, s in zip(runs, shapes)]
+    if v["lora"] == "prefix":
+        played += [(r, with_layers(v, family, shapes[0], n), shape_of.unroll(program, n)) for r, n in zip(repeats[1:], lengths[1:])]
+    slots = fitted(names, played, v["trainer"] in play.TRL, v["quantised"] != "none")
     owners(program, model, runs[0], slots)
     # other layers and another shape at once: a check that nothing was fitted to
     check = play_once(v, family, shapes[N_SHAPES], (least + 3, least + 2)[:groups])
-    compare(shape_of.unroll(program, (least + 3, least + 2)[:groups]), slots, check, shapes[N_SHAPES], {})
+    compare(shape_of.unroll(program, (least + 3, least + 2)[:groups]), slots, check, with_layers(v, family, shapes[N_SHAPES], (least + 3,)), {})
     marks, only_large = {}, {}
     for mark, s in families.small_shapes(family, v, N_SMALL):
-        compare(model, slots, play_once(v, family, s, base), s, only_large.setdefault(mark, {}))
+        compare(model, slots, play_once(v, family, s, base), with_layers(v, family, s, base), only_large.setdefault(mark, {}))
         marks.update((slot, mark) for slot, both in only_large[mark].items() if both == {False})
-    if v["trainer"] == "torch" and v["task"] != "seq2seq" and not v["eval"]:
+    if v["trainer"] == "torch" and v["task"] != "seq2seq" and not v["eval"] and v["lora"] != "prefix":         # whose output has the keys and values
         check_kept(v, family, shapes[0], repeats[0], base)
     tied = [] if v["lora"] == "none" or v["tokens"] else tied_slots(v, family, shapes[0], repeats[0], model, base)
     if v["liger"]:
@@ -248,20 +266,24 @@ def of_tiles(v, family, shape, base, program, slots):
     return {slot: "%t" for slot, x in last.items() if x[1]}
 
 
-def fitted(model, names, runs, shapes, masked):
-    """slot -> (expression,), exact at every shape."""
-    fit = sizes.Fitter(shapes[:N_SHAPES], masked)
+def fitted(names, played, masked, quantised):
+    """slot -> (expression,), exact at every shape. played: runs, each with its shape and the program of its length."""
+    fit = sizes.Fitter([shape for _, shape, _ in played], masked, quantised)
+    found = {}
+    for i, (run, _, model) in enumerate(played):
+        for name in names:
+            for event, x in zip(model[name], run.phases[name]):
+                if event[0] == "a" and found.setdefault(event[2], {}).setdefault(i, x[2]) != x[2]:
+                    raise Refused("%s: a size differs between blocks" % name)
     slots, before = {}, ""
     for name in names:
-        for i, event in enumerate(model[name]):
-            if event[0] != "a":
-                continue
-            found = tuple(r.phases[name][i][2] for r in runs)
-            expression = fit.semaphores(before, found) or fit.fit(found)
+        for slot in [event[2] for event in played[0][2][name] if event[0] == "a"]:
+            here = tuple(found[slot].values())
+            expression = fit.semaphores(before, here) or fit.fit(here)
             before = sizes.text(expression) if expression else ""
             if expression is None:
-                raise Refused("%s: %s bytes at %s" % (name, found, shapes[:N_SHAPES]))
-            if slots.setdefault(event[2], (expression,))[0] != expression:
+                raise Refused("%s: %s bytes at %s" % (name, here, [shape for _, shape, _ in played]))
+            if slots.setdefault(slot, (expression,))[0] != expression:
                 raise Refused("%s: a size differs between blocks" % name)
     return slots
 
@@ -293,7 +315,7 @@ def owners(program, model, run, slots):
                 letter = "G"
             elif {"B", "V"} <= symbols and symbols & {"D", "S"} or {"B", "C"} <= symbols:
                 letter = "L"
-            elif n.startswith("forward") and freed != n:
+            elif n.startswith("forward") and freed != n or n.startswith("prefix") and not freed.startswith(("prefix", "forward")):
                 letter = "A"
             elif n.startswith(("forward", "reference", "evaluate")) and not symbols & {"B", "S", "D"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
                 letter = "C"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --models: these, with sdpa. --attention: all rows with this one. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --models: these, with sdpa. --attention: all rows with this one. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -312,6 +312,30 @@ def drawn_checkpoints(n, seed, models):
     return out
 
 
+PEFT = ("llama-3.2-1b", "smollm2-135m", "smollm2-360m", "tinyllama-1.1b", "llama-2-7b", "llama-3.1-8b", "mistral-7b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2-7b",
+        "qwen3-0.6b", "gpt2", "gpt2-medium", "gemma2-2b", "phi3-mini")
+
+
+def drawn_by_peft(n, seed, models):
+    """Methods of peft other than LoRA."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models or PEFT)
+        c, method, trainer = dict(NAMED, **MODELS)[name], rng.choice(("ia3", "prompt", "prefix")), rng.choice(["torch", "hf", "hf"])
+        tokens = rng.choice([2, 8, 10, 16, 20, 20, 30, 50, 100]) if method != "ia3" else 0
+        padded = rng.random() < 0.3
+        most = min(c.get(k, 1 << 20) for k in ("max_position_embeddings", "n_positions"))
+        seq = rng.choice([s for s in LENGTHS if s + tokens <= most and s + tokens < (c.get("sliding_window") or 1 << 20)])
+        attention, recompute = rng.choice(["sdpa:flash", "sdpa:flash", "sdpa:flash", "eager"] if c["model_type"] in ("llama", "gpt2") else ["sdpa:flash"]), rng.choice(["none", "full"])
+        recompute = "none" if method == "prefix" else recompute         # which peft refuses
+        if method == "ia3" and c["model_type"] == "phi3" or attention == "eager" and padded:         # of which peft has no targets; which was not recorded
+            continue
+        out.append((name, c, rng.choice(["fp32", "bf16-mixed", "bf16", "bf16-amp"]), attention, recompute, rng.choice(OPTIMIZERS if trainer == "hf" else OPTIMIZERS[:3]),
+                    rng.choice([1, 2, 3, 4, 8]), seq, "clm", "mask" if padded else "none", trainer, method, 0, "none", 0, "none", 0, 0, 0, "none", tokens))
+    return out
+
+
 RARE_OPTIMIZERS = ("ademamix", "ademamix_8bit", "paged_ademamix_32bit", "paged_ademamix_8bit", "rmsprop_bnb", "rmsprop_bnb_8bit", "rmsprop_bnb_32bit",
                    "schedule_free_adamw", "schedule_free_sgd", "stable_adamw", "adafactor", "adafactor", "adagrad", "rmsprop")
 
@@ -470,6 +494,7 @@ def main():
     p.add_argument("--checkpoints", action="store_true")
     p.add_argument("--optimizers", action="store_true")
     p.add_argument("--narrow", action="store_true")
+    p.add_argument("--peft", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--attention")
@@ -481,7 +506,9 @@ def main():
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
     n = a.random * (40 if a.answered else 1)
-    if a.optimizers:
+    if a.peft:
+        rows = drawn_by_peft(n, a.seed, a.models)
+    elif a.optimizers:
         rows = drawn_optimizers(n, a.seed, a.models)
     elif a.narrow:
         rows = drawn_narrow(n, a.seed, a.models)

@@ -7,10 +7,10 @@ from fractions import Fraction
 from math import gcd
 
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
-          "x", "x h", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C",
+          "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C",
           "E", "E h", "E h f", "t", "t h", "t f"]
-LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16"]
-EXTRA = ["o", "o a", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h"]
+LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "u"]
+EXTRA = ["o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
@@ -98,6 +98,7 @@ def values(shape):
     v = dict(shape)
     for m in (8, 32, 128):
         v["S%d" % m] = up(v["S"], m)
+    v["u8"] = up(v.get("u", 0), 8)
     v["dr"] = up(v["d"], 32 if v["d"] <= 128 else 64)
     n = v["N"] = v["B"] * v["S"]
     v["n"] = v["S"] - 1
@@ -212,13 +213,14 @@ def text(expression):
 
 
 class Fitter:
-    """For one set of shapes. masked: rows are taken by a mask, whose scratch is the same at all of them."""
+    """For one set of shapes. masked: rows are taken by a mask, whose scratch is the same at all of them. quantised: weights have scales, whose
+    multiples whole weights are too."""
 
-    def __init__(self, shapes, masked=False):
+    def __init__(self, shapes, masked=False, quantised=True):
         self.shapes = [values(s) for s in shapes]
         self.columns = {}
         for m in MONOMIALS:
-            if all(s in self.shapes[0] for s in m):
+            if all(s in self.shapes[0] for s in m) and (quantised or not m or m[0][:2] not in ("J(", "K(")):
                 col = tuple(value(m, v) for v in self.shapes)
                 if min(col) > 0 and (not m or len(set(col)) > 1):
                     self.columns.setdefault(col, m)        # of equal ones the shortest
