@@ -107,7 +107,8 @@ static const change changes[VP_REMEDIES] = {
     {"--load nf4-dq", "frozen weights of 4 bits, dequantised as they are used", quantised},
 };
 
-static void name_it(const change *c, const vp_hf_request *q, char *buf, size_t size)
+static void name_it(const change *c, const vp_hf_request *before, const vp_hf_request *q, char *buf,
+                    size_t size)
 {
     if (c->apply == half_batch)
         snprintf(buf, size, "%s %lld --accumulation %lld", c->option, (long long)q->batch,
@@ -116,6 +117,8 @@ static void name_it(const change *c, const vp_hf_request *q, char *buf, size_t s
         snprintf(buf, size, "%s %lld", c->option, (long long)q->seq);
     else if (c->apply == shard)
         snprintf(buf, size, "%s %lld --parallel %s", c->option, (long long)q->world, q->parallel);
+    else if (c->apply == quantised && strcmp(q->precision, before->precision) != 0)
+        snprintf(buf, size, "%s --precision %s", c->option, q->precision);
     else
         snprintf(buf, size, "%s", c->option);
 }
@@ -173,7 +176,7 @@ int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t m
             out[at] = out[at - 1];
         out[at] = (vp_remedy){
             .costs = changes[i].costs, .reserved_bytes = e.reserved_bytes, .world = q.world};
-        name_it(&changes[i], &named, out[at].option, sizeof out[at].option);
+        name_it(&changes[i], request, &named, out[at].option, sizeof out[at].option);
         n++;
     }
     return n;
