@@ -75,6 +75,19 @@ static bool says_more(const vp_json_doc *doc, const vp_json_doc *than)
     return false;
 }
 
+/* What the allocator was told; where several processes were, one that did not get over its import of torch. */
+static void read_allocator(const char *path, bool unread, vp_dryrun_findings *found)
+{
+    char   *data = NULL;
+    int64_t n;
+
+    if ((found->allocator[0] && !unread) || vp_file_read(path, 4096, &data, &n, NULL) != VP_OK)
+        return;
+    vp_text_escape(data, found->allocator, sizeof found->allocator);
+    found->allocator_unread = unread;
+    free(data);
+}
+
 vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_err *err)
 {
     DIR           *d = opendir(folder);
@@ -94,6 +107,9 @@ vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_er
             continue;
         if (strncmp(entry->d_name, "unsupported.", 12) == 0) {
             read_unsupported(path, found->unsupported);
+        } else if (strncmp(entry->d_name, "allocator.", 10) == 0 ||
+                   strncmp(entry->d_name, "allocator_read.", 15) == 0) {
+            read_allocator(path, entry->d_name[9] == '.', found);
         } else if (strncmp(entry->d_name, "rank.", 5) == 0) {
             found->n_ranks++;
         } else if (strncmp(entry->d_name, "hostfull.", 9) == 0 &&

@@ -28,6 +28,39 @@ static const char *help_with(const char *message)
                : "";
 }
 
+/* The first line of an error's message, behind ": "; "" where something else says it better. */
+static const char *what_it_says(const char *message, char *buf, size_t size)
+{
+    char line[1200], shown[300];
+
+    buf[0] = '\0';
+    message += strspn(message, " \t\r\n");
+    if (!*message || help_with(message)[0])
+        return buf;
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(message, "\r\n"), message);
+    snprintf(buf, size, ": %s", vp_text_escape(line, shown, sizeof shown));
+    return buf;
+}
+
+/* What PyTorch's allocator was told, where a failure may come of it; else "". Messages of torch 2.7 to 2.15. */
+static const char *allocator_setting(const vp_dryrun_findings *found, const char *message,
+                                     char *buf, size_t size)
+{
+    static const char *const words[] = {"llocator", "ConfigTokenizer", "stoull",
+                                        "stod",     "garbage_collect", "roundup_power2"};
+    bool                     is_it   = found->allocator_unread && !*message;
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        is_it = is_it || strstr(message, words[i]);
+    buf[0] = '\0';
+    if (is_it && found->allocator[0])
+        snprintf(buf, size,
+                 " (%s; PyTorch takes NAME:VALUE pairs joined by commas, as in "
+                 "expandable_segments:True,max_split_size_mb:512)",
+                 found->allocator);
+    return buf;
+}
+
 /* Of a command that was ended though it trained: how to end it sooner. */
 static const char *shorter(const vp_dryrun_opts *opts, bool trained)
 {
@@ -37,6 +70,22 @@ static const char *shorter(const vp_dryrun_opts *opts, bool trained)
                : "";
 }
 
+/* The command was ended by a signal of its own. */
+static void tell_signal(int number, const vp_dryrun_findings *found, vp_dryrun_judgement *out)
+{
+    char        setting[400];
+    const char *why = "";
+
+    if (number == SIGKILL)
+        why = "; the kernel does this when host memory runs out";
+    else if (number == SIGSEGV)
+        why = "; host code that touches device memory ends like this";
+    else if (number == SIGABRT && found->allocator_unread)
+        why = allocator_setting(found, "", setting, sizeof setting);
+    snprintf(out->reason, sizeof out->reason, "the command was ended by signal %d (%s)%s", number,
+             strsignal(number), why);
+}
+
 void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
                      const vp_dryrun_findings *found, vp_dryrun_judgement *out)
 {
@@ -44,7 +93,7 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
     bool         have    = found->report != NULL;
     bool         was_oom = false, had_error = false, was_cut = false;
     const char  *type = "";
-    char         shown[400];
+    char         shown[400], says[320], setting[400];
 
     out->verdict   = "failed";
     out->exit_code = vp_status_exit_code(VP_ERR_INPUT);
@@ -83,12 +132,7 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
                  found->host_full);
     } else if (child->end == VP_CHILD_SIGNALED) {
         out->exit_code = 128 + child->term_signal;
-        snprintf(out->reason, sizeof out->reason, "the command was ended by signal %d (%s)%s",
-                 child->term_signal, strsignal(child->term_signal),
-                 child->term_signal == SIGKILL ? "; the kernel does this when host memory runs out"
-                 : child->term_signal == SIGSEGV
-                     ? "; host code that touches device memory ends like this"
-                     : "");
+        tell_signal(child->term_signal, found, out);
     } else if (child->exit_code != 0 && was_oom) {
         out->verdict   = "oom";
         out->exit_code = vp_status_exit_code(VP_ERR_NO_FIT);
@@ -110,9 +154,11 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
                  "a library asks for what the stand-in does not have: %s",
                  vp_text_escape(vp_dryrun_report_text(&error, "message"), shown, sizeof shown));
     } else if (child->exit_code != 0) {
-        snprintf(out->reason, sizeof out->reason, "the command ended with exit code %d%s%s%s",
+        const char *message = had_error ? vp_dryrun_report_text(&error, "message") : "";
+        snprintf(out->reason, sizeof out->reason, "the command ended with exit code %d%s%s%s%s%s",
                  child->exit_code, type[0] ? ": " : "", vp_text_escape(type, shown, sizeof shown),
-                 had_error ? help_with(vp_dryrun_report_text(&error, "message")) : "");
+                 type[0] ? what_it_says(message, says, sizeof says) : "", help_with(message),
+                 allocator_setting(found, message, setting, sizeof setting));
     } else if (!have && found->n_ranks) {
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
         snprintf(out->reason, sizeof out->reason,

@@ -92,6 +92,19 @@ printf '{"cuda":false,"final":true,"torch":"2.11.0","phases":[],"error":{"type":
 exit 1
 P
 expect "a model that is not on this machine" 4 "OSError (that model is not on this machine: vplan dryrun --fake-weights MODEL -o DIR" dry -- sh "$work/hub.sh"
+sed 's/OSError/ValueError/; s/We could not.*connection/\\\\n  rank must be 8\\\\n  or 16/' "$work/hub.sh" > "$work/value.sh"
+expect "an error's own words, their first line" 4 "exit code 1: ValueError: rank must be 8$" dry -- sh "$work/value.sh"
+# what PyTorch's allocator cannot read ends it as it is imported, or where the device is first used
+mkdir -p "$work/aborts/torch"
+echo "__version__ = '2.11.0'" > "$work/aborts/torch/version.py"
+printf 'import os\nos.abort()\n' > "$work/aborts/torch/__init__.py"
+export PYTHONPATH=$work/aborts
+expect "an allocator setting that aborts PyTorch" 134 "signal 6 (Aborted) (PYTORCH_CUDA_ALLOC_CONF=max_split=8; PyTorch takes NAME:VALUE pairs joined by commas, as in expandable_segments:True,max_split_size_mb:512)" \
+    dry -- env PYTORCH_CUDA_ALLOC_CONF=max_split=8 python3 -c 'import torch'
+expect "an abort that has none" 134 "signal 6 (Aborted)$" dry -- python3 -c 'import torch'
+unset PYTHONPATH
+sed "s/OSError/ValueError/; s/We could not.*connection/Unrecognized key x in CUDA allocator config./; s/^printf/printf A=x:1 > \"\$VPLAN_NULL_REPORT\/allocator_read.1\"; &/" "$work/hub.sh" > "$work/key.sh"
+expect "an allocator setting that PyTorch does not know" 4 "ValueError: Unrecognized key x in CUDA allocator config. (A=x:1; PyTorch takes" dry -- sh "$work/key.sh"
 expect "a command that dies" 139 "signal 11" dry -- sh -c 'kill -SEGV $$'
 expect "a command that hangs" 4 "longer than --timeout" dry --timeout 1 -- sleep 60
 expect "a training that takes too long is told of --steps" 4 "was ended (with --steps 3 it plays three" dry --timeout 1 -- sh -c \

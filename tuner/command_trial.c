@@ -250,6 +250,20 @@ static int shown_of(const char *text)
     return n < 300 ? (int)n : 300;
 }
 
+static bool begins(const char *reason, const char *with)
+{
+    return strncmp(reason, with, strlen(with)) == 0;
+}
+
+/* Whether a reason already holds the beginning of a message. */
+static bool is_said(const char *reason, const char *what)
+{
+    char start[100];
+
+    snprintf(start, sizeof start, "%.*s", shown_of(what), what);
+    return strstr(reason, start) != NULL;
+}
+
 static void judge(const json_t *doc, const vp_child_result *child, vp_arena *arena,
                   vp_command_trial *t)
 {
@@ -286,15 +300,16 @@ static void judge(const json_t *doc, const vp_child_result *child, vp_arena *are
         t->evidence =
             t->allocated_bytes > 0 ? "no optimizer step was seen" : "it never used the device";
     } else {
-        error            = json_object_get(doc, "error");
-        t->verdict       = strstr(reason, "--timeout")             ? VP_COMMAND_TIMEOUT
-                           : strstr(reason, "host memory ran out") ? VP_COMMAND_OOM_HOST
-                           : strstr(reason, "interrupted")         ? VP_COMMAND_INTERRUPTED
-                                                                   : VP_COMMAND_CRASH;
+        error      = json_object_get(doc, "error");
+        t->verdict = begins(reason, "the command ran longer than --timeout") ? VP_COMMAND_TIMEOUT
+                     : begins(reason, "host memory ran out")                 ? VP_COMMAND_OOM_HOST
+                     : begins(reason, "interrupted") ? VP_COMMAND_INTERRUPTED
+                                                     : VP_COMMAND_CRASH;
         const char *what = json_string_value(json_object_get(error, "message"));
-        t->evidence      = what ? vp_arena_printf(arena, "%s: %.*s", reason, shown_of(what), what)
-                                : vp_arena_printf(arena, "%s%s%s", reason, child->n_err ? ": " : "",
-                                                  last_line(child->err, arena));
+        t->evidence      = what && is_said(reason, what) ? vp_arena_strdup(arena, reason)
+                           : what ? vp_arena_printf(arena, "%s: %.*s", reason, shown_of(what), what)
+                                  : vp_arena_printf(arena, "%s%s%s", reason, child->n_err ? ": " : "",
+                                                    last_line(child->err, arena));
     }
 }
 

@@ -86,7 +86,10 @@ class _ImportHook:
             then = self.wanted.pop(name, None)
             if name == "torch" and spec.origin:
                 _probe.check_version_file(os.path.join(os.path.dirname(spec.origin), "version.py"))
+            kept = _probe.keep_allocator_setting() if name == "torch" else None
             plain(module)
+            if kept:               # read without an abort
+                os.rename(kept, os.path.join(_probe.folder, "allocator_read.%d" % os.getpid()))
             if then:
                 then(module)
         try:
@@ -237,6 +240,16 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile):
             self.version = found.group(1)
             self.refuse("version", "torch %s is not known to this dry run (known: %s)"
                         % (self.version, ", ".join(SUPPORTED)), 4)
+
+    def keep_allocator_setting(self):
+        """What the allocator is told, before torch reads it: of what it cannot split it aborts as it is imported."""
+        for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+            if os.environ.get(name):
+                path = os.path.join(self.folder, "allocator.%d" % os.getpid())
+                with open(path, "w") as f:
+                    f.write("%s=%s" % (name, os.environ[name][:200]))
+                return path
+        return None
 
     # ---- torch is there ------------------------------------------------------------------------------
 
