@@ -28,18 +28,21 @@ typedef struct vp_estimate_answer {
     bool              has_device, seq_is_default, not_even_least;
     const char       *max; /* what was looked for; NULL: nothing */
     bool              precision_is_default, batch_is_default;
-    vp_remedy         remedies[VP_REMEDIES];
-    int               n_remedies;
-    vp_remedy_chain   fitting; /* where has_fitting */
-    bool              has_fitting;
-    vp_lengths        lengths;
-    vp_length_answer  of_lengths; /* where there are lengths */
-    vp_measured       measured;   /* where measured_in is no NULL */
-    const char       *measured_in;
-    int64_t           assumed_context_bytes; /* before it was measured */
-    vp_calibration    calibration;           /* of this card; its card is "" where there is none */
-    char              calibration_path[VP_CALIBRATION_PATH];
-    bool              is_kept; /* what was measured, there */
+    bool              is_tight; /* fits since PyTorch gives back what it caches */
+    int64_t           unlimited_allocated_bytes,
+        unlimited_reserved_bytes; /* then: on a card that never fills */
+    vp_remedy        remedies[VP_REMEDIES];
+    int              n_remedies;
+    vp_remedy_chain  fitting; /* where has_fitting */
+    bool             has_fitting;
+    vp_lengths       lengths;
+    vp_length_answer of_lengths; /* where there are lengths */
+    vp_measured      measured;   /* where measured_in is no NULL */
+    const char      *measured_in;
+    int64_t          assumed_context_bytes; /* before it was measured */
+    vp_calibration   calibration;           /* of this card; its card is "" where there is none */
+    char             calibration_path[VP_CALIBRATION_PATH];
+    bool             is_kept; /* what was measured, there */
 } vp_estimate_answer;
 
 /* ---- the question (estimate_request.c) ---- */

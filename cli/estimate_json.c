@@ -191,6 +191,14 @@ static const char *trl_or(const char *trainer)
     return strcmp(trainer, "dpo") == 0 ? "trl" : trainer;
 }
 
+static json_t *host_json(const vp_hf_host *h)
+{
+    return h->is_known ? json_pack("{s:I, s:I, s:I, s:s}", "load_bytes", (json_int_t)h->load_bytes,
+                                   "save_bytes", (json_int_t)h->save_bytes, "resume_bytes",
+                                   (json_int_t)h->resume_bytes, "class", "derived")
+                       : json_null();
+}
+
 json_t *vp_estimate_json(const vp_estimate_answer *a)
 {
     const vp_hf_estimate *e = &a->estimate;
@@ -222,7 +230,7 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
     add_cards(a, settings);
     json_t *j = json_pack(
         "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:I}",
+        "s:o, s:o, s:o, s:o, s:I, s:o}",
         "schema_version", 1, "trainer", trl_or(q->trainer), "model", "name", a->model->name,
         "params_total", (json_int_t)e->n_params, "params_trainable", (json_int_t)e->n_trained,
         "settings", settings, "assumptions", vp_estimate_assumptions(a), "budget_bytes",
@@ -232,7 +240,14 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
         (json_int_t)vp_estimate_device_bytes(a), "interval", vp_estimate_interval(a), "fits",
         a->budget_bytes < 0 ? json_null() : json_boolean(vp_estimate_fits(a)), "items",
         items_json(&e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a),
-        "fits_with", fitting_json(a), "host_bytes", (json_int_t)e->host_bytes);
+        "fits_with", fitting_json(a), "host_bytes", (json_int_t)e->host_bytes, "host",
+        host_json(&e->host));
+    if (j && a->is_tight)
+        json_object_update_new(
+            j, json_pack("{s:I, s:{s:I, s:I}}", "cache_returns_per_step", (json_int_t)e->n_returns,
+                         "without_limit", "allocated_peak_bytes",
+                         (json_int_t)a->unlimited_allocated_bytes, "reserved_peak_bytes",
+                         (json_int_t)a->unlimited_reserved_bytes));
     if (j && *a->calibration.card)
         json_object_set_new(j, "calibration",
                             vp_calibration_json(&a->calibration, a->calibration_path, a->is_kept));

@@ -4,6 +4,7 @@
 #include "cli/screen.h"
 #include "cli/words.h"
 
+#include "base/checked.h"
 #include "base/units.h"
 #include "trainers/hf/hf_find.h"
 
@@ -27,6 +28,36 @@ static void print_upper_end(const vp_estimate_answer *a)
                          "plan --trainer judge"
                        : "%s to %s: does not fit, but would at the lower end",
                    vp_size_text(low, x, sizeof x), vp_size_text(high, y, sizeof y));
+}
+
+static void print_tight(const vp_estimate_answer *a)
+{
+    if (a->is_tight && a->estimate.n_returns)
+        vp_screen_line(
+            "tight",
+            "PyTorch finds room by giving back its cache, %lld times a step, which takes "
+            "time; a little more does not fit",
+            (long long)a->estimate.n_returns);
+    else if (a->is_tight)
+        vp_screen_line("tight", "PyTorch finds room by giving back its cache in the first step; a "
+                                "little more does not fit");
+}
+
+/* States that lie before the first step's memory leave other holes. PyTorch may still find room, by giving back what it caches. */
+static void print_resumed(const vp_estimate_answer *a)
+{
+    const vp_hf_estimate *e = &a->estimate;
+    char                  x[64];
+
+    for (int i = 0; i < e->n_phases; i++) {
+        int64_t bytes = vp_estimate_bytes_with(a, e->phases[i].reserved_bytes, a->request.world);
+        if (strcmp(e->phases[i].name, "resume") == 0 && vp_estimate_fits(a) &&
+            a->budget_bytes >= 0 && bytes > a->budget_bytes)
+            vp_screen_line("resuming",
+                           "%s: a run that goes on from a checkpoint may not fit, though a new one "
+                           "does",
+                           vp_size_text(bytes, x, sizeof x));
+    }
 }
 
 /* With PyTorch's cache bytes can fall where a batch grows: what was found is where fitting ends first. */
@@ -91,7 +122,21 @@ static void print_method(const vp_hf_lora *lora)
         vp_screen_line("adapters", "IA3 on peft's own targets, fp32");
 }
 
-static void print_setting(const vp_estimate_answer *a)
+/* Where a run dies although the card has room: its host's memory. Little is told where all is asked for. */
+static void print_host(const vp_hf_host *h, int64_t world, bool all)
+{
+    int64_t most = vp_max_i64(vp_max_i64(h->load_bytes, h->save_bytes), h->resume_bytes);
+    char    x[64], y[64], z[64];
+
+    if (!h->is_known || (most < VP_GIB && !all))
+        return;
+    vp_screen_line("host", "%s while it loads, %s to save, %s to resume%s",
+                   vp_size_text(h->load_bytes, x, sizeof x),
+                   vp_size_text(h->save_bytes, y, sizeof y),
+                   vp_size_text(h->resume_bytes, z, sizeof z), world > 1 ? ", each process" : "");
+}
+
+static void print_setting(const vp_estimate_answer *a, bool all)
 {
     const vp_hf_request *q = &a->request;
     char                 x[64], y[64];
@@ -121,6 +166,7 @@ static void print_setting(const vp_estimate_answer *a)
         vp_screen_line("host", "%s a card, of it pinned %s",
                        vp_size_text(a->estimate.host_bytes, x, sizeof x),
                        vp_size_text(a->estimate.pinned_bytes, y, sizeof y));
+    print_host(&a->estimate.host, q->world, all);
     x[0] = '\0';
     if (q->eval_batch)
         snprintf(x, sizeof x, ", evaluation by %lld", (long long)q->eval_batch);
@@ -193,6 +239,8 @@ void vp_estimate_print(const vp_estimate_answer *a, const vp_command_line *line,
         printf("NEEDS %s; --device 4090 says whether that fits\n",
                vp_size_text(vp_estimate_device_bytes(a), x, sizeof x));
     print_upper_end(a);
+    print_tight(a);
+    print_resumed(a);
     if (a->not_even_least)
         printf("           not even --%s %lld\n", a->max,
                (long long)(strcmp(a->max, "seq") == 0 ? e->seq : a->request.batch));
@@ -201,7 +249,7 @@ void vp_estimate_print(const vp_estimate_answer *a, const vp_command_line *line,
     print_fitting(a);
     if (a->lengths.n)
         vp_lengths_print(&a->of_lengths);
-    print_setting(a);
+    print_setting(a, all);
     print_items(p, all);
     printf("%-40s %12s   in %s\n", "allocated", vp_size_text(e->allocated_bytes, x, sizeof x),
            p->name);

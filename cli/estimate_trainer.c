@@ -83,6 +83,50 @@ out:
     return st;
 }
 
+/* Within the budget, where PyTorch gives back its cache before it is out of memory. What a checkpoint takes stays as it
+ * was. */
+static vp_status estimate_within(vp_estimate_answer *a, vp_err *err)
+{
+    vp_hf_request         q       = a->request;
+    const vp_hf_estimate *free    = &a->estimate;
+    vp_hf_estimate        limited = {0};
+    vp_err                why     = {0};
+    vp_status             st;
+
+    q.limit_bytes = a->budget_bytes - a->context.bytes;
+    if (vp_estimate_fits(a) || free->allocated_bytes > q.limit_bytes)
+        return VP_OK;
+    st = vp_hf_estimate_run(a->model, &q, &limited, &why);
+    if (st == VP_ERR_NO_FIT)
+        return VP_OK;
+    if (st != VP_OK) {
+        *err = why;
+        return st;
+    }
+    for (int i = limited.n_phases; i < free->n_phases; i++)
+        limited.phases[limited.n_phases++] = free->phases[i];
+    limited.host                 = free->host;
+    a->unlimited_allocated_bytes = free->allocated_bytes;
+    a->unlimited_reserved_bytes  = free->reserved_bytes;
+    a->estimate                  = limited;
+    a->is_tight                  = true;
+    return VP_OK;
+}
+
+/* The answer itself: what checkpoints take too, which no search looks for. */
+static vp_status estimate_whole(vp_estimate_answer *a, vp_err *err)
+{
+    vp_hf_request q  = a->request;
+    vp_status     st = VP_OK;
+
+    q.checkpoints = true;
+    VP_TRY(vp_hf_estimate_run(a->model, &q, &a->estimate, err));
+    if (!a->max)
+        VP_TRY(estimate_within(a, err));
+out:
+    return st;
+}
+
 /* Of batches of all lengths the one that takes most. A batch size that was looked for goes down until that fits too. */
 static vp_status estimate_worst(vp_estimate_answer *a, const vp_estimate_options *o, vp_err *err)
 {
@@ -93,7 +137,7 @@ static vp_status estimate_worst(vp_estimate_answer *a, const vp_estimate_options
     do {
         q->seq = longest;
         q->seq = vp_lengths_worst(&a->lengths, a->model, q, o->seq ? o->seq : INT64_MAX);
-        VP_TRY(vp_hf_estimate_run(a->model, q, &a->estimate, err));
+        VP_TRY(estimate_whole(a, err));
     } while (o->max && !a->not_even_least && !vp_estimate_fits(a) && q->batch > 1 && q->batch--);
     a->not_even_least |= o->max && !vp_estimate_fits(a);
 out:
@@ -163,8 +207,7 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
         VP_TRY(read_lengths(&o, a, err));
     if (o.max)
         VP_TRY(maximise(a, &o, err));
-    VP_TRY(o.lengths ? estimate_worst(a, &o, err)
-                     : vp_hf_estimate_run(a->model, q, &a->estimate, err));
+    VP_TRY(o.lengths ? estimate_worst(a, &o, err) : estimate_whole(a, err));
     if (o.versions)
         VP_TRY(vp_estimate_check_versions(o.versions, a->estimate.versions, err));
     if (o.lengths)

@@ -103,10 +103,11 @@ def estimate(vplan, row):
     phases = {x["name"]: x for x in j["phases"]}
     here = {p: allocated(phases[p], row["workspaces"]) for p in row["phases"]}
     out = {p: here[p] / row["phases"][p] - 1 for p in here}
-    out["peak"] = max(here.values()) / row["peak"] - 1
+    free = j.get("without_limit", j)         # rows are of a card that never fills
+    out["peak"] = (max(here.values()) if free is j else free["allocated_peak_bytes"]) / row["peak"] - 1
     if row.get("with_workspaces"):
         out["peak_w"] = j["allocated_peak_bytes"] / row["with_workspaces"] - 1
-    out["reserved"] = j["reserved_peak_bytes"] / row["reserved"] - 1 if row["reserved"] else 0
+    out["reserved"] = free["reserved_peak_bytes"] / row["reserved"] - 1 if row["reserved"] else 0
     return out
 
 

@@ -63,24 +63,36 @@ typedef struct vp_hf_request {
     /* of cuBLAS, a thread; 0: none, VP_HF_WORKSPACE_OF_CARD: by the compute capability */
     int64_t     workspace_bytes;
     const char *alloc_conf; /* PYTORCH_ALLOC_CONF, or NULL */
-    bool        terse;      /* nobody reads why it is refused: the nearest step is not looked for */
+    int64_t
+         limit_bytes; /* what the card has for PyTorch's allocator, which gives back its cache where that ends; 0: enough */
+    bool checkpoints; /* asks for the phases save and resume too, where vp_hf_knows_checkpoints() */
+    bool terse;       /* nobody reads why it is refused: the nearest step is not looked for */
     /* for searches: of allocated bytes, playing ends beyond them by VP_ERR_NO_FIT (0: never); the model alone is loaded */
     int64_t      at_most_bytes;
     bool         loads_only;
     vp_hf_shelf *shelf; /* recordings are read once for all requests of it; NULL: for each */
 } vp_hf_request;
 
+/* Of host memory, at their peaks and of one process: vp_hf_host_of(). */
+typedef struct vp_hf_host {
+    bool    is_known;
+    int64_t load_bytes, save_bytes, resume_bytes;
+} vp_hf_host;
+
 typedef struct vp_hf_estimate {
     vp_ledger_phase phases[VP_LEDGER_PHASES];
     int             n_phases, peak; /* peak: the phase of the largest allocated_bytes */
     int64_t         allocated_bytes, reserved_bytes, seq;
     int64_t         pinned_bytes, host_bytes; /* of one rank: pinned, and all that is offloaded */
-    int64_t         n_trained, n_params;      /* parameters */
-    const char     *attention;                /* what runs: as asked, or what sdpa takes instead */
-    char            versions[128], task[40];
-    char            step[480]; /* the recorded one that was played: family and key */
-    char            assumptions[VP_HF_ASSUMPTIONS][200];
-    int             n_assumptions;
+    vp_hf_host      host;
+    int64_t
+        n_returns; /* times in the last step that PyTorch gave back its cache: none without a limit */
+    int64_t     n_trained, n_params; /* parameters */
+    const char *attention;           /* what runs: as asked, or what sdpa takes instead */
+    char        versions[128], task[40];
+    char        step[480]; /* the recorded one that was played: family and key */
+    char        assumptions[VP_HF_ASSUMPTIONS][200];
+    int         n_assumptions;
     /* beside VP_ERR_NO_FIT: weights, gradients and states alone are more, whatever the batch and what is recomputed */
     bool is_too_large_at_rest;
     bool stands_in; /* a plain loop's step, for Trainer's own was not recorded so */

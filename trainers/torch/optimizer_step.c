@@ -110,6 +110,7 @@ struct vp_optimizer_step {
     int64_t     n, n_wide, n_first;
     /* MAX_STATES of each parameter, two that are made in a step */
     vp_ledger_block *states, *made, maps[MAX_MAPS];
+    int64_t          state_bytes; /* of those that were made, as asked for; paged ones too */
     int              row;
     bool             has_states;
 };
@@ -263,6 +264,12 @@ static int n_tensors(const vp_optimizer_step *o)
     return is_mixed(o) ? 2 : table[o->row].n_states;
 }
 
+static vp_status keep(vp_optimizer_step *o, int64_t bytes, vp_ledger_block *state, vp_err *err)
+{
+    o->state_bytes = vp_add(o->state_bytes, bytes);
+    return vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes, state, err);
+}
+
 /* The states of parameter i of bitsandbytes' forms: codes, then scales; AdEMAMix makes the scales first. */
 static vp_status make_small_states(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
@@ -274,16 +281,14 @@ static vp_status make_small_states(vp_optimizer_step *o, int64_t i, vp_err *err)
     vp_status         st    = VP_OK;
 
     for (int part = 0; part < 2; part++) {
-        bool scales = is_mixed(o) == (part == 0);
-        if (scales ? !is_8 : paged)
-            continue;
-        for (int j = 0; j < n_tensors(o); j++) {
-            int64_t here = is_mixed(o) && j == 0 ? 2 : 1;
-            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER,
-                                   here * (scales ? 4 * vp_ceil_div(n, SCALED_BLOCK)
-                                           : is_8 ? n
-                                                  : 4 * n),
-                                   state++, err));
+        bool    scales = is_mixed(o) == (part == 0);
+        int64_t bytes  = scales ? 4 * vp_ceil_div(n, SCALED_BLOCK) : is_8 ? n : 4 * n;
+        for (int j = 0; j < n_tensors(o) && (!scales || is_8); j++) {
+            int64_t all = (is_mixed(o) && j == 0 ? 2 : 1) * bytes;
+            if (!scales && paged)
+                o->state_bytes = vp_add(o->state_bytes, all);
+            else
+                VP_TRY(keep(o, all, state++, err));
         }
     }
 out:
@@ -304,7 +309,7 @@ static vp_status make_coded_states(vp_optimizer_step *o, int64_t i, vp_err *err)
     vp_status        st      = VP_OK;
 
     for (int j = 0; j < 2 * 3; j++)
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes[j % 3], state++, err));
+        VP_TRY(keep(o, bytes[j % 3], state++, err));
 out:
     return st;
 }
@@ -318,8 +323,7 @@ static vp_status make_stable_states(vp_optimizer_step *o, int64_t i, vp_err *err
     vp_status st      = VP_OK;
 
     for (int j = 0; j < N_STABLE; j++)
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes[j],
-                               &o->states[i * MAX_STATES + j], err));
+        VP_TRY(keep(o, bytes[j], &o->states[i * MAX_STATES + j], err));
 out:
     return st;
 }
@@ -330,9 +334,9 @@ static vp_status make_states_like(vp_optimizer_step *o, int64_t i, vp_err *err)
     vp_status        st    = VP_OK;
 
     if (table[o->row].device_step)
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, 4, state++, err));
+        VP_TRY(keep(o, 4, state++, err));
     for (int j = 0; j < table[o->row].n_states; j++)
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, o->trained[i].bytes, state++, err));
+        VP_TRY(keep(o, o->trained[i].bytes, state++, err));
 out:
     return st;
 }
@@ -345,11 +349,10 @@ static vp_status make_factors(vp_optimizer_step *o, int64_t i, vp_err *err)
     bool             is_matrix = width && n > width && n % width == 0;
     vp_status        st        = VP_OK;
 
-    VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, 4 * (is_matrix ? n / width : n), state++,
-                           err));
+    VP_TRY(keep(o, 4 * (is_matrix ? n / width : n), state++, err));
     if (is_matrix)
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, 4 * width, state++, err));
-    VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, 4, state, err));
+        VP_TRY(keep(o, 4 * width, state++, err));
+    VP_TRY(keep(o, 4, state, err));
 out:
     return st;
 }
@@ -382,11 +385,36 @@ static vp_status make_states(vp_optimizer_step *o, range of, vp_err *err)
     vp_status st = VP_OK;
 
     for (int j = 0; is_8bit(o) && of.first == 0 && j < n_tensors(o); j++)
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, MAP_BYTES, &o->maps[j], err));
+        VP_TRY(keep(o, MAP_BYTES, &o->maps[j], err));
     for (int64_t i = of.first; i < of.end; i++)
         VP_TRY(make_states_of(o, i, err));
 out:
     return st;
+}
+
+/* torch.optim.Optimizer.load_state_dict(): of one parameter after the other each state is copied to the card. */
+vp_status vp_optimizer_step_resume(vp_optimizer_step *o, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (!o->has_states)
+        VP_TRY(make_states(o, (range){0, o->n}, err));
+    o->has_states = true;
+out:
+    return st;
+}
+
+int64_t vp_optimizer_step_resume_bytes(const vp_optimizer_step *o)
+{
+    switch (table[o->row].states) {
+    case STATE_WIDE:
+    case STATE_8BIT:
+    case STATE_MIXED:
+    case STATE_MIXED_8BIT:
+        return vp_mul(2, o->state_bytes);
+    default:
+        return o->state_bytes;
+    }
 }
 
 vp_status vp_optimizer_step_begin(vp_optimizer_step *o, vp_err *err)

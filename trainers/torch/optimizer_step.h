@@ -41,7 +41,12 @@ void vp_optimizer_step_widen(vp_optimizer_step *optimizer, int64_t n);
 void vp_optimizer_step_group(vp_optimizer_step *optimizer, int64_t n);
 /* What the optimizer allocates when it is made, within an open phase. */
 vp_status vp_optimizer_step_begin(vp_optimizer_step *optimizer, vp_err *err);
-void      vp_optimizer_step_free(vp_optimizer_step *optimizer);
+/* The states come from a checkpoint, behind vp_optimizer_step_begin() and within an open phase. */
+vp_status vp_optimizer_step_resume(vp_optimizer_step *optimizer, vp_err *err);
+/* Of host memory, while they come: a checkpoint's are read whole, and bitsandbytes copies what was read (optimizer.py,
+ * load_state_dict). */
+int64_t vp_optimizer_step_resume_bytes(const vp_optimizer_step *optimizer);
+void    vp_optimizer_step_free(vp_optimizer_step *optimizer);
 /* What the first step's states take at least, beside all that is there when it begins. */
 int64_t   vp_optimizer_step_least_bytes(const vp_optimizer_step *optimizer);
 vp_status vp_optimizer_step_play(vp_optimizer_step *optimizer, vp_err *err);
