@@ -88,6 +88,17 @@ static void read_allocator(const char *path, bool unread, vp_dryrun_findings *fo
     free(data);
 }
 
+/* The error of a process that may not be the one whose report is taken. */
+static void keep_error(const vp_json_node *root, vp_dryrun_findings *found)
+{
+    vp_json_node error;
+
+    if (!vp_dryrun_report_object(root, "error", &error))
+        return;
+    snprintf(found->type, sizeof found->type, "%s", vp_dryrun_report_text(&error, "type"));
+    snprintf(found->message, sizeof found->message, "%s", vp_dryrun_report_text(&error, "message"));
+}
+
 vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_err *err)
 {
     DIR           *d = opendir(folder);
@@ -126,6 +137,8 @@ vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_er
             if (vp_dryrun_report_bool(&root, "cuda")) {
                 found->n_cuda++;
                 vp_dryrun_rank_add(found->ranks, &root);
+            } else {
+                keep_error(&root, found);
             }
             if (!found->report || says_more(doc, found->report)) {
                 vp_json_doc_free(found->report);

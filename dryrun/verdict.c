@@ -21,6 +21,9 @@ static bool is_ours(const char *type)
 /* What would help against an error of the command's own, or "". */
 static const char *help_with(const char *message)
 {
+    if (strstr(message, "invalid device ordinal") || strstr(message, "Invalid device id"))
+        return " (a dry run has one card, cuda:0, for each process: ranks are played by a launcher "
+               "or --world, one process over several cards is not)";
     /* huggingface_hub and transformers, of a name that is neither a folder nor in the cache */
     return strstr(message, "cached files") || strstr(message, "outgoing traffic has been disabled")
                ? " (that model is not on this machine: vplan dryrun --fake-weights MODEL -o DIR "
@@ -28,14 +31,25 @@ static const char *help_with(const char *message)
                : "";
 }
 
-/* The first line of an error's message, behind ": "; "" where something else says it better. */
+/* The first line of an error's message, behind ": "; of one that quotes the traceback of another
+ * process the last. "" where something else says it better. */
 static const char *what_it_says(const char *message, char *buf, size_t size)
 {
-    char line[1200], shown[300];
+    static const char space[] = " \t\r\n";
+    bool              quotes  = strstr(message, "Traceback (most recent call last)") != NULL;
+    bool              of_hub  = strstr(message, "cached files") || strstr(message, "outgoing");
+    char              line[1200], shown[300];
 
     buf[0] = '\0';
-    message += strspn(message, " \t\r\n");
-    if (!*message || help_with(message)[0])
+    for (;;) {
+        const char *next;
+        message += strspn(message, space);
+        next = message + strcspn(message, "\r\n");
+        if (!quotes || !next[strspn(next, space)])
+            break;
+        message = next;
+    }
+    if (!*message || of_hub)
         return buf;
     snprintf(line, sizeof line, "%.*s", (int)strcspn(message, "\r\n"), message);
     snprintf(buf, size, ": %s", vp_text_escape(line, shown, sizeof shown));
@@ -154,7 +168,8 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
                  "a library asks for what the stand-in does not have: %s",
                  vp_text_escape(vp_dryrun_report_text(&error, "message"), shown, sizeof shown));
     } else if (child->exit_code != 0) {
-        const char *message = had_error ? vp_dryrun_report_text(&error, "message") : "";
+        const char *message = had_error ? vp_dryrun_report_text(&error, "message") : found->message;
+        type                = had_error ? type : found->type;
         snprintf(out->reason, sizeof out->reason, "the command ended with exit code %d%s%s%s%s%s",
                  child->exit_code, type[0] ? ": " : "", vp_text_escape(type, shown, sizeof shown),
                  type[0] ? what_it_says(message, says, sizeof says) : "", help_with(message),

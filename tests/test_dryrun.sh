@@ -105,6 +105,13 @@ expect "an abort that has none" 134 "signal 6 (Aborted)$" dry -- python3 -c 'imp
 unset PYTHONPATH
 sed "s/OSError/ValueError/; s/We could not.*connection/Unrecognized key x in CUDA allocator config./; s/^printf/printf A=x:1 > \"\$VPLAN_NULL_REPORT\/allocator_read.1\"; &/" "$work/hub.sh" > "$work/key.sh"
 expect "an allocator setting that PyTorch does not know" 4 "ValueError: Unrecognized key x in CUDA allocator config. (A=x:1; PyTorch takes" dry -- sh "$work/key.sh"
+# torch.multiprocessing: the process that started the others quotes the one that failed; the report is of one that used the device
+cat > "$work/spawned.sh" <<'P'
+printf '{"cuda":true,"final":true,"torch":"2.11.0","phases":[]}' > "$VPLAN_NULL_REPORT/report.2.json"
+printf '{"cuda":false,"final":true,"torch":"2.11.0","phases":[],"error":{"type":"ProcessRaisedException","message":"\\n\\n-- Process 1:\\nTraceback (most recent call last):\\n  File x\\nRuntimeError: CUDA error: invalid device ordinal\\n"}}' > "$VPLAN_NULL_REPORT/report.1.json"
+exit 1
+P
+expect "a second card in one process" 4 "exit code 1: ProcessRaisedException: RuntimeError: CUDA error: invalid device ordinal (a dry run has one card" dry -- sh "$work/spawned.sh"
 expect "a command that dies" 139 "signal 11" dry -- sh -c 'kill -SEGV $$'
 expect "a command that hangs" 4 "longer than --timeout" dry --timeout 1 -- sleep 60
 expect "a training that takes too long is told of --steps" 4 "was ended (with --steps 3 it plays three" dry --timeout 1 -- sh -c \
