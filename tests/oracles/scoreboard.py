@@ -33,6 +33,7 @@ WHAT = {
     "optimizer_steps.csv": "Trainer's other optimizers",
     "wide_steps.csv": "QLoRA over heads of 256 (Gemma 2)",
     "dropout_steps.csv": "dropout in adapters",
+    "target_steps.csv": "adapters of q, k, v and o alone",
     "beside_steps.csv": "whole modules and tokens trained beside adapters",
     "peft_steps.csv": "IA3, prompt and prefix tuning",
     "int8_steps.csv": "8-bit weights",

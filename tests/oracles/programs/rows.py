@@ -7,7 +7,7 @@
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --models: these, with sdpa. --attention: all rows with this one. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -498,6 +498,7 @@ def main():
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--attention")
+    p.add_argument("--targets")
     p.add_argument("--only", nargs="*")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=132)
@@ -530,6 +531,9 @@ def main():
     rows = [r + ("torch", "none", 0, "none") * (len(r) == 10) for r in rows]
     rows = by_trainer(rows, a.seed, a.evaluate, a.liger) if a.evaluate or a.liger else rows
     rows = [r[:3] + (a.attention,) + r[4:] for r in rows] if a.attention else rows
+    if a.targets:
+        at = COLUMNS.index("lora")
+        rows = [r[:at] + (a.targets,) + r[at + 1:] for r in rows if r[at] != "none"]
     for column, value in [x.split("=", 1) for x in a.only or []]:
         rows = [r for r in rows if str(r[COLUMNS.index(column)]) in value.split(",")]
     rows = answered(a.answered, rows, a.random) if a.answered else rows
