@@ -113,19 +113,6 @@ static const char *ligers_kernels(const vp_checked *c)
                : NULL;
 }
 
-/* Samples at once of the evaluations that the files ask for, Trainer's own number where they do not say it. */
-static int64_t evaluated_at_once(const vp_checked *c)
-{
-    enum { OF_TRAINER = 8 };
-    const vp_value *when = WRITTEN(c, "eval_strategy", "evaluation_strategy"),
-                   *size = WRITTEN(c, "per_device_eval_batch_size");
-    char text[64];
-
-    if (!is_on(when) || strcasecmp(vp_value_text(when, text, sizeof text), "no") == 0)
-        return 0;
-    return size ? strtoll(vp_value_text(size, text, sizeof text), NULL, 10) : OF_TRAINER;
-}
-
 /* Documents of a batch in one row. TRL's wrapped packing cuts them to whole sequences instead. */
 static bool is_packed(const vp_checked *c)
 {
@@ -148,21 +135,19 @@ static bool has_pairs(const vp_target *target)
 }
 
 /* Of the methods beside supervised fine-tuning one was recorded, TRL's DPOTrainer; NULL: the files train by what was. */
-static const char *other_method(vp_arena *arena, const vp_checked *c, const vp_target *target,
-                                const char **method)
+static const char *other_method(vp_arena *arena, const vp_checked *c, const vp_target *target)
 {
-    const char *said;
+    const char *said, *method = vp_checked_method(c, &said);
 
-    *method = vp_checked_method(c, &said);
-    if (*method && strcmp(*method, "dpo") == 0 && is_on(WRITTEN(c, "precompute_ref_log_probs")))
+    if (method && strcmp(method, "dpo") == 0 && is_on(WRITTEN(c, "precompute_ref_log_probs")))
         return "not answered: precompute_ref_log_probs: no step without the reference's pass was "
                "recorded";
-    if (!*method || (strcmp(*method, "dpo") == 0 && has_pairs(target)))
+    if (!method || (strcmp(method, "dpo") == 0 && has_pairs(target)))
         return NULL;
     return vp_arena_printf(arena,
                            "not answered: %s says %s, and no such step of %s was recorded; vplan "
                            "dryrun -- COMMAND plays it",
-                           said, *method, target ? target->name : "it");
+                           said, method, target ? target->name : "it");
 }
 
 /* Everything that can be missing is a reason, not an error. */
@@ -213,7 +198,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     if (x->why)
         goto out;
     r->target = target_of(c);
-    x->why    = other_method(arena, c, r->target, &r->job.method);
+    x->why    = other_method(arena, c, r->target);
     if (x->why)
         goto out;
     if (!r->target) {
@@ -230,7 +215,6 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     r->job.padded              = o->padding && strcmp(o->padding, "mask") == 0;
     r->job.packed              = is_packed(c);
     r->job.liger               = ligers_kernels(c);
-    r->job.eval_batch          = evaluated_at_once(c);
     r->job.context_bytes       = outside.bytes;
     r->job.context_least_bytes = outside.least_bytes;
     r->job.prices              = vp_arena_array(arena, 1, sizeof *r->job.prices);
@@ -418,7 +402,11 @@ static void plan_words(const vp_check_fit *x, vp_arena *arena, vp_words *w)
         add_word(w, "--parallel",
                  says(v[VP_SETTING_PARALLEL], "none") ? "ddp" : v[VP_SETTING_PARALLEL]);
     }
-    if (r->job.padded && !r->job.method)
+    if (says(v[VP_SETTING_METHOD], "dpo"))
+        add_word(w, "--method", "dpo");
+    if (v[VP_SETTING_EVAL_BATCH] && !says(v[VP_SETTING_EVAL_BATCH], "none"))
+        add_word(w, "--eval-batch", v[VP_SETTING_EVAL_BATCH]);
+    if (r->job.padded && !says(v[VP_SETTING_METHOD], "dpo"))
         add_word(w, "--padding", "mask");
     if (says(v[VP_SETTING_TUNING], "qlora"))
         add_word(w, "--qlora", NULL);
@@ -441,8 +429,8 @@ static bool is_beyond_plan(const vp_check_fit *x)
 {
     const char *const *v = x->mended.settings.value;
 
-    return x->request.job.method || x->request.job.liger || x->request.job.eval_batch ||
-           says(v[VP_SETTING_QUANT], "nf4") || says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
+    return x->request.job.liger || says(v[VP_SETTING_QUANT], "nf4") ||
+           says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
            says(v[VP_SETTING_OFFLOAD_PARAMS], "cpu") ||
            !says(v[VP_SETTING_CLIP_NORM], plans_norm(x->request.job.language));
 }

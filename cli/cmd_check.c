@@ -88,12 +88,19 @@ static void print_finding(const vp_finding *f)
     print_folded(text, 4);
 }
 
+/* What most people do, and did not write. */
+static bool goes_without_saying(const vp_checked *c, vp_setting s)
+{
+    return (s == VP_SETTING_METHOD || s == VP_SETTING_EVAL_BATCH) && c->settings.value[s] &&
+           strcmp(c->settings.value[s], vp_setting_otherwise(s)) == 0;
+}
+
 static void print_settings(const vp_checked *c)
 {
     char line[600] = "";
 
     for (int i = 0; i < VP_N_SETTINGS; i++)
-        if (c->settings.value[i])
+        if (c->settings.value[i] && !goes_without_saying(c, (vp_setting)i))
             snprintf(line + strlen(line), sizeof line - strlen(line), "%s%s %s%s",
                      line[0] ? ", " : "", vp_setting_key(i),
                      c->may_be[i] ? c->may_be[i] : c->settings.value[i],

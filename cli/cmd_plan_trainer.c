@@ -54,6 +54,24 @@ static const vp_option rows[] = {
      .help =
          "Adapters over weights in NF4 with double quantisation (nf4-dq), as bitsandbytes loads and peft prepares them: --lora, "
          "where it is not given r=16,alpha=32,targets=all-linear"},
+    {.name  = "--method",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(vp_plan_trainer_options, method),
+     .value = "sft|dpo",
+     .help  = "How a trainer learns: from texts, or from pairs of sequences, as TRL's DPOTrainer "
+              "does; --global-batch and --micro-batch count pairs then",
+     .otherwise = "sft",
+     .example   = "dpo"},
+    {.name      = "--eval-batch",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_plan_trainer_options, eval_batch),
+     .value     = "N",
+     .unit      = "samples",
+     .min       = 1,
+     .max       = 1000000,
+     .help      = "A trainer evaluates between steps, so many samples at once",
+     .otherwise = "no evaluation",
+     .example   = "8"},
     {VP_ROW_VERSIONS(vp_plan_trainer_options, versions), .help = "The libraries of a trainer"},
     {VP_ROW_CALIBRATION(vp_plan_trainer_options, calibration),
      .help =
@@ -67,6 +85,8 @@ vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
     const char *option = t->world         ? "--world"
                          : t->parallel    ? "--parallel"
                          : t->padding     ? "--padding"
+                         : t->method      ? "--method"
+                         : t->eval_batch  ? "--eval-batch"
                          : t->versions    ? "--versions"
                          : t->calibration ? "--calibration"
                                           : NULL;
@@ -196,6 +216,10 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
     VP_TRY(pin(a, VP_SETTING_ATTENTION, "--attention", o->attention, err));
     VP_TRY(pin(a, VP_SETTING_LOSS, "--loss", o->loss, err));
     VP_TRY(pin(a, VP_SETTING_PARALLEL, "--parallel", t->parallel, err));
+    VP_TRY(pin(a, VP_SETTING_METHOD, "--method", t->method, err));
+    if (t->eval_batch)
+        a->request.pinned[VP_SETTING_EVAL_BATCH] =
+            vp_arena_printf(a->arena, "%lld", (long long)t->eval_batch);
     if (o->offload && strcmp(o->offload, "activations") == 0)
         a->request.pinned[VP_SETTING_OFFLOAD_ACTIVATIONS] = "cpu";
     else if (o->offload && strcmp(o->offload, "none") != 0)

@@ -9,7 +9,8 @@
 #include "models/model.h"
 
 typedef struct vp_plan_trainer_options {
-    const char *trainer, *parallel, *padding, *versions, *calibration;
+    const char *trainer, *parallel, *padding, *method, *versions, *calibration;
+    int64_t     eval_batch;
     bool        qlora;
     int64_t     world;
 } vp_plan_trainer_options;

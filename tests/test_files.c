@@ -48,6 +48,8 @@ static vp_settings random_settings(vp_arena *arena)
         [VP_SETTING_CLIP_NORM]           = "1.0|0.5|0.0",
         [VP_SETTING_TUNING]              = "full|full|lora|qlora",
         [VP_SETTING_ALLOCATOR]           = "default|expandable",
+        [VP_SETTING_METHOD]              = "sft|sft|sft|dpo",
+        [VP_SETTING_EVAL_BATCH]          = "none|none|4|16",
     };
     for (int i = 0; i < VP_N_SETTINGS; i++)
         s.value[i] = words[i] ? one_of(words[i], arena) : NULL;

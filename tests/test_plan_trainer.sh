@@ -433,5 +433,35 @@ ok(taken["lm_head"] - taken[None] > 3 * 128256 * 2048 * 4 and taken["embed_token
 write("adapter_config.json", json.dumps(dict(PEFT, base_model_name_or_path="Qwen/Qwen2.5-0.5B")))
 code, j, err = check("adapter_config.json", "ta.yaml", "--for", "hf", "--device", "4090", "--seq", "512", "--", "python", "train.py", "--bf16", "True")
 ok("qwen2.5-0.5b" in err and "name no model" not in json.dumps(j), "saved adapters name their model", (code, j.get("fits_not_answered"), err))
+
+# ---- evaluations between steps, and pairs: planned, written, read back; in the bytes of both ----
+PAIRS = {"trl": "dpo.yaml", "axolotl": "axolotl.yaml", "llamafactory": "llamafactory.yaml", "ms-swift": "swift.args"}
+for target, file in PAIRS.items():
+    asked = ("--trainer", target, "--device", "4090", "--seq", "512", "--global-batch", "8", "--micro-batch", "2", "--recompute", "full")
+    seen = {}
+    for more in ((), ("--eval-batch", "16"), ("--method", "dpo"), ("--method", "dpo", "--eval-batch", "4")):
+        code, j, err = plan("qwen2.5-0.5b", *asked, *more, "-o", "p.json", "--force")
+        if not ok(code == 0, "%s %s" % (target, more), (code, err)):
+            continue
+        want = {"method": "dpo" if "dpo" in more else "sft", "eval_batch": {"16": 16, "4": 4}.get(more[-1] if more else "", "none")}
+        ok({k: j["common"][k] for k in want} == want, "common says it", j["common"])
+        seen[more] = j["device_bytes"]
+        call("emit", "p.json", "--for", target, "-o", "p", "--force")
+        written = "p/" + (file if "dpo" in more or target != "trl" else "sft.yaml")
+        code, read, err = check(written, "--for", target, "--device", "4090", "--seq", "512", "--model", "qwen2.5-0.5b", "--world", "1")
+        ok(code == 0 and {k: read["common"].get(k) for k in want} == want and read["device_bytes"] == j["device_bytes"] and not [f for f in read["findings"] if f["severity"] != "note"],
+           "%s is read back, with its bytes" % written, (more, code, read.get("common"), read.get("device_bytes"), j["device_bytes"], read.get("findings"), err))
+    ok(seen[()] <= seen[("--eval-batch", "16")] and seen[()] < seen[("--method", "dpo")], "evaluations take no less, pairs more", seen)
+for target, words, can in ("hf", ("--method", "dpo"), "these can: trl, axolotl, llamafactory, ms-swift"), ("litgpt", ("--eval-batch", "4"), "these can: hf, trl"):
+    code, _, err = plan("llama-3.2-1b", "--trainer", target, "--device", "4090", "--seq", "512", "--global-batch", "8", *words)
+    ok(code == 4 and can in " ".join(err.split()), "%s has no word for %s" % (target, words), (code, err))
+code, _, err = plan("gpt2", "--device", "4090", "--seq", "512", "--global-batch", "8", "--eval-batch", "4")
+ok(code == 2 and "--eval-batch is for a plan with --trainer" in err, "not of vplan's own", (code, err))
+write("ax.yaml", "base_model: Qwen/Qwen2.5-0.5B\nmicro_batch_size: 2\nsequence_len: 512\nval_set_size: 0.1\n")
+code, j, err = check("ax.yaml")
+ok(j["common"]["eval_batch"] == 2, "axolotl evaluates as many at once as it trains", j["common"])
+write("ax.yaml", "base_model: Qwen/Qwen2.5-0.5B\nmicro_batch_size: 2\nsequence_len: 512\nval_set_size: 0.0\neval_batch_size: 4\n")
+code, j, err = check("ax.yaml")
+ok(j["common"]["eval_batch"] == "none", "nothing to evaluate on", j["common"])
 finish()
 P

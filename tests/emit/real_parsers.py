@@ -26,7 +26,8 @@ def draw():
     return {"micro_batch": pick([1, 2, 4, 16]), "accumulation": pick([1, 2, 8]), "world": 1 if parallel == "none" else pick([2, 8]), "seq": pick([512, 2048]), "parallel": parallel,
             "precision": pick(["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp", "bf16", "fp16-mixed"]), "optimizer": pick(["adamw_torch", "adamw_torch_fused", "sgd", "adafactor", "adamw_8bit"]),
             "recompute": pick(["none", "full", "every:2", "chunks:2", "selective"]), "loss": pick(["full", "chunked", "liger"]), "attention": pick(["eager", "sdpa", "flash2"]),
-            "offload": pick(["none", "none", "optimizer", "optimizer+params", "activations"]), "clip_norm": pick([1.0, 0.5])}
+            "offload": pick(["none", "none", "optimizer", "optimizer+params", "activations"]), "clip_norm": pick([1.0, 0.5]),
+            "method": pick(["sft", "sft", "dpo"]), "eval_batch": pick(["none", "none", 2, 16])}
 
 
 def version(package):
@@ -48,6 +49,12 @@ def check_args(a, s):
     if s["recompute"].startswith("every:"):
         same("every_n_layers", a.gradient_checkpointing_kwargs["every_n_layers"], int(s["recompute"][6:]))
     same("optim", str(getattr(a.optim, "value", a.optim)).replace("bnb_", ""), s["optimizer"])
+    check_evaluation(a, s)
+
+
+def check_evaluation(a, s):
+    same("evaluates", str(getattr(a.eval_strategy, "value", a.eval_strategy)), "no" if s["eval_batch"] == "none" else "steps")
+    same("evaluated at once", a.per_device_eval_batch_size, 1 if s["eval_batch"] == "none" else s["eval_batch"])
 
 
 def hf(folder, s):
@@ -83,14 +90,16 @@ def pair(folder, s, args):
 def trl(folder, s):
     import yaml
     from transformers import HfArgumentParser
-    from trl import ModelConfig, SFTConfig
-    d = yaml.safe_load(open(folder + "/sft.yaml"))
-    a, m = HfArgumentParser((SFTConfig, ModelConfig)).parse_dict(dict(d, use_cpu=True, output_dir=folder))
+    from trl import DPOConfig, ModelConfig, SFTConfig
+    d = yaml.safe_load(open(folder + "/%s.yaml" % s["method"]))
+    a, m = HfArgumentParser(({"sft": SFTConfig, "dpo": DPOConfig}[s["method"]], ModelConfig)).parse_dict(dict(d, use_cpu=True, output_dir=folder))
     check_args(a, s)
     same("max_length", a.max_length, s["seq"])
     same("attention", m.attn_implementation, {"flash2": "flash_attention_2"}.get(s["attention"], s["attention"]))
     same("dtype", m.dtype, "bfloat16" if s["precision"] in ("bf16", "bf16-amp") else "float32")
     same("offload", a.activation_offloading, "activations" in s["offload"])
+    if s["method"] == "dpo":
+        same("pairs", (a.loss_type, a.precompute_ref_log_probs), (["sigmoid"], False))
     accelerate(folder, s)
 
 
@@ -133,6 +142,9 @@ def axolotl(folder, s):
     same("micro-batch", c.micro_batch_size, s["micro_batch"])
     same("sequence", c.sequence_len, s["seq"])
     same("checkpointing", bool(c.gradient_checkpointing), s["recompute"] != "none")
+    same("method", str(getattr(c.rl, "value", c.rl)), "dpo" if s["method"] == "dpo" else "None")
+    if s["eval_batch"] != "none":
+        same("evaluated at once", c.eval_batch_size, s["eval_batch"])
 
 
 def llamafactory(folder, s):
@@ -148,6 +160,8 @@ def llamafactory(folder, s):
     same("micro-batch", args.per_device_train_batch_size, s["micro_batch"])
     same("checkpointing off", model.disable_gradient_checkpointing, s["recompute"] == "none")
     same("cutoff", data.cutoff_len, s["seq"])
+    same("stage", tuning.stage, s["method"])
+    check_evaluation(args, s)
 
 
 def lightning(folder, s):
@@ -317,11 +331,11 @@ def swift(folder, s):
          "uvicorn", "openai", "einops", "matplotlib", "scipy", "aiohttp", "transformers_stream_generator", "binpacking")
     import shlex
     import torch as t
-    from swift.arguments import SftArguments
+    from swift.arguments import RLHFArguments, SftArguments
     from transformers import HfArgumentParser
     words = shlex.split(open(folder + "/swift.args").read(), comments=True)
     words = words[[w.startswith("--") for w in words].index(True):]
-    a, rest = HfArgumentParser(SftArguments).parse_known_args(words)
+    a, rest = HfArgumentParser(RLHFArguments if s["method"] == "dpo" else SftArguments).parse_known_args(words)
     same("left over", rest, [])
     a.torch_dtype = getattr(t, a.torch_dtype)
     SftArguments._init_mixed_precision(a)
@@ -336,6 +350,10 @@ def swift(folder, s):
     same("fp16", a.fp16, s["precision"] == "fp16-mixed")
     same("Liger", a.use_liger_kernel, s["loss"] == "liger")
     same("tuning", a.tuner_type, "full")
+    if s["method"] == "dpo":
+        same("method", a.rlhf_type, "dpo")
+    if s["eval_batch"] != "none":
+        check_evaluation(a, s)
 
 
 CHECKS = {"hf": (hf, ["transformers", "accelerate"]), "trl": (trl, ["trl", "transformers"]), "accelerate": (accelerate, ["accelerate"]), "deepspeed": (deepspeed, ["deepspeed"]),

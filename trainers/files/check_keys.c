@@ -112,10 +112,10 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
     if (!k || !k->otherwise || !vp_version_within(version, k->since, k->until) ||
         is_in_another_file(file->doc->root, path))
         return NULL;
-    if (strncmp(k->otherwise, "2*", 2) == 0) {
+    if (isdigit((unsigned char)k->otherwise[0]) && k->otherwise[1] == '*') {
         const char *one = vp_effective(c, file, k->otherwise + 2, buf, buf_size);
         if (one)
-            snprintf(buf, buf_size, "%lld", 2 * strtoll(one, NULL, 10));
+            snprintf(buf, buf_size, "%lld", (k->otherwise[0] - '0') * strtoll(one, NULL, 10));
         return one ? buf : NULL;
     }
     snprintf(buf, buf_size, "%s", k->otherwise);

@@ -101,6 +101,10 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
         return vp_is_there(v);
     }
     text = vp_effective(c, file, row->key, buf, buf_size);
+    if (strcmp(row->value, "$nonzero") == 0) {
+        *at = v;
+        return vp_is_there(v) && strtod(text ? text : "", NULL) != 0;
+    }
     if (strncmp(row->value, "$with:", 6) == 0) {
         *at = v;
         return text && is_named_in(text, row->value + 6);
@@ -304,6 +308,22 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
                 "%s is %s here and %s by %s in %s, line %d: one switch in two files",
                 vp_setting_key(setting), joined(c->arena, &one), joined(c->arena, all), all->key,
                 m->first_name, all->at->line);
+}
+
+/* Programs say it too, and so do keys that only one method has. Of methods that no setting has a word for: nothing. */
+static void merge_method(vp_checked *c)
+{
+    const char *said, *method = vp_checked_method(c, &said);
+    bool        is_known = false;
+
+    for (int f = 0; f < c->n_files; f++)
+        is_known = is_known || (c->files[f].doc && c->files[f].dialect);
+    if (!is_known)
+        return;
+    c->settings.value[VP_SETTING_METHOD] =
+        method ? vp_setting_canonical(c->arena, VP_SETTING_METHOD, method)
+               : vp_setting_otherwise(VP_SETTING_METHOD);
+    c->by_default[VP_SETTING_METHOD] = !method;
 }
 
 static void merge_setting(vp_checked *c, vp_setting setting)
@@ -567,9 +587,10 @@ void vp_check_lengths(vp_checked *c, int64_t positions)
 
 void vp_check_settings(vp_checked *c)
 {
+    merge_method(c);
     merge_setting(c, VP_SETTING_TUNING); /* what adapters are beside decides what others mean */
     for (int s = 0; s < VP_N_SETTINGS; s++)
-        if (s != VP_SETTING_TUNING) {
+        if (s != VP_SETTING_TUNING && s != VP_SETTING_METHOD) {
             merge_setting(c, (vp_setting)s);
             settle_precision(c);
             if (s == VP_SETTING_WORLD && !c->settings.value[s] && c->world) {

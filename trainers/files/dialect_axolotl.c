@@ -91,6 +91,10 @@ static const vp_key axolotl_keys[] = {
      "FULL_STATE_DICT|LOCAL_STATE_DICT|SHARDED_STATE_DICT"},
     {"fsdp_config.auto_wrap_policy", VP_KEY_WORD, NULL, "TRANSFORMER_BASED_WRAP|SIZE_BASED_WRAP"},
     {"fsdp_config.transformer_layer_cls_to_wrap", VP_KEY_TEXT},
+    {"rl", VP_KEY_TEXT},
+    {"eval_batch_size", VP_KEY_INT, "1*micro_batch_size", .min = 1, .max = BIG},
+    {"val_set_size", VP_KEY_REAL, "0.0", .min = 0, .max = BIG},
+    {"test_datasets", VP_KEY_ANY},
     {"gc_steps", VP_KEY_INT, NULL, .min = -1, .max = BIG},
     {"gc_collect_steps", VP_KEY_INT, NULL, .min = -1, .max = BIG},
     {"torch_empty_cache_steps", VP_KEY_INT, NULL, .min = 1, .max = BIG},
@@ -116,10 +120,10 @@ static const vp_section axolotl_sections[] = {
     {"", VP_STRANGERS_DROPPED,
      "strict:b resume_from_checkpoint auto_resume_from_checkpoints:b resize_token_embeddings_to_32x:b "
      "mean_resizing_embeddings:b shrink_embeddings:b embeddings_skip_upcast:b reinit_weights:b trainer_cls "
-     "rl trl vllm ebft qat quantization reward_model:b dynamic_checkpoint process_reward_model:b "
+     "trl vllm ebft qat quantization reward_model:b dynamic_checkpoint process_reward_model:b "
      "center_rewards_coefficient:r num_labels:i dpo_use_weighting:b dpo_label_smoothing:r "
      "precompute_ref_log_probs:b dpo_use_liger_kernel:b dpo_padding_free:b dpo_loss_type "
-     "dpo_loss_weights datasets test_datasets shuffle_merged_datasets:b "
+     "dpo_loss_weights datasets shuffle_merged_datasets:b "
      "shuffle_before_merging_datasets:b dataset_prepared_path dataset_shard_num:i dataset_shard_idx:i "
      "skip_prepare_dataset:b num_dataset_shards_to_save:i pretraining_dataset dataset_processes:i "
      "dataset_num_proc:i dataset_exact_deduplication:b dataset_keep_in_memory:b dataloader_pin_memory:b "
@@ -176,7 +180,7 @@ static const vp_section axolotl_sections[] = {
      "peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying:b "
      "peft_autocast_adapter_dtype:b qlora_sharded_model_loading:b lora_on_cpu:b gptq:b "
      "loraplus_lr_ratio:r loraplus_lr_embedding:r merge_lora:b merge_method relora:b relora_prune_ratio:r "
-     "relora_prune_method relora_cpu_offload:b relora_steps relora_warmup_steps eval_batch_size:i "
+     "relora_prune_method relora_cpu_offload:b relora_steps relora_warmup_steps "
      "train_on_inputs:b group_by_length:b embedding_lr:r embedding_lr_scale:r "
      "optim_target_modules torchdistx_path lr_scheduler_kwargs lr_quadratic_warmup:b "
      "cosine_min_lr_ratio:r cosine_constant_lr_ratio:r lr_div_factor:r lr_groups adam_epsilon:r "
@@ -220,6 +224,8 @@ static const vp_section axolotl_sections[] = {
 
 static const vp_saying axolotl_says[] = {
     {VP_ALWAYS, NULL, "base_model", "$model"},
+    {VP_SETTING_METHOD, "sft", "rl", NULL},
+    {VP_SETTING_METHOD, "dpo", "rl", "dpo"},
     {VP_SETTING_MICRO_BATCH, "*", "micro_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
     {VP_SETTING_SEQ, "*", "sequence_len", "$"},
@@ -260,10 +266,10 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "gradient_checkpointing", "offload", .read_only = true},
     {VP_SETTING_LOSS, "full", "chunked_cross_entropy", "false"},
     {VP_SETTING_LOSS, "full", "liger_fused_linear_cross_entropy", NULL},
-    {VP_SETTING_LOSS, "chunked", "chunked_cross_entropy", "true"},
-    {VP_SETTING_LOSS, "liger", "chunked_cross_entropy", "false"},
-    {VP_SETTING_LOSS, "liger", "plugins", LIGER},
-    {VP_SETTING_LOSS, "liger", "liger_fused_linear_cross_entropy", "true"},
+    {VP_SETTING_LOSS, "chunked", "chunked_cross_entropy", "true", "method=sft"},
+    {VP_SETTING_LOSS, "liger", "chunked_cross_entropy", "false", "method=sft"},
+    {VP_SETTING_LOSS, "liger", "plugins", LIGER, "method=sft"},
+    {VP_SETTING_LOSS, "liger", "liger_fused_linear_cross_entropy", "true", "method=sft"},
     {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager", .since = "0.17"},
     {VP_SETTING_ATTENTION, "sdpa", "attn_implementation", "sdpa", .since = "0.17"},
     {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2", .since = "0.17"},
@@ -330,6 +336,14 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_LORA_TARGETS, "all-linear", "lora_target_linear", "true", "tuning=lora|qlora"},
     {VP_SETTING_LORA_TARGETS, "L", "lora_target_modules", "$",
      "tuning=lora|qlora,lora_targets!=all-linear"},
+    {VP_SETTING_EVAL_BATCH, "N", "val_set_size", "0.05"},
+    {VP_SETTING_EVAL_BATCH, "N", "eval_batch_size", "$"},
+    {VP_SETTING_EVAL_BATCH, "N", "val_set_size", "$nonzero", .read_only = true},
+    {VP_SETTING_EVAL_BATCH, "N", "eval_batch_size", "$", .read_only = true},
+    {VP_SETTING_EVAL_BATCH, "none", "val_set_size", "0.0"},
+    {VP_SETTING_EVAL_BATCH, "none", "test_datasets", NULL},
+    {VP_SETTING_EVAL_BATCH, "N", "test_datasets", "$set", .read_only = true},
+    {VP_SETTING_EVAL_BATCH, "N", "eval_batch_size", "$", .read_only = true},
     {VP_ALWAYS, NULL, "load_in_8bit", "false"},
     {VP_ALWAYS, NULL, "sample_packing", "false"},
     {VP_ALWAYS, NULL, "pad_to_sequence_len", "true"},

@@ -37,6 +37,7 @@ static const vp_key llamafactory_keys[] = {
     {"lora_target", VP_KEY_TEXT, "all"},
     {"overwrite_output_dir", VP_KEY_BOOL},
     {"warmup_ratio", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
+    {"val_size", VP_KEY_REAL, "0.0", .min = 0, .max = 1e12},
     {"predict_with_generate", VP_KEY_BOOL, "false"},
     {"use_badam", VP_KEY_BOOL, "false"},
     {"use_galore", VP_KEY_BOOL, "false"},
@@ -47,7 +48,7 @@ static const vp_section llamafactory_sections[] = {
     {"", VP_STRANGERS_REFUSED,
      "template dataset eval_dataset dataset_dir media_dir train_on_prompt:b mask_history:b streaming:b "
      "buffer_size:i mix_strategy interleave_probs overwrite_cache:b preprocessing_batch_size:i "
-     "preprocessing_num_workers:i max_samples:i eval_num_beams:i ignore_pad_token_for_loss:b val_size:r "
+     "preprocessing_num_workers:i max_samples:i eval_num_beams:i ignore_pad_token_for_loss:b "
      "eval_on_each_dataset:b tool_format default_system enable_thinking:b preserve_thinking:b "
      "tokenized_path data_shared_file_system:b freeze_trainable_layers:i freeze_trainable_modules "
      "freeze_extra_modules additional_target loraplus_lr_ratio:r loraplus_lr_embedding:r use_rslora:b "
@@ -91,7 +92,8 @@ static const vp_section llamafactory_sections[] = {
 
 static const vp_saying llamafactory_says[] = {
     {VP_ALWAYS, NULL, "model_name_or_path", "$model"},
-    {VP_ALWAYS, NULL, "stage", "sft"},
+    {VP_SETTING_METHOD, "sft", "stage", "sft"},
+    {VP_SETTING_METHOD, "dpo", "stage", "dpo"},
     {VP_ALWAYS, NULL, "do_train", "true"},
     {VP_SETTING_MICRO_BATCH, "*", "per_device_train_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
@@ -122,7 +124,7 @@ static const vp_saying llamafactory_says[] = {
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "use_unsloth_gc", "false"},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "use_unsloth_gc", "true", "recompute=full"},
     {VP_SETTING_LOSS, "full", "enable_liger_kernel", "false"},
-    {VP_SETTING_LOSS, "liger", "enable_liger_kernel", "true"},
+    {VP_SETTING_LOSS, "liger", "enable_liger_kernel", "true", "method=sft"},
     {VP_SETTING_ATTENTION, "eager", "flash_attn", "disabled"},
     {VP_SETTING_ATTENTION, "sdpa", "flash_attn", "sdpa"},
     {VP_SETTING_ATTENTION, "flash2", "flash_attn", "fa2"},
@@ -148,7 +150,15 @@ static const vp_saying llamafactory_says[] = {
     {VP_SETTING_QUANT, "nf4-dq", "double_quantization", "true", "tuning=qlora"},
     {VP_ALWAYS, NULL, "packing", "false"},
     {VP_ALWAYS, NULL, "upcast_layernorm", "false"},
-    {VP_ALWAYS, NULL, "per_device_eval_batch_size", "1"},
+    {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "no"},
+    {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "false",
+     .read_only = true}, /* no, read as YAML */
+    {VP_SETTING_EVAL_BATCH, "N", "eval_strategy", "steps"},
+    {VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$"},
+    {VP_SETTING_EVAL_BATCH, "N", "eval_strategy", "epoch", .read_only = true},
+    {VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$", .read_only = true},
+    {VP_ALWAYS, NULL, "per_device_eval_batch_size", "1", "eval_batch=none"},
+    {VP_ALWAYS, NULL, "val_size", "0.05", "eval_batch!=none"},
     {VP_ALWAYS, NULL, "eval_accumulation_steps", "1"},
 };
 

@@ -21,6 +21,8 @@ static const vp_key swift_keys[] = {
     {"warmup_ratio", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
     {"group_by_length", VP_KEY_BOOL, "false"},
     {"logging_dir", VP_KEY_TEXT},
+    {"rlhf_type", VP_KEY_TEXT},
+    {"split_dataset_ratio", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
     {"packing", VP_KEY_BOOL, "false"},
     {"padding_free", VP_KEY_BOOL, "false"},
     {"lora_rank", VP_KEY_INT, "8", .min = 1, .max = 1e6},
@@ -36,7 +38,7 @@ static const vp_key swift_keys[] = {
 static const vp_section swift_sections[] = {
     {"", VP_STRANGERS_KEPT,
      "dataset val_dataset template system model_type task_type model_revision adapters streaming "
-     "split_dataset_ratio dataset_num_proc:i lazy_tokenize use_hf freeze_llm freeze_vit "
+     "dataset_num_proc:i lazy_tokenize use_hf freeze_llm freeze_vit "
      "freeze_aligner truncation_strategy bnb_4bit_compute_dtype bnb_4bit_quant_type "
      "bnb_4bit_quant_storage use_galore galore_rank loss_scale "
      "create_checkpoint_symlink add_version router_aux_loss_coef:r model_name loss_type "
@@ -89,7 +91,7 @@ static const vp_section swift_sections[] = {
      "reft_layer_key reft_layers reft_rank repetition_max_penalty repetition_n_grams "
      "repetition_penalty reranker_use_activation response_length response_prefix result_path "
      "resume resume_only_model reward_adapters reward_funcs reward_model reward_model_plugin "
-     "reward_model_revision reward_model_type reward_template reward_weights rlhf_type "
+     "reward_model_revision reward_model_type reward_template reward_weights "
      "rlsd_lambda rlsd_lambda_decay_steps rlsd_lambda_warmup_steps rlsd_negative_only "
      "rlsd_reweight_clip_range rollout_importance_sampling_mode "
      "rollout_importance_sampling_threshold rope_scaling rpo_alpha safe_serialization "
@@ -128,6 +130,8 @@ static const vp_section swift_sections[] = {
 
 static const vp_saying swift_says[] = {
     {VP_ALWAYS, NULL, "model", "$model"},
+    {VP_SETTING_METHOD, "sft", "rlhf_type", NULL},
+    {VP_SETTING_METHOD, "dpo", "rlhf_type", "dpo"},
     {VP_SETTING_MICRO_BATCH, "*", "per_device_train_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
     {VP_SETTING_SEQ, "*", "max_length", "$"},
@@ -159,7 +163,7 @@ static const vp_saying swift_says[] = {
     {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false"},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true"},
     {VP_SETTING_LOSS, "full", "use_liger_kernel", "false"},
-    {VP_SETTING_LOSS, "liger", "use_liger_kernel", "true"},
+    {VP_SETTING_LOSS, "liger", "use_liger_kernel", "true", "method=sft"},
     {VP_SETTING_ATTENTION, "eager", "attn_impl", "eager"},
     {VP_SETTING_ATTENTION, "sdpa", "attn_impl", "sdpa"},
     {VP_SETTING_ATTENTION, "flash2", "attn_impl", "flash_attention_2"},
@@ -197,6 +201,14 @@ static const vp_saying swift_says[] = {
     {VP_SETTING_LORA_TARGETS, "L", "target_modules", "$", "tuning=lora|qlora"},
     {VP_ALWAYS, NULL, "packing", "false"},
     {VP_ALWAYS, NULL, "padding_free", "false"},
+    {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "no"},
+    {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "false",
+     .read_only = true}, /* no, read as YAML */
+    {VP_SETTING_EVAL_BATCH, "N", "eval_strategy", "steps"},
+    {VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$"},
+    {VP_SETTING_EVAL_BATCH, "N", "eval_strategy", "epoch", .read_only = true},
+    {VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$", .read_only = true},
+    {VP_ALWAYS, NULL, "split_dataset_ratio", "0.05", "eval_batch!=none"},
 };
 
 static const vp_rule swift_rules[] = {

@@ -135,6 +135,36 @@ static void words_of(const job *j, vp_setting setting, char *words, size_t n_wor
     }
 }
 
+/* The targets whose files have the word, newest versions; "" where none has. */
+static void targets_with(vp_setting setting, const char *value, char *names, size_t n_names)
+{
+    const vp_target *t;
+
+    names[0] = '\0';
+    for (int i = 0; (t = vp_target_at(i)) != NULL; i++) {
+        bool has = false;
+        for (int f = 0; f < t->n_files; f++)
+            for (const vp_dialect *d = t->files[f].dialect; d; d = d->base_says ? d->base : NULL)
+                for (int k = 0; k < d->n_says; k++)
+                    has = has || (d->says[k].setting == (int)setting && !d->says[k].read_only &&
+                                  vp_word_is(value, d->says[k].word, NULL));
+        if (has)
+            snprintf(names + strlen(names), n_names - strlen(names), "%s%s", names[0] ? ", " : "",
+                     t->name);
+    }
+}
+
+/* Whether the target's files say anything of the setting. */
+static bool has_words(const vp_target *t, vp_setting setting)
+{
+    for (int f = 0; f < t->n_files; f++)
+        for (const vp_dialect *d = t->files[f].dialect; d; d = d->base_says ? d->base : NULL)
+            for (int k = 0; k < d->n_says; k++)
+                if (d->says[k].setting == (int)setting && !d->says[k].read_only)
+                    return true;
+    return false;
+}
+
 static const char *told_by_script(const vp_target *t, vp_setting setting, const char *value)
 {
     const char *key = vp_setting_key(setting);
@@ -177,6 +207,12 @@ static vp_status check_said(job *j)
                               "%s cannot be told %s %s%s%s%s%s", j->target->name, vp_setting_key(i),
                               value, where[0] ? ": " : "", where,
                               words[0] ? "; its words here: " : "", words));
+        if (!has_words(j->target, (vp_setting)i)) {
+            targets_with((vp_setting)i, value, words, sizeof words);
+            VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, vp_setting_key(i),
+                              "%s cannot be told %s %s%s%s", j->target->name, vp_setting_key(i),
+                              value, words[0] ? "; these can: " : "", words));
+        }
         VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, vp_setting_key(i),
                           "%s cannot be told %s %s with these settings; vplan targets %s lists "
                           "its words",

@@ -397,7 +397,7 @@ json_t *vp_settings_common_json(const vp_settings *s)
         }
         if (!v)
             continue;
-        if (strcmp(table[i].words, "N") == 0)
+        if (is_argument(v, 'N'))
             json_object_set_new(j, table[i].key, json_integer(strtoll(v, NULL, 10)));
         else if (strcmp(table[i].words, "R") == 0)
             json_object_set_new(j, table[i].key, json_real(strtod(v, NULL)));

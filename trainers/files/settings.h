@@ -16,6 +16,7 @@
  * In words, N is a whole number from 1, R a number from 0, W any word of a trainer's, L names joined
  * by "+". */
 #define VP_SETTING_TABLE(X) \
+    X(METHOD, "method", "sft", "sft|dpo") \
     X(PARALLEL, "parallel", "none", "none|ddp|fsdp|fsdp2|zero1|zero2|zero3") \
     X(WORLD, "world", "1", "N") \
     X(MICRO_BATCH, "micro_batch", NULL, "N") \
@@ -39,6 +40,7 @@
     X(LORA_DROPOUT, "lora_dropout", NULL, "R") \
     X(LORA_TARGETS, "lora_targets", NULL, "L") \
     X(LORA_SAVE, "lora_save", "none", "L") \
+    X(EVAL_BATCH, "eval_batch", "none", "none|N") \
     X(ALLOCATOR, "allocator", "default", "default|expandable")
 
 typedef enum vp_setting {

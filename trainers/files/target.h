@@ -36,7 +36,7 @@ typedef enum vp_key_type {
 typedef struct vp_key {
     const char *path;
     vp_key_type type;
-    /* its default, as a value of the file, or "2*" another key; NULL: none, or not known */
+    /* its default, as a value of the file, or "1*" or "2*" another key; NULL: none, or not known */
     const char *otherwise;
     /* of a word: "none|cpu|nvme"; with "null" among them nothing is a value, not the default. Of a
      * text the usual ones: what is nearly one of them was not meant */
@@ -61,8 +61,9 @@ typedef struct vp_saying {
     const char *key;     /* "" : the setting is said by the value of another row's group alone */
     /* "$": what stands for the letter in the word; "$word": the word; "$global": micro-batch x
      * accumulation x world; "$file:NAME": NAME is written, any text is read but another row's word;
-     * "$set": read only, anything is there but false, "" and an empty list; "$with:NAME": read only,
-     * NAME=X is in the text and X is not 0; NULL: the key must not be there */
+     * "$set": read only, anything is there but false, "" and an empty list; "$nonzero": read only, a
+     * number other than 0; "$with:NAME": read only, NAME=X is in the text and X is not 0; NULL: the key
+     * must not be there */
     const char *value;
     const char *when; /* "parallel=zero1|zero2,target=hf": all must hold; "!=" too; NULL: always */
     const char *since, *until;

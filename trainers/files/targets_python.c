@@ -101,7 +101,7 @@ static const char unsloth_py[] =
     "ADAPT = (\"r\", \"lora_alpha\", \"lora_dropout\", \"target_modules\", \"modules_to_save\",\n"
     "         \"use_gradient_checkpointing\")\n"
     "TRAIN = (\"per_device_train_batch_size\", \"gradient_accumulation_steps\", \"optim\", \"max_grad_norm\",\n"
-    "         \"bf16\", \"fp16\", \"packing\")\n"
+    "         \"bf16\", \"fp16\", \"packing\", \"eval_strategy\", \"per_device_eval_batch_size\")\n"
     "\n"
     "\n"
     "def those(names):\n"

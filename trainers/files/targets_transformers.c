@@ -55,7 +55,8 @@ static const char train_py[] =
     "        return {\"input_ids\": ids, \"labels\": ids}\n"
     "\n"
     "\n"
-    "Trainer(model=model, args=args, train_dataset=data()).train()\n";
+    "evaluated = data() if args.eval_strategy != \"no\" else None\n"
+    "Trainer(model=model, args=args, train_dataset=data(), eval_dataset=evaluated).train()\n";
 
 static const vp_target_file hf_files[] = {
     {&vp_dialect_transformers, "training_args.yaml", VP_FORMAT_YAML},
@@ -79,14 +80,19 @@ const vp_target vp_target_hf = {
 };
 
 static const vp_target_file trl_files[] = {
-    {&vp_dialect_trl, "sft.yaml", VP_FORMAT_YAML},
+    {&vp_dialect_trl, "sft.yaml", VP_FORMAT_YAML, "method=sft"},
+    {&vp_dialect_trl, "dpo.yaml", VP_FORMAT_YAML, "method=dpo",
+     .launch = "accelerate launch --config_file accelerate.yaml --module trl.scripts.dpo --config "
+               "dpo.yaml --dataset_name YOUR_PAIRS --output_dir out"},
     {&vp_dialect_accelerate, "accelerate.yaml", VP_FORMAT_YAML},
     {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
 };
 
 const vp_target vp_target_trl = {
-    .name    = "trl",
-    .summary = "TRL's SFTTrainer: SFTConfig and ModelConfig in one YAML, and accelerate's file",
+    .name = "trl",
+    .summary =
+        "TRL's SFTTrainer or DPOTrainer: SFTConfig or DPOConfig with ModelConfig in one YAML, and "
+        "accelerate's file",
     .files   = trl_files,
     .n_files = sizeof trl_files / sizeof *trl_files,
     .launch  = "accelerate launch --config_file accelerate.yaml --module trl.scripts.sft --config "
@@ -101,6 +107,8 @@ static const char *const accelerate_script[] = {"micro_batch",
                                                 "the batch_size of your DataLoader",
                                                 "accumulation",
                                                 "Accelerator(gradient_accumulation_steps=...)",
+                                                "eval_batch=N",
+                                                "the batch_size of your evaluation's DataLoader",
                                                 "seq",
                                                 "what your data is cut to",
                                                 "optimizer",
@@ -144,6 +152,8 @@ static const vp_target_file deepspeed_files[] = {
 
 static const char *const deepspeed_script[] = {"world",
                                                "--num_gpus of the launcher",
+                                               "eval_batch=N",
+                                               "the batch_size of your evaluation's DataLoader",
                                                "seq",
                                                "what your data is cut to",
                                                "optimizer",
@@ -197,7 +207,9 @@ const vp_target vp_target_axolotl = {
 };
 
 static const vp_target_file swift_files[] = {
-    {&vp_dialect_swift, "swift.args", VP_FORMAT_FLAGS},
+    {&vp_dialect_swift, "swift.args", VP_FORMAT_FLAGS, "method=sft"},
+    {&vp_dialect_swift, "swift.args", VP_FORMAT_FLAGS, "method=dpo",
+     .launch = "NPROC_PER_NODE=$world swift rlhf $(grep -v '^#' swift.args) --dataset YOUR_PAIRS"},
     {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
 };
 

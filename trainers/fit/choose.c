@@ -486,8 +486,8 @@ static bool is_hopeless(search *x, int64_t v)
     vp_err       ignored = {0};
 
     if (!leanest->is_tried) {
-        job.at_most_bytes = x->r->budget_bytes;
-        job.eval_batch    = 0;
+        job.at_most_bytes                = x->r->budget_bytes;
+        one.value[VP_SETTING_EVAL_BATCH] = "none";
         if (x->r->micro_batch)
             one.value[VP_SETTING_MICRO_BATCH] = count_text(x->arena, x->r->micro_batch);
         one.value[VP_SETTING_ACCUMULATION] = "1";

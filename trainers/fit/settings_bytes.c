@@ -43,6 +43,20 @@ static const char *offload_of(const vp_settings *s)
                                                         : "none";
 }
 
+/* Training on pairs, by TRL's DPOTrainer; NULL: supervised fine-tuning. */
+static const char *method_of(const vp_settings *s)
+{
+    return is(s, VP_SETTING_METHOD, "dpo") ? "dpo" : NULL;
+}
+
+/* Samples at once of evaluations between steps; 0: none. */
+static int64_t eval_batch_of(const vp_settings *s)
+{
+    return is(s, VP_SETTING_EVAL_BATCH, "none") || !s->value[VP_SETTING_EVAL_BATCH]
+               ? 0
+               : number(s, VP_SETTING_EVAL_BATCH);
+}
+
 static bool offloads_activations(const vp_settings *s)
 {
     return is(s, VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu");
@@ -249,7 +263,8 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     vp_hf_estimate e = {0};
     char           targets[200], saved[40] = "none";
     double         low = job->language->low, high = job->language->high;
-    bool           is_own = job->method && job->language->own, packed = false;
+    const char    *method = method_of(s);
+    bool           is_own = method && job->language->own, packed = false;
     vp_hf_request  q  = {.trainer         = job->language->step_of,
                          .precision       = precision_of(s),
                          .attention       = attention_of(s),
@@ -265,7 +280,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                          .liger           = job->liger                ? job->liger
                                             : has_ligers_loss(job, s) ? "loss"
                                                                       : NULL,
-                         .eval_batch      = job->eval_batch,
+                         .eval_batch      = eval_batch_of(s),
                          .batch           = number(s, VP_SETTING_MICRO_BATCH),
                          .seq             = number(s, VP_SETTING_SEQ),
                          .accumulation    = number(s, VP_SETTING_ACCUMULATION),
@@ -295,13 +310,13 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                               .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
     }
     q.at_most_bytes = allocated_at_most(job, &q);
-    if (job->method) {
-        q.trainer = job->method;
+    if (method) {
+        q.trainer = method;
         q.padded  = true; /* its collator always passes a mask */
     } else {
         VP_TRY(try_own(job, s, &q, &e, &is_own, &packed, err));
     }
-    if (!is_own || job->method)
+    if (!is_own || method)
         VP_TRY(estimate_evaluated(job->model, &q, &e, err));
     if (is_own)
         low = high = VP_HF_TRL_SHARE;
@@ -311,7 +326,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
         low = TILED_LOW;
         assume(&e, "the loss in tiles is counted as if all logits were there: an upper bound");
     }
-    if (job->packed && !job->method)
+    if (job->packed && !method)
         assume(&e, is_own
                        ? "packing: a batch is one row; 4 documents a sequence, more change little"
                        : "packing is counted as whole sequences: no such step was recorded of it");
@@ -329,7 +344,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                       : q.world > 1               ? RANKS_BASIS
                       : e.stands_in               ? BORROWED_BASIS
                                                   : job->language->basis;
-    out->why        = is_own ? NULL : job->method ? BORROWED_PAIRS : job->language->why;
+    out->why        = is_own ? NULL : method ? BORROWED_PAIRS : job->language->why;
     out->peak_phase = e.phases[e.peak].name;
     out->n_params   = e.n_params;
     out->n_trained  = e.n_trained;
@@ -390,7 +405,7 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
                             .optimizer = s->value[VP_SETTING_OPTIMIZER],
                             .clips     = strcmp(job->language->step_of, "torch") != 0,
                             .frozen    = !is(s, VP_SETTING_TUNING, "full"),
-                            .batch     = (job->method ? 2 : 1) * number(s, VP_SETTING_MICRO_BATCH),
+                            .batch     = (method_of(s) ? 2 : 1) * number(s, VP_SETTING_MICRO_BATCH),
                             .seq       = number(s, VP_SETTING_SEQ),
                             .accumulation = number(s, VP_SETTING_ACCUMULATION),
                             .n_recomputed = blocks_recomputed(s, g->n_instances - 2),
@@ -405,7 +420,8 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
         step.n_trained = (n_trained + world - 1) / world; /* each card updates its part */
     if (vp_eager_seconds(&step, out, err) != VP_OK)
         return err->code;
-    if (job->method) /* of pairs, and the reference's forward pass beside three or four such passes */
+    if (method_of(
+            s)) /* of pairs, and the reference's forward pass beside three or four such passes */
         *out *= step.n_recomputed ? 5.0 / 4 : 4.0 / 3;
     add_links(job, s, n_trained, out);
     return VP_OK;

@@ -18,14 +18,12 @@ typedef struct vp_fit_job {
     const vp_device   *device;
     const vp_profile  *profile; /* or NULL */
     const vp_language *language;
-    const char        *method; /* "dpo": TRL's DPOTrainer; NULL: supervised fine-tuning */
     bool               padded;
     bool               packed; /* several documents fill a sequence, a batch is one row */
     const char        *liger; /* "all": files ask for all of Liger's kernels; NULL: no word of it */
-    int64_t            eval_batch;    /* samples at once of evaluations between steps; 0: none */
-    vp_eager_prices   *prices;        /* or NULL */
-    vp_hf_shelf       *shelf;         /* or NULL */
-    int64_t            context_bytes; /* what the process takes outside PyTorch's allocator */
+    vp_eager_prices   *prices;              /* or NULL */
+    vp_hf_shelf       *shelf;               /* or NULL */
+    int64_t            context_bytes;       /* what the process takes outside PyTorch's allocator */
     int64_t            context_least_bytes; /* of it at least */
     bool               terse; /* nobody reads why a setting has no bytes: that is said in short */
     int64_t
