@@ -656,9 +656,14 @@ static void print_answer(const answer *a, const json_t *doc)
 
 static vp_status choose(answer *a, vp_err *err)
 {
-    return a->free_precision
-               ? vp_choose_any_precision(a->arena, &a->request, &a->chosen, &a->precision_why, err)
-               : vp_choose(a->arena, &a->request, &a->chosen, err);
+    vp_status st;
+
+    if (!a->free_precision)
+        return vp_choose(a->arena, &a->request, &a->chosen, err);
+    st = vp_choose_any_precision(a->arena, &a->request, &a->chosen, &a->precision_why, err);
+    if (st != VP_OK)
+        vp_hf_precision_unasked(err);
+    return st;
 }
 
 static int64_t context_bytes(const vp_device *card)

@@ -223,6 +223,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
         vp_remedies_fit_lengths(a->model, o.lengths ? &a->lengths : NULL, o.seq ? o.seq : INT64_MAX,
                                 &tried, a->budget_bytes - a->context.bytes, &a->fitting);
 out:
+    if (st != VP_OK && a->precision_is_default)
+        vp_hf_precision_unasked(err);
     return st;
 }
 

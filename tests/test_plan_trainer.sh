@@ -463,5 +463,13 @@ ok(j["common"]["eval_batch"] == 2, "axolotl evaluates as many at once as it trai
 write("ax.yaml", "base_model: Qwen/Qwen2.5-0.5B\nmicro_batch_size: 2\nsequence_len: 512\nval_set_size: 0.0\neval_batch_size: 4\n")
 code, j, err = check("ax.yaml")
 ok(j["common"]["eval_batch"] == "none", "nothing to evaluate on", j["common"])
+
+# ---- a precision that nobody gave is not blamed on them ----
+T4 = ("--trainer", "trl", "--device", "t4", "--seq", "512")
+for words in ("plan", "llama-3.2-1b", *T4, "--global-batch", "4", "--qlora"), ("estimate", "llama-3.2-1b", *T4, "--micro-batch", "1", "--qlora"):
+    code, _, err = call(*words)
+    ok(code == 4 and "--precision is not given, and bf16-amp, the default for this card, does not run here" in err, "%s: it is the default" % words[0], (code, err))
+    code, _, err = call(*words, "--precision", "bf16-amp")
+    ok(code == 4 and "precision bf16-amp does not run here" in err and "not given" not in err, "%s: it was given" % words[0], (code, err))
 finish()
 P

@@ -114,6 +114,8 @@ double vp_hf_reserved_share(const vp_hf_request *request);
 /* Whether a trainer of TRL's (1.16, in torch 2.11) trains in this precision on a card of this compute capability (80: 8.0); quantised: adapters over
  * such weights. VP_ERR_INPUT: its step ends with an error. */
 vp_status vp_hf_check_trl(const char *precision, int capability, bool is_quantised, vp_err *err);
+/* Where err refuses the precision so, and nobody gave it: it says that it is a default. */
+void vp_hf_precision_unasked(vp_err *err);
 
 /* VP_ERR_NO_FIT: more than request->at_most_bytes. VP_ERR_INPUT: a family, a variant or a field of the config without a recording, with what there
  * is. */

@@ -742,12 +742,12 @@ static vp_status check_trl_loss(const char *precision, int capability, bool is_q
     if (strncmp(precision, "bf16", 4) != 0 || capability >= 80)
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT,
-                   "--precision %s does not run here: TRL's loss adds products of bf16 up in fp32, "
+                   "precision %s does not run here: TRL's loss adds products of bf16 up in fp32, "
                    "which PyTorch does from compute capability 8.0 on (RuntimeError in torch 2.11 "
                    "with TRL 1.16). %s",
                    precision,
                    is_quantised ? "Nor does fp16 over quantised weights; --trainer hf does"
-                                : "fp16 does");
+                                : "--precision fp16 does");
 }
 
 vp_status vp_hf_check_trl(const char *precision, int capability, bool is_quantised, vp_err *err)
@@ -755,7 +755,7 @@ vp_status vp_hf_check_trl(const char *precision, int capability, bool is_quantis
     if (!is_quantised || strncmp(precision, "fp16", 4) != 0)
         return check_trl_loss(precision, capability, is_quantised, err);
     return VP_FAIL(err, VP_ERR_INPUT,
-                   "--precision %s does not run here: over quantised weights TRL's trainers make "
+                   "precision %s does not run here: over quantised weights TRL's trainers make "
                    "adapters bf16, whose gradients PyTorch's GradScaler cannot unscale "
                    "(NotImplementedError in torch 2.11). %s",
                    precision,
@@ -789,4 +789,19 @@ void vp_hf_found_release(vp_hf_found *found)
 {
     put_back(found);
     *found = (vp_hf_found){0};
+}
+
+void vp_hf_precision_unasked(vp_err *err)
+{
+    static const char head[] = "precision ";
+    char              text[sizeof err->message];
+    size_t            n = sizeof head - 1, word;
+
+    if (strncmp(err->message, head, n) != 0)
+        return;
+    snprintf(text, sizeof text, "%s", err->message + n);
+    word = strcspn(text, " ");
+    snprintf(err->message, sizeof err->message,
+             "--precision is not given, and %.*s, the default for this card,%s", (int)word, text,
+             text + word);
 }
