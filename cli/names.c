@@ -4,7 +4,9 @@
 #include "models/hub_cache.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -208,12 +210,37 @@ static void list_models_with(const char *asked, vp_text *out)
         vp_text_printf(out, ", or %d more", n - MOST);
 }
 
-/* Those that a name which is none may mean: not given in full, or with a slip of the finger. */
+/* Whether two names differ only in what is neither a letter nor a digit: "qwen25-7b" and "qwen2.5-7b". */
+static bool same_letters(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        while (*a && !isalnum((unsigned char)*a))
+            a++;
+        while (*b && !isalnum((unsigned char)*b))
+            b++;
+        if (!*a || !*b || tolower((unsigned char)*a) != tolower((unsigned char)*b))
+            return !*a && !*b;
+    }
+}
+
+static void list_models_of_letters(const char *asked, vp_text *out)
+{
+    const vp_zoo_entry *z;
+
+    for (int i = 0; (z = vp_zoo_at(i)); i++)
+        if (same_letters(z->name, asked))
+            vp_text_printf(out, "%s%s", out->n_bytes ? ", " : "", z->name);
+}
+
+/* Those that a name which is none may mean: without its dots, not given in full, or with a slip of
+ * the finger. */
 static void list_meant(const char *name, vp_text *out)
 {
     const char *nearest = nearest_model(name);
 
-    list_models_with(name, out);
+    list_models_of_letters(name, out);
+    if (!out->n_bytes)
+        list_models_with(name, out);
     if (!out->n_bytes && nearest)
         vp_text_printf(out, "%s", nearest);
 }
@@ -375,11 +402,55 @@ static bool has_words(const char *name, const char *text)
     return true;
 }
 
+/* "8xh100", "h100 x8": how many, and the card's name without it; 0: not written like that. */
+static int64_t count_of_cards(const char *name, char *card, size_t card_size)
+{
+    size_t      digits = strspn(name, "0123456789"), n = strlen(name);
+    const char *behind = name + digits + strspn(name + digits, " -*xX"), *count = name;
+
+    if (digits && digits < 4 && strcspn(name + digits, "xX*") <= 1 && behind > name + digits) {
+        snprintf(card, card_size, "%s", behind);
+    } else {
+        for (count = name + n; count > name && is_digit(count[-1]);)
+            count--;
+        if (!*count || count == name || !strchr("xX*:", count[-1]))
+            return 0;
+        n = (size_t)(count - 1 - name);
+        while (n && is_separator(name[n - 1]))
+            n--;
+        snprintf(card, card_size, "%.*s", (int)n, name);
+    }
+    return strtol(count, NULL, 10);
+}
+
+/* Whether a name is that of a card, or how those of several begin. */
+static bool names_a_card(const char *name)
+{
+    char        asked[MAX_NAME], own[MAX_NAME];
+    const char *word;
+
+    plain_card(name, asked, sizeof asked);
+    for (int i = 0; (word = vp_word_of_device(i)); i++) {
+        plain_card(word, own, sizeof own);
+        if (asked[0] && (strcmp(own, asked) == 0 || begins(own, asked)))
+            return true;
+    }
+    return false;
+}
+
 static vp_status suggest_device(const char *name, vp_err *err)
 {
-    char        words[MAX_LIST][64], shown[128];
+    char        words[MAX_LIST][64], shown[128], card[MAX_NAME];
     const char *list[MAX_LIST], *word;
-    int         n = 0, nearest;
+    int         n     = 0, nearest;
+    int64_t     cards = count_of_cards(name, card, sizeof card);
+
+    if (cards > 1 && names_a_card(card))
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--device %s: a device is one card; what each of %lld takes under another "
+                       "trainer: --device %s --trainer hf --world %lld --parallel fsdp2",
+                       vp_text_escape(name, shown, sizeof shown), (long long)cards,
+                       vp_text_escape(card, words[0], sizeof words[0]), (long long)cards);
 
     for (; n < MAX_LIST && (word = vp_word_of_device(n)); n++) {
         snprintf(words[n], sizeof words[n], "%s", word);

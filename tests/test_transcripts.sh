@@ -216,7 +216,10 @@ for line, code, said in (("estimte gpt2", 2, "did you mean estimate?"), ("estima
                          ("estimate phi3", 4, "did you mean phi-3-"), ("estimate qwen2.5", 4, "qwen2.5-0.5b, "), ("estimate llama-3.1-8bb", 4, "did you mean llama-3.1-8b?"),
                          ("estimate gpt2 --device 'RTX 4090'", 0, "taken as rtx-4090-24gb"), ("estimate gpt2 --devise t4", 2, "--device"), ("plan gpt2 --padding mask", 2, "--padding is for "),
                          ("estimate gpt2 --budget 24", 0, "bytes"), ("estimate gpt2 --batch-size 4", 2, "did you mean --micro-batch?"), ("plan gpt2 --seq 128", 2, "--global-batch"),
-                         ("estimate gpt2 --precision fp8", 2, "bf16-mixed"), ("plan gpt2 --device a100 --seq 128 --global-batch 4", 2, "a100-sxm-80gb"), ("estimate qwen2.5-7", 4, "qwen2.5-7b")):
+                         ("estimate gpt2 --precision fp8", 2, "bf16-mixed"), ("plan gpt2 --device a100 --seq 128 --global-batch 4", 2, "a100-sxm-80gb"), ("estimate qwen2.5-7", 4, "qwen2.5-7b"),
+                         ("estimate qwen25-7b", 4, "did you mean qwen2.5-7b?"), ("estimate gpt2 --device 8xh100", 2, "--device h100 --trainer hf --world 8 --parallel fsdp2"),
+                         ("estimate gpt2 --device 4090x2", 2, "--device 4090 --trainer hf --world 2"), ("estimate gpt2 --device 'H100 x8'", 2, "--device H100 --trainer hf --world 8"),
+                         ("estimate gpt2 --trainer hf --optimizer adamw-8bit", 4, "did you mean adamw_8bit?")):
     got, text = type_in(line)
     words = " ".join(ESCAPE.sub("", text).split())
     ok(got in (code, 3 if code == 0 else code) and said in words, "typed wrong: " + line, (got, words[:300]))

@@ -1,6 +1,7 @@
 #include "trainers/torch/optimizer_step.h"
 
 #include "base/checked.h"
+#include "base/options.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -130,8 +131,10 @@ int vp_optimizer_step_states(const char *name)
 
 static vp_status refuse(const char *name, vp_err *err)
 {
-    char   known[800] = "", shown[80];
-    size_t n          = 0;
+    const char *names[N_ROWS];
+    char        known[800] = "", shown[80], plain[80];
+    size_t      n          = 0;
+    int         near;
 
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         size_t length = strlen(refused[i].name);
@@ -140,6 +143,16 @@ static vp_status refuse(const char *name, vp_err *err)
             return VP_FAIL(err, VP_ERR_INPUT, "optimizer \"%s\" is not covered: %s",
                            vp_text_escape(name, shown, sizeof shown), refused[i].why);
     }
+    snprintf(plain, sizeof plain, "%s", name);
+    for (char *at = plain; (at = strchr(at, '-')); at++)
+        *at = '_'; /* as transformers writes them */
+    for (int i = 0; i < N_ROWS; i++)
+        names[i] = table[i].name;
+    near = vp_word_nearest(plain, names, N_ROWS);
+    if (near >= 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "optimizer \"%s\": its step's allocations are not known; did you mean %s?",
+                       vp_text_escape(name, shown, sizeof shown), names[near]);
     for (int i = 0; i < N_ROWS && n < sizeof known; i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", table[i].name);
     return VP_FAIL(err, VP_ERR_INPUT,
