@@ -60,16 +60,19 @@ static void print_resumed(const vp_estimate_answer *a)
     }
 }
 
-/* With PyTorch's cache bytes can fall where a batch grows: what was found is where fitting ends first. */
+/* With PyTorch's cache bytes can fall where a batch grows, and what is cached is given back where a card is full: what was
+ * found is where fitting beside all of it ends first. */
 static void print_largest(const vp_estimate_answer *a)
 {
     bool    is_seq = strcmp(a->max, "seq") == 0;
     int64_t found  = is_seq ? a->estimate.seq : a->request.batch;
     char    next[160];
 
-    snprintf(next, sizeof next,
-             "; %lld%s does not fit, though PyTorch's cache may let a larger one in again",
-             (long long)found + (is_seq ? 8 : 1), is_seq ? ", the next multiple of 8," : "");
+    snprintf(
+        next, sizeof next,
+        "; %lld%s does not beside all that PyTorch's cache holds, and fits, if at all, as it gives "
+        "that back",
+        (long long)found + (is_seq ? 8 : 1), is_seq ? ", the next multiple of 8," : "");
     vp_screen_line("largest", "--%s %lld%s", a->max, (long long)found,
                    is_seq && found == a->model->graph.max_seq ? ", all positions of the model"
                                                               : next);

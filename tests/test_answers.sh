@@ -79,6 +79,8 @@ def check(line):
         most = j["settings"]["micro_batch"]
         ok(answer(with_options(line, "--micro-batch %d" % most))[1]["device_bytes"] == j["device_bytes"] <= j["budget_bytes"], "--max fits: " + line, most)
         more = answer(with_options(line, "--micro-batch %d" % (most + 1)))
+        said = " ".join(call(line.split(" --micro-batch")[0] + " --max micro-batch")[1].split())
+        ok("%d does not fit" % (most + 1) not in said, "nothing is said of one more that estimate contradicts: " + line, said[:200])
         ok(more[0] != 0 or is_tight(more[1]), "and one more does not: " + line, most)
 
 

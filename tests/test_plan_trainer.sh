@@ -304,7 +304,7 @@ ok(code == 0 and "interval" in out and "but not at the" in out, "fits, but not a
 code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "4090", "--budget", str(need["interval"]["high_bytes"]))
 ok(code == 0 and "but not at the" not in out, "fits at both ends", out[:400])
 code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "t4", "--max", "micro-batch")
-ok(re.search(r"^largest    --micro-batch (\d+); (\d+) does not fit", out, re.M), "the largest, and what does not fit", out[:400])
+ok(re.search(r"^largest    --micro-batch (\d+); (\d+) does not beside all", out, re.M), "the largest, and what does not fit", out[:400])
 ok(check("mine.yaml", "--model", "gpt2", "--device", "4O90")[0] == 2 and check("mine.yaml", "--model", "gpt2-xxl", "--device", "4090")[0] in (2, 4), "no such card, no such model", "taken")
 code, out, err = call("check", "mine.yaml", *ON)
 ok(code == 0 and out.count("FITS") == 1 and all(len(line) <= 80 for line in out.split("\n")), "on a screen", out)
