@@ -113,20 +113,111 @@ static vp_simulation with_the_rest(const clocks *c, int64_t n_walked, int64_t n_
     return out;
 }
 
+/* ---- pass by pass ---- */
+
+/* What a walk over many passes has to know of a step. */
+typedef enum timed_kind {
+    TIMED_KERNEL,
+    TIMED_HOST, /* an update that the host makes beside kernels */
+    TIMED_COPY_TO_HOST,
+    TIMED_COPY_TO_DEVICE,
+    TIMED_COPY_DONE,
+    TIMED_COPY_DONE_OF_HOST
+} timed_kind;
+
+struct vp_timed_step {
+    double  seconds;
+    int16_t copy;
+    uint8_t kind; /* timed_kind */
+    bool    first_only, later_only;
+};
+
+_Static_assert(VP_MAX_COPIES <= INT16_MAX, "the number of a copy has room");
+
+static timed_kind kind_of(const vp_step *s, bool host_is_device)
+{
+    const bool host = s->stream == VP_STREAM_HOST && !host_is_device;
+
+    assert(s->stream < VP_N_STREAMS);
+    assert((s->kernel == VP_K_COPY_START) ==
+           (s->stream == VP_STREAM_TO_HOST || s->stream == VP_STREAM_TO_DEVICE));
+    if (s->kernel == VP_K_COPY_DONE)
+        return host ? TIMED_COPY_DONE_OF_HOST : TIMED_COPY_DONE;
+    if (s->kernel == VP_K_COPY_START)
+        return s->stream == VP_STREAM_TO_HOST ? TIMED_COPY_TO_HOST : TIMED_COPY_TO_DEVICE;
+    return host ? TIMED_HOST : TIMED_KERNEL;
+}
+
+bool vp_pass_time(vp_arena *arena, const vp_step *steps, int64_t n, bool host_is_device,
+                  vp_timed_pass *out)
+{
+    vp_timed_step *timed = vp_arena_array(arena, n, sizeof *timed);
+
+    *out = (vp_timed_pass){timed, n};
+    for (int64_t i = 0; timed && i < n; i++) {
+        const vp_step *s    = &steps[i];
+        const int64_t  copy = s->kernel == VP_K_COPY_START  ? s->copy_start.copy
+                              : s->kernel == VP_K_COPY_DONE ? s->copy_done.copy
+                                                            : 0;
+        assert(copy >= 0 && copy < VP_MAX_COPIES);
+        timed[i] = (vp_timed_step){.seconds    = s->seconds,
+                                   .copy       = (int16_t)copy,
+                                   .kind       = (uint8_t)kind_of(s, host_is_device),
+                                   .first_only = s->first_only,
+                                   .later_only = s->later_only};
+    }
+    return timed;
+}
+
+/* As take(), of what vp_simulate_passes() answers: the streams' clocks in registers. */
+static void take_pass(clocks *c, vp_timed_pass pass, int64_t micro_step)
+{
+    double compute = c->at_s[VP_STREAM_COMPUTE], host = c->at_s[VP_STREAM_HOST];
+    double to_host = c->at_s[VP_STREAM_TO_HOST], to_device = c->at_s[VP_STREAM_TO_DEVICE];
+
+    for (int64_t i = 0; i < pass.n; i++) {
+        const vp_timed_step *s = &pass.steps[i];
+        if ((s->first_only && micro_step > 0) || (s->later_only && micro_step == 0))
+            continue;
+        switch ((timed_kind)s->kind) {
+        case TIMED_KERNEL:
+            compute += s->seconds;
+            break;
+        case TIMED_HOST:
+            host = later(host, compute) + s->seconds;
+            break;
+        case TIMED_COPY_TO_HOST:
+            to_host                = later(later(to_host, compute), host) + s->seconds;
+            c->copy_end_s[s->copy] = to_host;
+            break;
+        case TIMED_COPY_TO_DEVICE:
+            to_device              = later(later(to_device, compute), host) + s->seconds;
+            c->copy_end_s[s->copy] = to_device;
+            break;
+        case TIMED_COPY_DONE:
+            compute = later(compute, c->copy_end_s[s->copy]);
+            break;
+        case TIMED_COPY_DONE_OF_HOST:
+            host = later(host, c->copy_end_s[s->copy]);
+            break;
+        }
+    }
+    c->at_s[VP_STREAM_COMPUTE]   = compute;
+    c->at_s[VP_STREAM_HOST]      = host;
+    c->at_s[VP_STREAM_TO_HOST]   = to_host;
+    c->at_s[VP_STREAM_TO_DEVICE] = to_device;
+}
+
 static void take_passes(clocks *c, vp_passes passes, int64_t micro_step)
 {
     for (int64_t p = 0; p < passes.n; p++)
-        for (int64_t i = 0; i < passes.of[p].n; i++) {
-            const vp_step *s = &passes.of[p].steps[i];
-            if (!(s->first_only && micro_step > 0) && !(s->later_only && micro_step == 0))
-                take(c, s, true);
-        }
+        take_pass(c, passes.of[p], micro_step);
 }
 
-vp_simulation vp_simulate_passes(const vp_step_passes *step, double *optimizer_s)
+double vp_simulate_passes(const vp_step_passes *step, double *optimizer_s)
 {
     int64_t n = vp_min_i64(step->n_micro_steps, VP_SIMULATED_MICRO_STEPS);
-    clocks  c = {.host_is_device = step->host_is_device};
+    clocks  c = {.fn = NULL};
 
     for (int64_t m = 0; m < n; m++) {
         take_passes(&c, m < n - 1 ? step->micro_step : step->last_micro_step, m);
@@ -135,7 +226,7 @@ vp_simulation vp_simulate_passes(const vp_step_passes *step, double *optimizer_s
     *optimizer_s = -c.at_s[VP_STREAM_COMPUTE];
     take_passes(&c, step->optimizer, -1);
     *optimizer_s += end_of(&c);
-    return with_the_rest(&c, n, step->n_micro_steps);
+    return with_the_rest(&c, n, step->n_micro_steps).step_s;
 }
 
 vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,

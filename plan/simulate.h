@@ -38,25 +38,31 @@ typedef struct vp_simulation {
 vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,
                       vp_simulation *out, vp_err *err);
 
-/* A step given pass by pass, in order, for whoever has no plan yet: the passes of a micro-step, of
- * which there are n_micro_steps, the last of them as it is, then the optimizer's. *optimizer_s: what
- * these take. */
-typedef struct vp_pass_steps {
-    const vp_step *steps;
-    int64_t        n;
-} vp_pass_steps;
+/* A pass as a walk needs it, some bytes a step: a chain's passes are walked for every micro-step. False: out
+ * of memory. The steps are read here and not later. */
+typedef struct vp_timed_step vp_timed_step;
 
+typedef struct vp_timed_pass {
+    const vp_timed_step *steps;
+    int64_t              n;
+} vp_timed_pass;
+
+bool vp_pass_time(vp_arena *arena, const vp_step *steps, int64_t n, bool host_is_device,
+                  vp_timed_pass *out);
+
+/* Seconds of a step given pass by pass, in order, for whoever has no plan yet: the passes of a micro-step, of
+ * which there are n_micro_steps, the last of them as it is, then the optimizer's. *optimizer_s: what
+ * these take. As vp_simulate() has them, to the last bit. */
 typedef struct vp_passes {
-    const vp_pass_steps *of;
+    const vp_timed_pass *of;
     int64_t              n;
 } vp_passes;
 
 typedef struct vp_step_passes {
     vp_passes micro_step, last_micro_step, optimizer;
     int64_t   n_micro_steps;
-    bool      host_is_device;
 } vp_step_passes;
-vp_simulation vp_simulate_passes(const vp_step_passes *step, double *optimizer_s);
+double vp_simulate_passes(const vp_step_passes *step, double *optimizer_s);
 
 /* Seconds of steps that stand by themselves: nothing is under way before them or after. */
 double vp_simulate_steps(const vp_step *steps, int64_t n, bool host_is_device);

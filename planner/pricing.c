@@ -107,10 +107,21 @@ static vp_program_price price_program(vp_assembly *a, int64_t program_idx,
 
 /* ---- streamed blocks ---- */
 
-static vp_pass_steps pass_of(const vp_assembly *a, int64_t instance_idx, vp_pass pass)
+/* The passes of every program that stand in a step, by program. */
+enum { N_WALKED = VP_PASS_UPDATE + 1 };
+
+static vp_timed_pass (*time_programs(const vp_assembly *a))[N_WALKED]
 {
-    const vp_program *p = &a->lowered[a->program_of[instance_idx]].program;
-    return (vp_pass_steps){p->steps[pass], p->n_steps[pass]};
+    vp_timed_pass(*timed)[N_WALKED] = vp_arena_array(a->arena, a->n_programs, sizeof *timed);
+
+    for (int64_t k = 0; timed && k < a->n_programs; k++)
+        for (int pass = 0; pass < N_WALKED; pass++) {
+            const vp_program *p = &a->lowered[k].program;
+            if (!vp_pass_time(a->arena, p->steps[pass], p->n_steps[pass], a->cost->device->is_cpu,
+                              &timed[k][pass]))
+                return NULL;
+        }
+    return timed;
 }
 
 /* As plan/expand.c walks a plan. */
@@ -119,19 +130,21 @@ static vp_status simulate(const vp_assembly *a, int64_t n_micro, double *step_s,
 {
     const bool     in_backward = vp_scenario_updates_in_backward(a->scenario);
     int64_t        n           = a->graph.n_instances;
-    vp_pass_steps *micro = vp_arena_array(a->arena, 2 * n, sizeof *micro), *last = micro,
-                  *optimizer = vp_arena_array(a->arena, 2 * n, sizeof *optimizer);
+    vp_timed_pass *micro = vp_arena_array(a->arena, 2 * n, sizeof *micro), *last = micro,
+                  *optimizer        = vp_arena_array(a->arena, 2 * n, sizeof *optimizer);
+    vp_timed_pass(*timed)[N_WALKED] = time_programs(a);
 
     if (in_backward)
         last = vp_arena_array(a->arena, 4 * n, sizeof *last);
     if (vp_arena_failed(a->arena))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     for (int64_t i = 0; i < n; i++) {
-        const int64_t back = n - 1 - i; /* how many are before it in backward */
-        micro[i]           = pass_of(a, i, VP_PASS_FORWARD);
-        micro[n + back]    = pass_of(a, i, VP_PASS_BACKWARD);
-        optimizer[i]       = pass_of(a, i, VP_PASS_NORM);
-        optimizer[n + i]   = pass_of(a, i, VP_PASS_UPDATE);
+        const int64_t        back = n - 1 - i; /* how many are before it in backward */
+        const vp_timed_pass *own  = timed[a->program_of[i]];
+        micro[i]                  = own[VP_PASS_FORWARD];
+        micro[n + back]           = own[VP_PASS_BACKWARD];
+        optimizer[i]              = own[VP_PASS_NORM];
+        optimizer[n + i]          = own[VP_PASS_UPDATE];
         if (in_backward) {
             last[i]                = micro[i];
             last[n + 3 * back]     = micro[n + back];
@@ -142,9 +155,8 @@ static vp_status simulate(const vp_assembly *a, int64_t n_micro, double *step_s,
     const vp_step_passes step = {.micro_step      = {micro, 2 * n},
                                  .last_micro_step = {last, in_backward ? 4 * n : 2 * n},
                                  .optimizer       = {optimizer, in_backward ? 0 : 2 * n},
-                                 .n_micro_steps   = n_micro,
-                                 .host_is_device  = a->cost->device->is_cpu};
-    *step_s                   = vp_simulate_passes(&step, optimizer_s).step_s;
+                                 .n_micro_steps   = n_micro};
+    *step_s                   = vp_simulate_passes(&step, optimizer_s);
     return VP_OK;
 }
 
