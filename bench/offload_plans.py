@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
 """What offload costs in plans, and how well they are proven: published models within budgets below their own states.
 
-    bench/offload_plans.py [--gap G] [--least-only] [--commit SHA]
+    bench/offload_plans.py [--gap G] [--least-only | --fluid] [--commit SHA]
 
 Llama 3 from 1B to 70B on an H200, 405B on the card of devices/examples/example-2tib.json, and the same behind a link of 12 GB/s; sequence 4,096 (one
 model also 32,768), 64 samples, bf16-mixed AdamW, 8 TiB of host memory, nothing pinned; within 0 % of the fastest. Then, on an A100's
 rates and PCIe 4 but with any memory, the least budget without host memory and with it, the seconds of a step there, and the least
 budget with which a step takes 1.3 and 1.6 times what it takes without host memory in its least. Seconds of a step are the device's stated rates: assumed. Of the whole command, its children
-included, the clock and the CPU's seconds are taken: on a busy machine the second says more. No GPU is consulted."""
+included, the clock and the CPU's seconds are taken: on a busy machine the second says more. No GPU is consulted.
+
+--fluid, instead of all that: how far each plan's step is from what no schedule of the same kernels and copies undercuts. One stream runs all kernels, one all copies
+to the device, one all copies to the host, each one thing at a time: the step takes at least the longest of the three sums. It would take just that if copies were
+divisible without end, waited for nothing and needed no place to arrive in. The rest is what blocks of whole copies, their windows and slots, the order of passes and
+the update behind the norm cost; and the bytes of the slots, which the stack then has not. Other decisions than the plan's are not in this bound: the proof is about these."""
+import csv
 import json
 import os
 import resource
@@ -77,20 +83,43 @@ def least_budgets(args, devices, rows):
               + "".join(f"; {x['times']} x: {x['with_host_bytes'] / GIB:.2f}, {100 * (1 - x['with_host_bytes'] / alone):.0f} % less" for x in m["at_most"]), flush=True)
 
 
+def fluid(args, name, model, device, seq, budget, dir):
+    """A plan's step, and what its streams do in it."""
+    path = f"{dir}/plan.json"
+    a = plan(args, model, device, seq, "--budget", f"{budget}GiB", "--gap", args.gap, *HOST, "-o", path, "--force")[2]
+    if not a.get("step_time_s"):
+        return {"name": name, "predicted": None, "measured": None, "raw_seconds": [], "error": str(a.get("error") or "does not fit")}
+    rows = csv.DictReader(common.output([common.program(args, "vplan"), "explain", path, "--program"]).splitlines())
+    busy = {"compute": 0.0, "to_device": 0.0, "to_host": 0.0, "host": 0.0}
+    for r in rows:
+        busy[r["stream"]] += float(r["seconds"])
+    with open(path) as f:
+        slots = sum(b["bytes"] for b in json.load(f)["fixed"] if b["component"] == "staging" and "slot" in b["name"])
+    longest = max(busy, key=busy.get)
+    m = {"step_s": a["step_time_s"], "busy_s": busy, "fluid_s": busy[longest], "longest": longest, "over": a["step_time_s"] / busy[longest] - 1,
+         "slot_bytes": slots, "device_bytes": a["device_bytes"], "offload": a["decisions"].get("offload"), "gap": a["proof"]["gap"]}
+    print(f"{name:44s} {m['step_s']:9.1f} {busy['compute']:9.1f} {busy['to_device']:9.1f} {busy['to_host']:9.1f} {100 * m['over']:7.2f} % {slots / GIB:7.2f} {m['offload']}", flush=True)
+    return {"name": name, "predicted": None, "measured": m, "raw_seconds": []}
+
+
 def main():
     p = common.parser(__doc__)
+    p.add_argument("--fluid", action="store_true", help="each plan beside its own kernels and copies at their shortest")
     p.add_argument("--least-only", action="store_true", help="the least budgets alone")
     p.add_argument("--gap", default="1e-5")
     args = p.parse_args()
     rows, load_before = [], common.load()
-    print(f"{'':44s} {'device':>9s} {'host':>9s} {'step':>9s} {'offload':>10s} {'gap':>8s} {'planned in':>10s} {'CPU':>7s}")
+    print(f"{'seconds; GiB of slots':44s} {'step':>9s} {'kernels':>9s} {'to device':>9s} {'to host':>9s} {'over':>9s} {'slots':>7s} offload" if args.fluid else
+          f"{'':44s} {'device':>9s} {'host':>9s} {'step':>9s} {'offload':>10s} {'gap':>8s} {'planned in':>10s} {'CPU':>7s}")
     with tempfile.TemporaryDirectory() as dir:
         large = f"{common.ROOT}/devices/examples/example-2tib.json"
         h200, a100 = [json.loads(common.output([common.program(args, "vplan"), "devices", name, "--json"]))["devices"][0] for name in ("h200", LEAST_DEVICE)]
         slow = {"host_link_bytes_per_s": 12e9 / 0.8}   # 12 GB/s arrive
         devices = {"h200": "h200", "h200" + SLOW: changed(h200, dir, **slow), "example-2tib": large,
                    "example-2tib" + SLOW: changed(json.load(open(large)), dir, **slow), "any": changed(a100, dir, usable_bytes=4096 * GIB)}
-        for model, seq, budget, device in [] if args.least_only else CASES:
+        if args.fluid:
+            rows = [fluid(args, f"{model} {seq} in {budget} GiB, {device}", model, devices[device], seq, budget, dir) for model, seq, budget, device in CASES]
+        for model, seq, budget, device in [] if args.least_only or args.fluid else CASES:
             seconds, cpu_s, a = plan(args, model, devices[device], seq, "--budget", f"{budget}GiB", "--gap", args.gap, *HOST)
             name = f"{model} {seq} in {budget} GiB, {device}"
             if "proof" not in a:
@@ -103,8 +132,9 @@ def main():
                 print(f"{name:44s} does not fit: {m['least_budget_bytes'] / GIB:.1f} GiB at least {seconds:22.2f} s {cpu_s:5.2f} s", flush=True)
             else:
                 print(f"{name:44s} {m['device_bytes'] / GIB:9.2f} {m['host_bytes'] / GIB:9.2f} {m['step_s']:7.1f} s {m['offload']:>10s} {m['gap']:8.0e} {seconds:8.2f} s {cpu_s:5.2f} s", flush=True)
-        least_budgets(args, devices, rows)
-    print("written to", common.write_results(args, "offload-plans" + "-least" * args.least_only, "cpu", {}, dict(common.machine(), load_before=load_before, load_after=common.load()), {"gap": args.gap}, rows))
+        if not args.fluid:
+            least_budgets(args, devices, rows)
+    print("written to", common.write_results(args, "offload-plans" + "-least" * args.least_only + "-fluid" * args.fluid, "cpu", {}, dict(common.machine(), load_before=load_before, load_after=common.load()), {"gap": args.gap}, rows))
 
 
 main()
