@@ -411,7 +411,7 @@ static const vp_option rows[] = {
      .words = "vplan|torch|hf|trl",
      .help  = "Whose training step it is: vplan's own, transformers' modules in a plain loop of "
               "PyTorch, or those with transformers' Trainer or TRL's SFTTrainer",
-     .otherwise = "vplan; with --lora, --qlora or --peft hf",
+     .otherwise = "vplan; with --lora, --qlora, --peft or --freeze hf",
      .example   = "vplan"},
 };
 static const vp_option_set options = {VP_ROWS(rows)};
@@ -432,7 +432,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_model_named(cli, &name, err));
     o.trainer_is_default = !o.trainer;
     if (!o.trainer)
-        o.trainer = o.lora || o.qlora || o.peft ? "hf" : "vplan";
+        o.trainer = o.lora || o.qlora || o.peft || o.freeze ? "hf" : "vplan";
     if (strcmp(o.trainer, "vplan") != 0) {
         VP_TRY(vp_estimate_trainer(&line, name, &o, cli, err));
         goto out;

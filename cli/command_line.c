@@ -262,7 +262,7 @@ static const struct {
     {"--qlora", NULL,
      "QLoRA is not supported by vplan's own runtime: vplan plan --trainer hf --qlora"},
     {"--load", NULL, "quantised weights are not supported yet"},
-    {"--freeze", NULL, "frozen parameters are not supported yet"},
+    {"--freeze", NULL, "frozen parts are estimated only: vplan estimate --freeze"},
     {"--world", NULL, "more than one device is not supported yet"},
     {"--parallel", NULL, "more than one device is not supported yet"},
     {"--gpus", NULL, "more than one device is not supported yet"},

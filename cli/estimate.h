@@ -8,8 +8,8 @@
 
 typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *gradients, *optimizer, *attention, *loss, *recompute,
-        *max, *class_name, *padding, *lengths, *measured, *resident, *versions, *lora, *peft, *load,
-        *task, *parallel, *offload, *method, *calibration;
+        *max, *class_name, *padding, *lengths, *measured, *resident, *versions, *lora, *peft,
+        *freeze, *load, *task, *parallel, *offload, *method, *calibration;
     vp_amount budget;
     int64_t   seq, target_seq, micro_batch, accumulation, eval_batch, packing, world;
     bool      keep_output, qlora, liger, all, ladder, trainer_is_default;
@@ -51,6 +51,9 @@ vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimat
 
 /* "ia3", "prompt:tokens=20": methods of peft in the place of LoRA. VP_ERR_USAGE: no such words. */
 vp_status vp_estimate_read_peft(const char *text, vp_hf_lora *out, vp_err *err);
+
+/* "embeddings", "layers:8": into the request. VP_ERR_USAGE: no such words. */
+vp_status vp_estimate_read_freeze(const char *text, vp_hf_request *out, vp_err *err);
 
 /* The same for vplan's own step. VP_ERR_USAGE also for what it has not: DoRA, a dtype apart from the
  * precision's. */

@@ -215,6 +215,11 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
         json_object_set_new(settings, "peft", peft_json(q));
     else if (vp_hf_has_adapters(q))
         json_object_set_new(settings, "lora", lora_json(q));
+    if (q->frozen_layers)
+        json_object_set_new(settings, "freeze",
+                            json_sprintf("layers:%lld", (long long)q->frozen_layers));
+    else if (vp_hf_freezes(q))
+        json_object_set_new(settings, "freeze", json_string(q->freeze));
     if (strcmp(q->trainer, "dpo") == 0)
         json_object_set_new(settings, "method", json_string("dpo"));
     if (strcmp(q->liger, "none") != 0)

@@ -88,6 +88,15 @@ static const vp_option rows[] = {
               "keys and values in each layer (PrefixTuningConfig), without --recompute",
      .otherwise = "none",
      .example   = "prompt:tokens=20"},
+    {.name  = "--freeze",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(vp_estimate_options, freeze),
+     .value = "embeddings|layers:N",
+     .help  = "Parts of a model that is trained otherwise: what comes before its layers, or that "
+              "and the first N layers (requires_grad_(False)); a head tied to the table is frozen "
+              "with it",
+     .otherwise = "nothing is frozen",
+     .example   = "layers:8"},
     {.name      = "--load",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_estimate_options, load),
@@ -203,6 +212,7 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->eval_batch   ? "eval-batch"
                         : o->method       ? "method"
                         : o->peft         ? "peft"
+                        : o->freeze       ? "freeze"
                         : o->load         ? "load"
                         : o->liger        ? "liger"
                         : o->keep_output  ? "keep-output"

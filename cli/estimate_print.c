@@ -162,6 +162,11 @@ static void print_setting(const vp_estimate_answer *a, bool all)
                        q->lora.is_dora ? ", DoRA" : "", beside_text(q, x, sizeof x),
                        strcmp(q->load, "none") != 0 ? "; frozen weights in " : "",
                        strcmp(q->load, "none") != 0 ? q->load : "");
+    if (q->frozen_layers)
+        vp_screen_line("frozen", "the embeddings and the first %lld layers",
+                       (long long)q->frozen_layers);
+    else if (vp_hf_freezes(q))
+        vp_screen_line("frozen", "the embeddings");
     if (q->world > 1)
         vp_screen_line("cards", "%lld, %s, offload %s: rank 0, which takes most",
                        (long long)q->world, q->parallel, q->offload);

@@ -257,7 +257,9 @@ static bool may_fit(const vp_model *model, const vp_hf_request *q, int64_t most_
 {
     bool trains    = strcmp(q->lora.targets, "none") == 0,
          wide      = strstr(q->precision, "-mixed") || strcmp(q->precision, "fp32") == 0;
-    int64_t halves = q->load && strcmp(q->load, "none") != 0 ? 1 : trains ? wide ? 20 : 12 : 4;
+    int64_t halves = q->load && strcmp(q->load, "none") != 0 ? 1
+                     : trains && !vp_hf_freezes(q)           ? wide ? 20 : 12
+                                                             : 4;
 
     return q->world > 1 || model->n_params <= 2 * (most_bytes / halves); /* cards may share them */
 }
@@ -307,11 +309,13 @@ static vp_hf_request with_adapters(const vp_hf_request *asked)
 {
     vp_hf_request q = *asked;
 
-    q.lora      = (vp_hf_lora){.targets = "all-linear", .rank = QLORA_RANK};
-    q.load      = "nf4-dq";
-    q.recompute = "full";
-    q.precision = qlora_precision(&q);
-    q.offload   = "none";
+    q.lora          = (vp_hf_lora){.targets = "all-linear", .rank = QLORA_RANK};
+    q.load          = "nf4-dq";
+    q.freeze        = "none";
+    q.frozen_layers = 0;
+    q.recompute     = "full";
+    q.precision     = qlora_precision(&q);
+    q.offload       = "none";
     if (q.world > 1)
         q.parallel = "ddp";
     return q;

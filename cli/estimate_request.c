@@ -103,6 +103,11 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
     if (o->peft && (o->lora || o->qlora))
         return VP_FAIL(err, VP_ERR_USAGE, "--peft %s or --%s: one of the two", o->peft,
                        o->lora ? "lora" : "qlora");
+    if (o->freeze && (o->lora || o->qlora || o->peft))
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--freeze %s is for a model that is trained; under adapters all of it is "
+                       "frozen: leave one of the two out",
+                       o->freeze);
     if (o->peft && o->load && strcmp(o->load, "none") != 0)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--peft %s over quantised weights (--load %s) was not recorded; --lora was",

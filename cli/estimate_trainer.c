@@ -201,6 +201,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
         VP_TRY(vp_estimate_read_lora(o.lora, a->model->family, &a->lora, err));
         q->lora = a->lora.lora;
     }
+    if (o.freeze)
+        VP_TRY(vp_estimate_read_freeze(o.freeze, q, err));
     if (o.peft)
         VP_TRY(vp_estimate_read_peft(o.peft, &q->lora, err));
     if (o.lengths)

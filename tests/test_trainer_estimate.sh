@@ -104,7 +104,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10)):
+for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -503,6 +503,20 @@ for words, method in (("ia3", {"method": "ia3"}), ("prefix:tokens=9", {"method":
     ok(j["trainer"] == "hf" and j["settings"]["peft"] == method and "lora" not in j["settings"] and j["model"]["params_trainable"] == trained, "--peft %s is Trainer's" % words, j["model"])
 full = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "torch", "--peft", "prompt:tokens=24", "--json"], stdout=subprocess.PIPE)
 ok(json.loads(full.stdout)["settings"]["seq"] == 1000, "unasked, virtual tokens have their positions", full.stdout[:200])
+
+# ---- parts of a model that are frozen ----
+for words, code, said in (("embeddings", 0, []), ("layers:8", 0, []), ("layers:14", 0, []), ("layers:15", 4, ["16 layers", "2 or more"]), ("layers:0", 2, ["layers:N"]), ("layers", 2, ["layers:N"]), ("layers:2x", 2, ["layers:N"]),
+                          ("head", 2, ["embeddings"]), ("layers:2 --lora r=8", 2, ["leave one"]), ("layers:2 --peft ia3", 2, ["leave one"]), ("layers:2 --world 2", 4, ["one card"]),
+                          ("layers:2 --eval-batch 2", 4, ["evaluation", "--freeze"]), ("layers:2 --liger", 4, ["--freeze"])):
+    p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", "hf", "--precision", "bf16", "--seq", "256", "--micro-batch", "2", "--json", "--freeze"] + words.split(), stdout=subprocess.PIPE)
+    j = json.loads(p.stdout)
+    ok(p.returncode == code and all(w in j.get("error", {}).get("message", "") for w in said), "--freeze %s" % words, (p.returncode, j.get("error")))
+    if code == 0:
+        of_table, of_layer = 128256 * 2048, 2048 * (2 * 2048 + 2 * 512 + 3 * 8192 + 2)
+        frozen = of_table + of_layer * int(words.partition(":")[2] or 0)
+        ok(j["model"]["params_total"] - j["model"]["params_trainable"] == frozen and j["settings"]["freeze"] == words, "what --freeze %s leaves" % words, j["model"])
+p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--freeze", "layers:8", "--seq", "256"], stdout=subprocess.PIPE, text=True)
+ok("the embeddings and the first 8 layers" in p.stdout, "what is frozen is said", p.stdout)
 
 # ---- libraries ----
 for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 4), ("torch", 2),

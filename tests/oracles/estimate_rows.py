@@ -73,6 +73,7 @@ def of_ours(r, scratch):
         options += ["--resident", "%s=%s" % (r["resident"], other)]
     elif r.get("resident"):
         options += ["--resident", r["resident"]]
+    options += ["--freeze", r.get("freeze")] * (r.get("freeze", "none") not in ("", "none"))
     options += ["--offload", "activations"] * (r.get("offload") == "1")
     options += ["--method", "dpo"] * (r.get("trainer") == "dpo")
     options += {"all": ["--liger"], "loss": ["--loss", "liger"]}.get(r.get("liger"), [])

@@ -36,6 +36,7 @@ WHAT = {
     "target_steps.csv": "adapters of q, k, v and o alone",
     "beside_steps.csv": "whole modules and tokens trained beside adapters",
     "peft_steps.csv": "IA3, prompt and prefix tuning",
+    "frozen_steps.csv": "embeddings and first layers frozen",
     "int8_steps.csv": "8-bit weights",
     "narrow_steps.csv": "8-bit weights, DoRA, NF4 without checkpoints",
     "feature_steps.csv": "packing, masks over NF4, DoRA",

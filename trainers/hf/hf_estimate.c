@@ -82,6 +82,10 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
                        "--peft prefix: %lld samples of %lld virtual tokens; recorded were up to %d "
                        "in a batch, beyond which the gradient of their table is another kernel's",
                        (long long)q->batch, (long long)q->lora.virtual_tokens, VP_HF_MOST_LOOK_UPS);
+    if (vp_hf_freezes(q) && vp_hf_is_shared(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--freeze under --parallel %s was not played; on one card it was",
+                       q->parallel);
     if (vp_hf_has_other_adapters(q) && vp_hf_is_shared(q))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--peft %s under --parallel %s was not played; on one card it was",
@@ -411,7 +415,10 @@ static vp_status count_parameters(run *r, vp_err *err)
         r->out->n_trained = trained;
         r->out->n_params  = base + r->out->n_trained;
     } else {
-        r->out->n_params = r->out->n_trained = base = bytes / each;
+        r->out->n_trained = bytes / each;
+        r->out->n_params  = base =
+            r->out->n_trained + (vp_hf_freezes(q) ? vp_recorded_frozen_bytes(r->step) / each
+                                                  : 0); /* not DPO's reference */
     }
     if (is_of_task(r->model, r->out->task) && base != r->model->n_params)
         return VP_FAIL(err, VP_ERR_INPUT,

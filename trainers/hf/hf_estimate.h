@@ -47,8 +47,11 @@ typedef struct vp_hf_request {
     const char *liger; /* use_liger_kernel: none (or NULL), loss (its loss alone), all */
     bool        clips; /* gradients to a norm, before the optimizer's step */
     vp_hf_lora  lora;
-    const char *load;             /* of the frozen model: none (or NULL), nf4, nf4-dq */
-    const char *resident;         /* what else stays: none (or NULL), or vp_hf_resident_is() */
+    const char             *
+        freeze; /* of a model that is trained whole: none (or NULL), embeddings, layers: those and the first */
+    int64_t         frozen_layers;
+    const char     *load;         /* of the frozen model: none (or NULL), nf4, nf4-dq */
+    const char     *resident;     /* what else stays: none (or NULL), or vp_hf_resident_is() */
     const vp_model *second;       /* the second model of some; NULL: as the first. Borrowed */
     const char     *parallel;     /* vp_world_name(), or none (or NULL) */
     const char     *offload;      /* none (or NULL), optimizer, params */

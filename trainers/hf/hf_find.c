@@ -53,6 +53,11 @@ bool vp_hf_has_prefix(const vp_hf_request *q)
     return strcmp(q->lora.targets, "prefix") == 0;
 }
 
+bool vp_hf_freezes(const vp_hf_request *q)
+{
+    return q->freeze && strcmp(q->freeze, "none") != 0;
+}
+
 bool vp_hf_saves_modules(const vp_hf_request *q)
 {
     return q->lora.save && strcmp(q->lora.save, "none") != 0;
@@ -285,7 +290,7 @@ static void key_of(const search *r, char *buf, size_t size)
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(r), r->attention, q->padded, (int)s->heads,
              s->tied && !r->found->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
@@ -300,7 +305,8 @@ static void key_of(const search *r, char *buf, size_t size)
              r->pass == VP_HF_SECOND ? " eval=2"
              : evaluates(r)          ? " eval=1"
                                      : "",
-             q->offloads && !evaluates(r) ? " offload=1" : "", q->packed ? " packed=1" : "");
+             q->offloads && !evaluates(r) ? " offload=1" : "", vp_hf_freezes(q) ? " freeze=" : "",
+             vp_hf_freezes(q) ? q->freeze : "", q->packed ? " packed=1" : "");
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -346,6 +352,7 @@ static void kind_of(const search *r, const char *part, char *buf, size_t size)
                      : vp_hf_is_quantised(r->request)       ? "-qlora"
                      : vp_hf_has_other_adapters(r->request) ? "-peft"
                      : vp_hf_has_adapters(r->request)       ? "-lora"
+                     : vp_hf_freezes(r->request)            ? "-freeze"
                                                             : "";
 
     snprintf(buf, size, "%s%s", of, part);
@@ -385,6 +392,7 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
                       vp_hf_is_quantised(r->request)         ? " with quantised weights"
                       : vp_hf_has_other_adapters(r->request) ? " with --peft"
                       : vp_hf_has_adapters(r->request)       ? " with adapters"
+                      : vp_hf_freezes(r->request)            ? " with frozen parts"
                                                              : "",
                       vp_hf_has_liger(r->request) ? " with Liger's kernels"
                       : vp_hf_is_trl(r->request)  ? " by TRL's SFTTrainer"
@@ -567,6 +575,25 @@ static void put_back(vp_hf_found *found)
     found->recording = NULL;
 }
 
+enum { LEAST_TRAINED = 2 };
+
+/* Layers that are frozen are a group of their own before the others. */
+static vp_status part_layers(const search *r, vp_err *err)
+{
+    int64_t *n = r->found->sizes.n_layers, frozen = r->request->frozen_layers;
+
+    if (!frozen)
+        return VP_OK;
+    if (frozen > n[0] - LEAST_TRAINED)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--freeze layers:%lld: this model has %lld layers, of which %d or more are "
+                       "trained in what was recorded",
+                       (long long)frozen, (long long)n[0], LEAST_TRAINED);
+    n[1] = n[0] - frozen;
+    n[0] = frozen;
+    return VP_OK;
+}
+
 /* A recording, and what it makes of the model. */
 static vp_status open_recording(search *r, const char *part, vp_err *err)
 {
@@ -582,6 +609,7 @@ static vp_status open_recording(search *r, const char *part, vp_err *err)
     VP_TRY(choose_task(r, err));
     VP_TRY(vp_hf_sizes_read(r->model, r->found->recording, &r->found->sizes, err));
     VP_TRY(vp_hf_check_config(r->model, r->found->recording, &r->found->sizes, err));
+    VP_TRY(part_layers(r, err));
     VP_TRY(choose_labels(r, err));
     VP_TRY(choose_seq(r, err));
     VP_TRY(choose_target(r, err));

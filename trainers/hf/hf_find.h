@@ -34,6 +34,7 @@ void vp_hf_assume(vp_hf_estimate *e, const char *fmt, ...) __attribute__((format
 bool vp_hf_has_adapters(const vp_hf_request *request);       /* of any method of peft */
 bool vp_hf_has_other_adapters(const vp_hf_request *request); /* one that is not LoRA */
 bool vp_hf_has_prefix(const vp_hf_request *request);         /* prefix tuning */
+bool vp_hf_freezes(const vp_hf_request *request);            /* parts of a model that is trained */
 bool vp_hf_saves_modules(const vp_hf_request *request);      /* whole ones beside adapters */
 bool vp_hf_is_plain(const vp_hf_request *request);           /* a plain loop, not Trainer's */
 bool vp_hf_is_trl(const vp_hf_request *request);             /* SFTTrainer, DPOTrainer */

@@ -35,6 +35,8 @@ static const struct {
     {"packed=1", "--packing"},
     {"eval=2", "a second model's pass"},
     {"offload=1", "--offload activations"},
+    {"freeze=embeddings", "--freeze embeddings"},
+    {"freeze=layers", "--freeze layers:N"},
     {"liger=all", "--liger"},
     {"liger=loss", "--loss liger"},
 };
@@ -51,6 +53,7 @@ static const struct {
     {"liger=", "no kernels of Liger"},
     {"packed=1", "no --packing"},
     {"offload=1", "no --offload"},
+    {"freeze=", "nothing frozen"},
     {"dropout=0", "dropouts as the model's class has them"},
     {"window=1", "a sequence shorter than the model's attention window"},
     {"ragged=1", "a length that is a multiple of 8"},

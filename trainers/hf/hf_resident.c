@@ -74,12 +74,14 @@ static vp_status load_second(vp_hf_resident *r, const vp_model *model, const vp_
     const char    *name = NULL;
     vp_status      st   = VP_OK;
 
-    q.trainer   = "torch";
-    q.recompute = "none";
-    q.lora      = (vp_hf_lora){.targets = "none"};
-    q.load      = "none";
-    q.liger     = "none";
-    q.seq       = seq;
+    q.trainer       = "torch";
+    q.recompute     = "none";
+    q.lora          = (vp_hf_lora){.targets = "none"};
+    q.load          = "none";
+    q.freeze        = "none";
+    q.frozen_layers = 0;
+    q.liger         = "none";
+    q.seq           = seq;
     VP_TRY(vp_hf_find(asked->second ? asked->second : model, &q, VP_HF_SECOND, &e, &r->found, err));
     VP_TRY(vp_hf_step_new(&r->found, &q, seq, r->ledger, &r->second, err));
     vp_recorded_stays(r->second);

@@ -54,7 +54,8 @@ class Family:
     def repeats(self, v):
         """Layers in one block."""
         every = int(v["recompute"].partition("every:")[2] or 1)
-        return lcm(self.period if v["window"] or self.always else 1, every)
+        cached = v["lora"] == "prefix"         # a cache tells the kinds of layers apart whatever the window
+        return lcm(self.period if v["window"] or self.always or cached else 1, every)
 
     def symbols(self):
         return {s for s, _ in self.fields if not s.startswith("(")}
@@ -172,6 +173,8 @@ def with_images(rng, shape, index, small):
 def shapes(name, v, n, seed=1):
     rng = random.Random("%s %s %d" % (name, bool(v["gqa"]), seed))
     out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
+    while v["gqa"] == GROUPED and seed == 1 and len({s["a"] // s["k"] for s in out[:-1]}) == 1:         # heads would be a multiple of others
+        out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
     if v["task"] == "seq2seq":
         return [with_targets(rng, s, i) for i, s in enumerate(out)]
     return [with_images(rng, s, i, seed > 1) for i, s in enumerate(out)] if v["task"] == "imgcls" else out

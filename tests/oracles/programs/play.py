@@ -16,7 +16,7 @@ TRL = ("trl", "dpo")
 PROMPTS = ("prompt", "prefix")                 # methods of peft that put virtual tokens before a sequence, or before its keys and values
 PACKED = []                                    # not empty: documents lie behind each other in a batch of one row
 WORKSPACE_BYTES = (33554432, 1048576)
-LOADING = ("load", "upcast", "biases", "adapters", "adapters_cast", "halved", "load_reference")
+LOADING = ("load", "load_trained", "upcast", "biases", "adapters", "adapters_cast", "halved", "load_reference")
 
 
 def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90):
@@ -84,11 +84,12 @@ def quantised_linears(m, word, dtype):
     return m
 
 
-def place(module, memo):
+def place(module, memo, begins=lambda module: None):
     """What module.to("cuda") allocates, in its order: children first, parameters before buffers, ties kept."""
     import torch
+    begins(module)
     for child in module.children():
-        place(child, memo)
+        place(child, memo, begins)
     for table in (module._parameters, module._buffers):
         for name, t in table.items():
             if t is None:
@@ -128,7 +129,8 @@ def make_model(v, config, mark=lambda phase: None):
         m = cls.from_config(c, attn_implementation=v["attention"].split(":")[0], dtype=dtype)
     if v["quantised"] != "none":
         m = quantised_linears(m, v["quantised"], dtype)
-    place(m, {})
+    first = before_layers(m)[1][v["n_frozen"]] if v.get("freeze") == "layers" else None
+    place(m, {}, lambda module: mark("load_trained") if module is first else None)
     if v["quantised"] != "none" and v["upcast"]:
         import peft
         mark("upcast")
@@ -137,6 +139,8 @@ def make_model(v, config, mark=lambda phase: None):
         for child in m.modules():         # what Linear4bit does in its first forward
             if type(child).__name__ == "Linear4bit" and child.bias is not None:
                 child.bias.data = child.bias.data.to(dtype)
+    if v.get("freeze", "none") != "none":
+        freeze(m, v)
     if v["lora"] != "none":
         m = add_adapters(m, v, mark)
     if v["recompute"] != "none":
@@ -146,6 +150,29 @@ def make_model(v, config, mark=lambda phase: None):
             m.enable_input_require_grads()
     m.train()
     return m
+
+
+def before_layers(m):
+    """(modules before the layers, these)"""
+    import torch
+    for base in m.base_model.modules():
+        lists = [c for c in base.children() if isinstance(c, torch.nn.ModuleList) and len(c) == m.config.num_hidden_layers]
+        if lists:
+            break
+    before = []
+    for parent in [m.base_model] + [base] * (base is not m.base_model):
+        for child in parent.children():
+            if child is lists[0] or any(base is x for x in child.modules()):
+                break
+            before.append(child)
+    return before, lists[0]
+
+
+def freeze(m, v):
+    """What comes before the layers, and so many of those."""
+    before, layers = before_layers(m)
+    for module in before + list(layers[:v["n_frozen"]]):
+        module.requires_grad_(False)
 
 
 def adapters_of(v):
@@ -273,9 +300,11 @@ class Recording:
         grads = {}
         if v["lora"] == "prefix":
             self.mark_prefix(m)
+        if v.get("freeze") == "layers":
+            self.mark_frozen(before_layers(m)[1][v["n_frozen"]])
         for self.step in (1, 2, 3):
             step = self.step
-            self.mark(("evaluate%d" if v.get("eval") else "prefix%d" if v["lora"] == "prefix" else "forward%d") % step)
+            self.mark(("evaluate%d" if v.get("eval") else "prefix%d" if v["lora"] == "prefix" or v.get("freeze") == "layers" else "forward%d") % step)
             run = loop.evaluate if v.get("eval") else loop.step
             run(inputs, lambda phase, step=step: self.mark("%s%d" % (phase, step)))
             self.mark("after%d" % step)
@@ -292,6 +321,15 @@ class Recording:
         self.grads = {}
         self.split(trace, n0, live, grads)
         self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape, "f" if v.get("eval") else {"trl": "fg", "dpo": "ffg"}[v["trainer"]]) if v["trainer"] in TRL else {}
+
+    def mark_frozen(self, layer):
+        """Where the first layer that is trained begins, and where backward goes on to what is frozen."""
+        def begin(module, args):
+            if self.marks[-1][0].startswith("prefix"):         # no recomputation
+                self.mark("forward%d" % self.step)
+                if args[0].requires_grad:
+                    args[0].register_hook(lambda grad: self.mark("ending%d" % self.step))
+        layer.register_forward_pre_hook(begin)
 
     def mark_prefix(self, m):
         """Where the forward pass of the model begins behind that of its virtual tokens, and where backward comes back to those: to what was made

@@ -24,18 +24,19 @@ N_SHAPES, N_SMALL = 6, 3
 STEP, EVALUATION = ["prefix", "forward", "reference", "output", "backward", "ending"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, one=0, packed=0)
+DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", one=0, packed=0)
 
 
 def phases_of(v):
     """Of a program. "output" is where the model's output is let go of; "prefix" and "ending" are what is done to virtual tokens of all layers
-    before the forward pass and behind the backward pass."""
+    before the forward pass and behind the backward pass; or the passes of frozen layers."""
     other = [n + "2" for n in EVALUATION[:1]] if not v["eval"] else [n + i for n in STEP for i in "23" if n + i != "output2"]
     return [n for n in NAMES if not (n in other or n.startswith("adapters") and v["lora"] == "none" or n == "adapters_cast" and v["lora"] in play.PROMPTS or n in ("upcast", "biases") and not v["upcast"]
                                       or n == "halved" and (v["trainer"] not in play.TRL or v["quantised"] == "none")
                                       or n == "load_reference" and (v["trainer"] != "dpo" or v["lora"] != "none")
                                       or n.startswith("reference") and v["trainer"] != "dpo"
-                                      or n.startswith(("prefix", "ending")) and v["lora"] != "prefix"
+                                      or n.startswith(("prefix", "ending")) and v["lora"] != "prefix" and v["freeze"] != "layers"
+                                      or n == "load_trained" and v["freeze"] != "layers" or n.startswith("ending") and v["freeze"] == "layers" and v["recompute"] == "none"
                                       or n.startswith("output") and v["task"] == "seq2seq")]
 
 
@@ -103,7 +104,10 @@ def number_or_word(x):
 
 def play_once(v, family, shape, blocks):
     f = families.FAMILIES[family]
-    config = f.config(shape, [n * f.repeats(v) for n in blocks], v["tied"], v)
+    layers = [n * f.repeats(v) for n in blocks]
+    if v["freeze"] != "none":         # frozen layers are a group of blocks before those that are trained
+        v = dict(v, n_frozen=layers[0] if v["freeze"] == "layers" else 0)
+    config = f.config(shape, [sum(layers)] if v["freeze"] == "layers" else layers, v["tied"], v)
     return play.Recording(dict(v, r=shape["r"], x=shape.get("x"), tiles=blocks[-1]), config, shape)
 
 
@@ -179,7 +183,7 @@ def alike(phases, shape):
 def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
-    groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"])         # tiles of a loss are one
+    groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"]) + (v["freeze"] == "layers")         # tiles of a loss are one
     least = 8 if v["offload"] and v["trainer"] in play.TRL else 4         # TRL keeps the last five tensors that it offloads for a while
     base = (least,) * groups
     lengths = [base] + [tuple(n if h == g else least for h in range(groups)) for g in range(groups) for n in (least + 1, least + 2)]
@@ -190,7 +194,8 @@ def record(v, family):
         if [e[2] if e[0] == "a" else len(e[1]) for e in first] != [e[2] if e[0] == "a" else len(e[1]) for e in second]:
             raise Refused("the first step differs from the second in more than workspaces")
     try:
-        program = shape_of.generalise(names, lengths, [alike(r.phases, with_layers(v, family, shapes[0], n)) for r, n in zip(repeats, lengths)])
+        program = shape_of.generalise(names, lengths, [alike(r.phases, with_layers(v, family, shapes[0], n)) for r, n in zip(repeats, lengths)],
+                                      v["freeze"] == "layers")
     except shape_of.Mismatch as e:
         raise Refused(str(e))
     model = shape_of.unroll(program, base)
@@ -317,7 +322,7 @@ def owners(program, model, run, slots):
                 letter = "L"
             elif n.startswith("forward") and freed != n or n.startswith("prefix") and not freed.startswith(("prefix", "forward")):
                 letter = "A"
-            elif n.startswith(("forward", "reference", "evaluate")) and not symbols & {"B", "S", "D"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
+            elif n.startswith(("prefix", "forward", "reference", "evaluate")) and not symbols & {"B", "S", "D"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
                 letter = "C"
             else:
                 letter = "T"

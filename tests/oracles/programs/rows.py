@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -336,6 +336,28 @@ def drawn_by_peft(n, seed, models):
     return out
 
 
+FROZEN = ("llama-3.2-1b", "smollm2-135m", "smollm2-360m", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-1.5b", "gpt2", "gpt2-medium", "bert-base", "bert-classes",
+          "roberta-base", "roberta-classes", "distilbert", "distilbert-classes")
+
+
+def drawn_frozen(n, seed, models):
+    """Whole models of which the table, or that and the first layers, are not trained."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models or FROZEN)
+        c, trainer = dict(NAMED, **MODELS)[name], rng.choice(["torch", "hf", "hf"])
+        layers = next(c[k] for k in ("num_hidden_layers", "n_layer", "n_layers") if k in c)
+        frozen = rng.choice(["embeddings"] + ["layers:%d" % k for k in (1, 2, layers // 2, layers - 2)])
+        most = min(c.get(k, 1 << 20) for k in ("max_position_embeddings", "n_positions")) - 2 * c["model_type"].endswith("roberta")
+        padded = rng.random() < 0.3
+        seq = rng.choice([s for s in LENGTHS if s <= most and (s % 8 == 0 or not padded)])
+        out.append((name, c, rng.choice(["fp32", "bf16-mixed", "bf16-mixed", "bf16"]), "sdpa:flash", rng.choice(["none", "none", "full"]),
+                    rng.choice(OPTIMIZERS if trainer == "hf" else OPTIMIZERS[:3]), rng.choice([1, 2, 3, 4, 8]), seq, task_of(c), "mask" if padded else "none", trainer,
+                    "none", 0, "none", 0, "none", 0, 0, 0, "none", 0, 0, frozen))
+    return out
+
+
 RARE_OPTIMIZERS = ("ademamix", "ademamix_8bit", "paged_ademamix_32bit", "paged_ademamix_8bit", "rmsprop_bnb", "rmsprop_bnb_8bit", "rmsprop_bnb_32bit",
                    "schedule_free_adamw", "schedule_free_sgd", "stable_adamw", "adafactor", "adafactor", "adagrad", "rmsprop")
 
@@ -386,7 +408,7 @@ ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
-MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload"]
+MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 
 
@@ -427,7 +449,7 @@ def answered(vplan, rows, n):
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
-    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0)[len(row) - len(COLUMNS):]
+    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none")[len(row) - len(COLUMNS):]
     torch.backends.cudnn.enabled = False
     play.choose_attention(attention)
     peaks = {}
@@ -442,7 +464,7 @@ def measure(row):
         seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
     v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and trainer not in play.TRL,
              trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=lora_dropout, packed=packing, dora=dora,
-             save=save, tokens=tokens, x=tokens, offload=offload,
+             save=save, tokens=tokens, x=tokens, offload=offload, freeze=frozen.partition(":")[0], n_frozen=int(frozen.partition(":")[2] or 0),
              liger=liger if liger != "none" else 0)
     m = play.make_model(v, (config["model_type"], fields))
     of_dpo = {}
@@ -495,6 +517,7 @@ def main():
     p.add_argument("--optimizers", action="store_true")
     p.add_argument("--narrow", action="store_true")
     p.add_argument("--peft", action="store_true")
+    p.add_argument("--frozen", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--attention")
@@ -509,6 +532,8 @@ def main():
     n = a.random * (40 if a.answered else 1)
     if a.peft:
         rows = drawn_by_peft(n, a.seed, a.models)
+    elif a.frozen:
+        rows = drawn_frozen(n, a.seed, a.models)
     elif a.optimizers:
         rows = drawn_optimizers(n, a.seed, a.models)
     elif a.narrow:

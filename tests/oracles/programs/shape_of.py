@@ -138,9 +138,9 @@ def bodies_alone(names, lengths, runs):
     return out
 
 
-def generalise(names, lengths, runs):
+def generalise(names, lengths, runs, apart=False):
     """names of phases in order; runs[i] is a recording's phases for lengths[i], a tuple of blocks a group. Returns the program:
-    [(phase, [(group or None, irregular, tokens)])], tokens being ("a",) or ("f", [(slot, rule)])."""
+    [(phase, [(group or None, irregular, tokens)])], tokens being ("a",) or ("f", [(slot, rule)]). apart: no phase has blocks of two groups."""
     def go(k, wheres, reps):
         if k == len(names):
             return []
@@ -198,7 +198,7 @@ def generalise(names, lengths, runs):
             out[sec][pos] = ("f", slots)
         return [(cut[0], cut[1], [toks[i] for i in range(len(toks))]) for cut, toks in zip(cuts[0], out)]
 
-    alone = bodies_alone(names, lengths, runs) if len(lengths[0]) > 1 else {}
+    alone = bodies_alone(names, lengths, runs) if len(lengths[0]) > 1 and not apart else {}
     return go(0, [{} for _ in runs], [{} for _ in runs])
 
 
