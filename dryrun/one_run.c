@@ -28,11 +28,21 @@ static const char *launcher_of(char *const *command)
     return NULL;
 }
 
-/* The command, behind the program that starts its ranks where several are played: `play-ranks 0,1,2 CMD...`. */
+/* As typed in a shell, before a command: NAME=VALUE. */
+static bool is_assignment(const char *word)
+{
+    size_t n = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+
+    return n && word[n] == '=' && strspn(word, "0123456789") == 0;
+}
+
+/* The command, behind the program that starts its ranks where several are played: `play-ranks 0,1,2 CMD...`; behind `env`
+ * where it begins with variables. */
 static vp_status with_ranks(const vp_dryrun_opts *opts, char *null_dir, char *list,
                             size_t list_size, char ***out, vp_err *err)
 {
-    size_t      n = 0, at = 0;
+    static char env_word[] = "env";
+    size_t      n = 0, at = 0, before = 0;
     bool        all      = vp_dryrun_all_ranks(opts);
     bool        several  = opts->world > 1 && opts->ranks && (all || strchr(opts->ranks, ','));
     const char *launcher = several || opts->of_kinds ? launcher_of(opts->command) : NULL;
@@ -43,17 +53,19 @@ static vp_status with_ranks(const vp_dryrun_opts *opts, char *null_dir, char *li
             VP_FAIL(err, VP_ERR_USAGE, "%s starts the ranks itself: leave out --world", launcher));
     while (opts->command[n])
         n++;
-    *out = calloc(n + 3, sizeof **out);
+    *out = calloc(n + 4, sizeof **out);
     VP_TRY_ALLOC(err, *out);
     if (several) {
         strcat(null_dir, "/play-ranks");
         snprintf(list, list_size, "%s", all ? "" : opts->ranks);
         for (int64_t r = 0; all && r < opts->world; r++)
             at += (size_t)snprintf(list + at, list_size - at, "%s%lld", r ? "," : "", (long long)r);
-        (*out)[0] = null_dir;
-        (*out)[1] = list;
+        (*out)[before++] = null_dir;
+        (*out)[before++] = list;
     }
-    memcpy(*out + (several ? 2 : 0), opts->command, n * sizeof **out);
+    if (n && is_assignment(opts->command[0]))
+        (*out)[before++] = env_word;
+    memcpy(*out + before, opts->command, n * sizeof **out);
 out:
     return st;
 }

@@ -86,6 +86,8 @@ expect "a launcher's rank that is not 0" 5 "only ranks other than 0 were started
     "$vplan" dryrun -- python3 -c 'raise SystemExit(7)'
 expect "a RANK that no launcher set" 4 "exit code 7" env RANK=1 WORLD_SIZE=1 "$vplan" dryrun -- python3 -c 'raise SystemExit(7)'
 expect "a command that fails" 4 "exit code 7" dry -- sh -c 'exit 7'
+expect "variables before a command, as in a shell" 4 "got 3 4" dry -- FOO=3 BAR=4 sh -c 'echo "got $FOO $BAR" >&2; exit 7'
+expect "the same for several ranks" 4 "got 3" dry --world 2 --rank all -- FOO=3 sh -c 'echo "got $FOO" >&2; exit 7'
 # the message of transformers, which goes over several lines
 cat > "$work/hub.sh" <<'P'
 printf '{"cuda":false,"final":true,"torch":"2.11.0","phases":[],"error":{"type":"OSError","message":"We could not connect to the Hub, and could not find them in the cached files.\\nCheck your connection"}}' > "$VPLAN_NULL_REPORT/report.1.json"
