@@ -24,7 +24,7 @@ WHAT = {
     "challenge_steps.csv": "drawn later, of another seed",
     "family_steps.csv": "families recorded later",
     "class_steps.csv": "classifiers of texts and of tokens",
-    "masked_steps.csv": "masked models by Trainer",
+    "masked_steps.csv": "masked models, and T5, by Trainer",
     "t5_steps.csv": "T5, under masks too",
     "neo_steps.csv": "GPT-Neo under Trainer and adapters",
     "efficient_steps.csv": "flash attention turned off",
