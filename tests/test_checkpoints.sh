@@ -60,6 +60,8 @@ wide = estimate(dict(GPT2, dtype="float32"), "--precision", "bf16-mixed", "--opt
 ok(wide["load_bytes"] == 0 and wide["save_bytes"] == 4 * WEIGHTS and wide["resume_bytes"] == 8 * WEIGHTS, "fp32 master weights and two states", wide)
 adapters = estimate(GPT2, "--lora", "r=8,targets=c_attn")["host"]
 ok(adapters["save_bytes"] == 4 * 12 * 8 * (768 + 2304), "adapters are saved without the model", adapters)
+frozen = estimate(dict(GPT2, torch_dtype="float32"), "--precision", "bf16", "--freeze", "layers:4")["host"]
+ok(frozen["load_bytes"] == frozen["save_bytes"] == 2 * WEIGHTS, "what is frozen is loaded and saved too", frozen)
 large = json.loads(subprocess.run([vplan, "estimate", "llama-2-70b", "--trainer", "hf", "--json"], stdout=subprocess.PIPE).stdout)["host"]
 ok(large["save_bytes"] == 50 * 1000 * MB, "a file of a checkpoint has 50 GB at most", large)
 for options in (["--trainer", "torch"], ["--trainer", "hf", "--world", "2", "--parallel", "fsdp2"]):

@@ -39,15 +39,17 @@ static int64_t loading(const vp_model *model, const vp_hf_request *q, int64_t we
 vp_hf_host vp_hf_host_of(const vp_model *model, const vp_hf_request *q, const vp_recorded *step,
                          const vp_optimizer_step *optimizer)
 {
-    int64_t        n, trained = 0;
+    bool           adapted = vp_hf_has_adapters(q);
+    int64_t        n, trained = 0, weights;
     const int64_t *list = vp_recorded_parameters(step, &n);
 
     for (int64_t i = 0; i < n; i++)
         trained = vp_add(trained, list[i]);
-    return (vp_hf_host){
-        .is_known = true,
-        .load_bytes =
-            loading(model, q, vp_hf_has_adapters(q) ? vp_recorded_frozen_bytes(step) : trained),
-        .save_bytes   = vp_min_i64(trained, SHARD_BYTES),
-        .resume_bytes = vp_optimizer_step_resume_bytes(optimizer)};
+    weights = adapted ? 0 : trained;
+    if (adapted || vp_hf_freezes(q)) /* else what is frozen is DPO's reference */
+        weights = vp_add(weights, vp_recorded_frozen_bytes(step));
+    return (vp_hf_host){.is_known     = true,
+                        .load_bytes   = loading(model, q, weights),
+                        .save_bytes   = vp_min_i64(adapted ? trained : weights, SHARD_BYTES),
+                        .resume_bytes = vp_optimizer_step_resume_bytes(optimizer)};
 }
