@@ -201,13 +201,7 @@ static const vp_saying swift_says[] = {
     {VP_SETTING_LORA_TARGETS, "L", "target_modules", "$", "tuning=lora|qlora"},
     {VP_ALWAYS, NULL, "packing", "false"},
     {VP_ALWAYS, NULL, "padding_free", "false"},
-    {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "no"},
-    {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "false",
-     .read_only = true}, /* no, read as YAML */
-    {VP_SETTING_EVAL_BATCH, "N", "eval_strategy", "steps"},
-    {VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$"},
-    {VP_SETTING_EVAL_BATCH, "N", "eval_strategy", "epoch", .read_only = true},
-    {VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$", .read_only = true},
+    VP_EVALUATION_BY_TRAINER,
     {VP_ALWAYS, NULL, "split_dataset_ratio", "0.05", "eval_batch!=none"},
 };
 

@@ -90,13 +90,7 @@ static const vp_saying unsloth_says[] = {
     {VP_SETTING_LORA_SAVE, "none", "modules_to_save", NULL, "tuning=lora|qlora"},
     {VP_SETTING_LORA_SAVE, "L", "modules_to_save", "$", "tuning=lora|qlora,lora_save!=none"},
     {VP_ALWAYS, NULL, "packing", "false"},
-    {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "no"},
-    {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "false",
-     .read_only = true}, /* no, read as YAML */
-    {VP_SETTING_EVAL_BATCH, "N", "eval_strategy", "steps"},
-    {VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$"},
-    {VP_SETTING_EVAL_BATCH, "N", "eval_strategy", "epoch", .read_only = true},
-    {VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$", .read_only = true},
+    VP_EVALUATION_BY_TRAINER,
 };
 
 static const vp_rule unsloth_rules[] = {

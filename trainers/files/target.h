@@ -70,6 +70,17 @@ typedef struct vp_saying {
     bool        read_only; /* another spelling: never written */
 } vp_saying;
 
+/* Rows of a dialect whose evaluations are those of transformers' TrainingArguments; "false" is no, read as YAML. */
+#define VP_EVALUATION_BY_TRAINER \
+    {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "no"}, \
+        {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "false", .read_only = true}, \
+        {VP_SETTING_EVAL_BATCH, "N", "eval_strategy", "steps"}, \
+        {VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$"}, \
+        {VP_SETTING_EVAL_BATCH, "N", "eval_strategy", "epoch", .read_only = true}, \
+    { \
+        VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$", .read_only = true \
+    }
+
 #define VP_ALWAYS (-1)
 
 /* optim and lr_scheduler_type of transformers, which files of other trainers have too. */
