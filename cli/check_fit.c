@@ -309,9 +309,10 @@ void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
     }
     json_object_update_new(
         answer,
-        json_pack("{s:b, s:I, s:s, s:I, s:{s:I, s:I, s:f}, s:I, s:I, s:f}", "fits", (int)m->fits,
-                  "device_bytes", (json_int_t)m->now.device_bytes, "peak_phase", m->now.peak_phase,
-                  "budget_bytes", (json_int_t)x->request.budget_bytes, "interval", "low_bytes",
+        json_pack("{s:b, s:b, s:I, s:s, s:I, s:{s:I, s:I, s:f}, s:I, s:I, s:f}", "fits",
+                  (int)m->fits, "tight", (int)m->is_tight, "device_bytes",
+                  (json_int_t)m->now.device_bytes, "peak_phase", m->now.peak_phase, "budget_bytes",
+                  (json_int_t)x->request.budget_bytes, "interval", "low_bytes",
                   (json_int_t)m->now.low_bytes, "high_bytes", (json_int_t)m->now.high_bytes,
                   "probability", VP_LANGUAGE_PROBABILITY, "allocated_peak_bytes",
                   (json_int_t)m->now.allocated_bytes, "reserved_peak_bytes",
@@ -496,6 +497,20 @@ static void print_otherwise(const vp_check_fit *x)
     vp_screen_command("next", command);
 }
 
+static void print_tight(const vp_mended *m, int64_t budget_bytes)
+{
+    if (m->now.device_bytes <= budget_bytes)
+        vp_screen_line("tight", "it may fit all the same, if nothing takes more than is predicted");
+    else if (m->n_returns)
+        vp_screen_line("tight",
+                       "it may fit all the same: PyTorch finds room by giving back its cache, "
+                       "%lld times a step, which takes time",
+                       (long long)m->n_returns);
+    else
+        vp_screen_line("tight", "it may fit all the same: PyTorch finds room by giving back its "
+                                "cache in the first step");
+}
+
 void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
 {
     const vp_mended *m = &x->mended;
@@ -511,6 +526,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
                    vp_size_text(m->now.allocated_bytes, bytes[0], sizeof bytes[0]),
                    m->now.peak_phase,
                    vp_size_text(m->now.reserved_bytes, bytes[1], sizeof bytes[1]));
+    if (m->is_tight)
+        print_tight(m, x->request.budget_bytes);
     if (!m->fits)
         print_mend(x, c);
     else if (m->chosen.best && m->chosen.best->seconds < 0.98 * m->now_s)

@@ -398,23 +398,41 @@ static json_t *interval_json(const vp_fit_bytes *b)
                      (json_int_t)b->high_bytes, "probability", VP_LANGUAGE_PROBABILITY);
 }
 
-static json_t *alternatives_json(const answer *a, vp_err *err)
+/* A setting that is listed, or null for none. */
+static vp_status choice_json(const answer *a, const vp_choice *c, json_t **out, vp_err *err)
 {
-    json_t *list = json_array(), *own;
+    json_t   *own;
+    vp_status st = VP_OK;
+
+    if (!c) {
+        *out = json_null();
+        goto out;
+    }
+    VP_TRY(own_settings(a, &c->settings, &own, NULL, err));
+    *out = json_pack("{s:o, s:o, s:I, s:o, s:f, s:b, s:b}", "settings", own, "common",
+                     vp_settings_common_json(&c->settings), "device_bytes",
+                     (json_int_t)c->bytes.device_bytes, "interval", interval_json(&c->bytes),
+                     "step_time_s", c->seconds, "fits", (int)c->fits, "tight", (int)c->is_tight);
+    VP_TRY_ALLOC(err, *out);
+out:
+    return st;
+}
+
+static vp_status alternatives_json(const answer *a, json_t **out, vp_err *err)
+{
+    json_t   *list = json_array(), *one;
+    vp_status st   = VP_OK;
 
     for (int i = 0; i < a->chosen.n_alternatives; i++) {
-        const vp_choice *c = a->chosen.alternatives[i];
-        if (own_settings(a, &c->settings, &own, NULL, err) != VP_OK) {
-            json_decref(list);
-            return NULL;
-        }
-        json_array_append_new(list, json_pack("{s:o, s:o, s:I, s:o, s:f, s:b}", "settings", own,
-                                              "common", vp_settings_common_json(&c->settings),
-                                              "device_bytes", (json_int_t)c->bytes.device_bytes,
-                                              "interval", interval_json(&c->bytes), "step_time_s",
-                                              c->seconds, "fits", (int)c->fits));
+        VP_TRY(choice_json(a, a->chosen.alternatives[i], &one, err));
+        json_array_append_new(list, one);
     }
-    return list;
+    VP_TRY_ALLOC(err, list);
+    *out = list;
+out:
+    if (st != VP_OK)
+        json_decref(list);
+    return st;
 }
 
 static json_t *proof_json(const answer *a)
@@ -442,19 +460,18 @@ static json_t *next_gib_json(const answer *a)
         a->chosen.best ? json_real(a->chosen.best->seconds - r->seconds) : json_null());
 }
 
-/* What -o writes and --json prints. Where nothing fits, the setting that needs least is missing too:
- * its bytes stand in proof. */
+/* What -o writes and --json prints. Where nothing fits, the setting that needs least stands apart. */
 static vp_status document(const answer *a, json_t **out, vp_err *err)
 {
     const vp_choice *b   = a->chosen.best ? a->chosen.best : a->chosen.least;
-    json_t          *own = NULL, *versions = NULL, *alternatives = NULL;
+    json_t          *own = NULL, *versions = NULL, *alternatives = NULL, *least = NULL;
     int64_t          tokens = a->request.global_batch * a->request.seq;
     bool             fits   = a->chosen.best != NULL;
     vp_status        st     = VP_OK;
 
     VP_TRY(own_settings(a, &b->settings, &own, &versions, err));
-    alternatives = alternatives_json(a, err);
-    VP_TRY_ALLOC(err, alternatives);
+    VP_TRY(alternatives_json(a, &alternatives, err));
+    VP_TRY(choice_json(a, fits ? NULL : b, &least, err));
     *out = json_pack("{s:i, s:s, s:s, s:O, s:{s:s, s:I, s:I}, s:s, s:I, s:s, s:O, s:o}",
                      "schema_version", 1, "kind", "settings", "trainer", a->request.target->name,
                      "versions", versions, "model", "name", a->request.model_name, "params_total",
@@ -469,7 +486,7 @@ static vp_status document(const answer *a, json_t **out, vp_err *err)
         json_object_update_new(
             *out,
             json_pack(
-                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:o, s:o, s:o}",
+                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:O, s:o, s:o, s:o}",
                 "allocated_peak_bytes", vp_json_int_or_null(fits ? b->bytes.allocated_bytes : -1),
                 "reserved_peak_bytes", vp_json_int_or_null(fits ? b->bytes.reserved_bytes : -1),
                 "device_bytes", vp_json_int_or_null(fits ? b->bytes.device_bytes : -1), "interval",
@@ -477,8 +494,8 @@ static vp_status document(const answer *a, json_t **out, vp_err *err)
                 fits ? json_string(b->bytes.peak_phase) : json_null(), "step_time_s",
                 fits ? json_real(b->seconds) : json_null(), "tokens_per_s",
                 fits ? json_real((double)tokens / b->seconds) : json_null(), "compared",
-                (json_int_t)(a->chosen.n - a->chosen.n_refused), "proof", proof_json(a),
-                "alternatives", alternatives, "next_gib", next_gib_json(a), "assumptions",
+                (json_int_t)(a->chosen.n - a->chosen.n_refused), "proof", proof_json(a), "least",
+                least, "alternatives", alternatives, "next_gib", next_gib_json(a), "assumptions",
                 assumptions_json(a), "changes", vp_fit_changes_json(&a->changes, a->line))) == 0);
     if (*a->calibration.card)
         json_object_set_new(*out, "calibration",
@@ -486,6 +503,7 @@ static vp_status document(const answer *a, json_t **out, vp_err *err)
 out:
     json_decref(own);
     json_decref(versions);
+    json_decref(least);
     json_decref(alternatives);
     return st;
 }
@@ -530,6 +548,7 @@ static void print_alternatives(const answer *a)
 {
     const vp_choice *than = a->chosen.best ? a->chosen.best : a->chosen.least;
     char             text[300], bytes[32], time[32];
+    bool             any_tight = a->chosen.least && a->chosen.least->is_tight;
 
     if (a->chosen.n_alternatives)
         printf("%-46s %12s %9s\n", "nearest: micro-batch x accumulation", "needs", "step");
@@ -538,8 +557,15 @@ static void print_alternatives(const answer *a)
         difference_text(&c->settings, &than->settings, text, sizeof text);
         printf("  %-44.44s %12s %9s%s\n", text,
                vp_size_text(c->bytes.high_bytes, bytes, sizeof bytes),
-               vp_time_text(c->seconds, time, sizeof time), c->fits ? "" : " too large");
+               vp_time_text(c->seconds, time, sizeof time),
+               c->fits       ? ""
+               : c->is_tight ? " tight"
+                             : " too large");
+        any_tight |= c->is_tight;
     }
+    if (any_tight)
+        vp_screen_line("tight", "may fit all the same: as it is predicted, or since PyTorch gives "
+                                "back its cache, which takes time");
 }
 
 static void print_next_gib(const answer *a)
@@ -634,7 +660,8 @@ static void print_answer(const answer *a, const json_t *doc)
     if (c->best)
         print_best(a);
     else
-        vp_screen_line("least", "%s", text_of(&b->settings, text, sizeof text));
+        vp_screen_line("least", "%s%s", text_of(&b->settings, text, sizeof text),
+                       b->is_tight ? "; tight" : "");
     if (c->best)
         print_own(json_object_get(doc, "settings"));
     vp_screen_line("compared",

@@ -83,6 +83,25 @@ for words in ("llama-3.1-8b --trainer hf --device h100 --seq 4096 --global-batch
 ok("micro-batch" in seen and {"--world", "--qlora", "--lora", "--precision", "--optimizer"} <= seen, "of all kinds", seen)
 ok(plan("gpt2", *BASE, "--budget", str(least))[0] == 0 and plan("gpt2", *BASE, "--budget", str(least - 1))[0] == 3, "the least budget", least)
 
+# ---- what does not fit and may all the same: each was played by PyTorch's allocator (tests/emit/end_to_end.csv), and ran ----
+BF16 = ("--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "64", "--precision", "bf16", "--optimizer", "adamw_torch")
+code, x, _ = plan("smollm-135m", *BF16)
+said = {a["common"]["micro_batch"]: (a["fits"], a["tight"]) for a in x["alternatives"] if a["common"]["recompute"] == "none"}
+ok(code == 0 and x["least"] is None and said[16] == (False, True) and said[32] == (False, False), "tight as predicted, and not at the upper end", said)
+LARGE = ("--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "16", "--micro-batch", "16", "--recompute", "full")
+code, x, _ = plan("gpt2-large", *LARGE)
+least = x["least"]
+ok(code == 3 and least["tight"] and least["common"]["allocator"] == "expandable" and least["device_bytes"] > x["budget_bytes"], "tight as PyTorch gives back its cache", least)
+ok(least["interval"]["high_bytes"] == x["proof"]["least_budget_bytes"], "the least and the least budget", (least, x["proof"]))
+out = call("plan", "gpt2-large", *LARGE)[1]
+ok("; tight" in out and "\ntight " in out, "the screen says so", out)
+open("full.yaml", "w").write("output_dir: out\nper_device_train_batch_size: 16\ngradient_checkpointing: true\nbf16: true\noptim: adamw_torch_fused\n")
+FULL = ("full.yaml", "--model", "gpt2-large", "--device", "4090", "--seq", "1024", "--", "PYTORCH_ALLOC_CONF=expandable_segments:True", "python", "train.py")
+code, out, err = call("check", "--json", *FULL)
+j2 = json.loads(out)
+ok(code == 3 and j2["tight"] and j2["device_bytes"] == least["device_bytes"], "and check", (code, j2, err))
+ok("\ntight      it may fit all the same: PyTorch finds room" in call("check", *FULL)[1], "on its screen", call("check", *FULL)[1])
+
 # ---- one GiB more ----
 code, tight, _ = plan("gpt2", *BASE, "--budget", "8GiB")
 more = plan("gpt2", *BASE, "--budget", "9GiB")[1]

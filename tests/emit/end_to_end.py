@@ -45,7 +45,7 @@ PLAYED = {"torch": range(len(CASES)), "hf": range(len(CASES)), "trl": (0, 1, 2, 
           "lightning": (0, 1, 2, 10), "deepspeed": (0, 2, 10, 12)}
 LARGE = {"llama-7b", "mistral-7b"}  # drawn on the host by the emitted script: more memory than a small machine has
 FIELDS = ["trainer", "model", "card", "seq", "global_batch", "pins", "micro_batch", "accumulation", "recompute", "allocator", "predicted_reserved", "low", "high", "played_allocated",
-          "played_reserved", "miss", "in_interval", "in_card", "next_micro_batch", "next_verdict"]
+          "played_reserved", "miss", "in_interval", "in_card", "next_micro_batch", "next_said", "next_verdict"]
 CASE = FIELDS[:6]
 WORDS = ("micro_batch", "accumulation", "recompute", "allocator")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -124,9 +124,31 @@ def planned(a, trainer, model, card, seq, batch, pins, work):
         return None, dict(row, next_verdict="plan: exit %d %s" % (code, err.strip()[:120]))
     j = json.loads(out)
     outside = j["device_bytes"] - j["reserved_peak_bytes"]
-    row.update({k: str(j["common"][k]) for k in WORDS}, predicted_reserved=j["reserved_peak_bytes"], low=j["interval"]["low_bytes"] - outside,
+    row.update({k: str(j["common"][k]) for k in WORDS}, next_said=said(a, row, j, work), predicted_reserved=j["reserved_peak_bytes"], low=j["interval"]["low_bytes"] - outside,
                high=j["interval"]["high_bytes"] - outside)
     return j, row
+
+
+def larger(j):
+    """The next micro-batch of the same global batch; None: there is none."""
+    m, each = j["common"]["micro_batch"], j["common"]["micro_batch"] * j["common"]["accumulation"]
+    return next((n for n in range(m + 1, each + 1) if each % n == 0), None)
+
+
+def said(a, row, j, work):
+    """What the plan says of the next larger micro-batch with all else as it is: fits, tight or too large; "": there is none."""
+    common = dict(j["common"], micro_batch=larger(j))
+    if not common["micro_batch"]:
+        return ""
+    pins = row["pins"].split() + ["--micro-batch", str(common["micro_batch"])] + (["--recompute", common["recompute"]] if "--recompute" not in row["pins"] else [])
+    code, out, err = run([a.vplan, "plan", os.path.join(work, row["model"] + ".json"), "--trainer", row["trainer"], "--device", row["card"], "--seq", row["seq"], "--global-batch",
+                          row["global_batch"], "--json"] + pins)
+    if code not in (0, 3):
+        sys.exit("plan %s: %s" % (pins, err))
+    answer = json.loads(out)
+    listed = answer["alternatives"] + [answer["least"] or dict(answer, fits=True)]
+    of = [x for x in listed if all(x["common"][k] == common[k] for k in ("micro_batch", "recompute", "allocator"))]
+    return "not said" if not of else "fits" if of[0]["fits"] else "tight" if of[0]["tight"] else "too large"
 
 
 def judge(row, played):
@@ -143,16 +165,15 @@ def played(a, row, j, work):
     d = play(a, folder, trainer, card, config, seq, settings)
     found = dict(played_allocated=d.get("allocated_peak_bytes"), played_reserved=d.get("reserved_peak_bytes") or 0, in_card=int(d["verdict"] == "fits"), next_micro_batch="",
                  next_verdict="none larger")
-    each = batch // j["common"]["world"]
-    larger = [m for m in range(j["common"]["micro_batch"] + 1, each + 1) if each % m == 0]
-    if larger:
+    more, each = larger(j), batch // j["common"]["world"]
+    if more:
         # the settings as they are but for the micro-batch, and without bytes: nothing caps the allocator but the card
-        j["common"].update(micro_batch=larger[0], accumulation=each // larger[0])
+        j["common"].update(micro_batch=more, accumulation=each // more)
         for key in ("allocated_peak_bytes", "reserved_peak_bytes", "device_bytes", "interval"):
             j.pop(key)
         json.dump(j, open(settings, "w"))
         emit(a, settings, trainer, folder)
-        found.update(next_micro_batch=larger[0], next_verdict=play(a, folder, trainer, card, config, seq, settings)["verdict"])
+        found.update(next_micro_batch=more, next_verdict=play(a, folder, trainer, card, config, seq, settings)["verdict"])
     return judge(row, found)
 
 

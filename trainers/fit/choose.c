@@ -719,6 +719,24 @@ out:
     return st;
 }
 
+/* What does not fit may do so all the same: of what is listed. */
+static vp_status mark_tight(search *x)
+{
+    vp_chosen *o  = x->out;
+    vp_status  st = VP_OK;
+
+    for (int i = -1; i < o->n_alternatives; i++) {
+        const vp_choice *listed = i < 0 ? o->least : o->alternatives[i];
+        if (!listed || listed->fits)
+            continue;
+        vp_choice *c = &o->all[listed - o->all];
+        VP_TRY(vp_fit_tightly(&x->r->job, &c->settings, &c->bytes, x->r->budget_bytes, &c->is_tight,
+                              &c->n_returns, x->err));
+    }
+out:
+    return st;
+}
+
 vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen *out, vp_err *err)
 {
     search    x  = {.arena = arena, .r = request, .out = out, .err = err};
@@ -730,8 +748,10 @@ vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen
     VP_TRY(list_choices(&x));
     qsort(out->all, (size_t)out->n, sizeof *out->all, by_seconds);
     VP_TRY(find_best(&x));
-    if (!request->only_best)
-        VP_TRY(list_alternatives(&x));
+    if (request->only_best)
+        goto out;
+    VP_TRY(list_alternatives(&x));
+    VP_TRY(mark_tight(&x));
 out:
     if (st != VP_OK)
         vp_chosen_release(out);

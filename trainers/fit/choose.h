@@ -29,6 +29,8 @@ typedef struct vp_choice {
     double       seconds;
     int64_t      order; /* among equals */
     bool         sized, fits;
+    bool         is_tight; /* of what is listed and does not fit: vp_fit_tightly() */
+    int64_t      n_returns;
     bool         out;          /* its step was not recorded */
     int64_t      beyond_bytes; /* where it is not sized: it needs more than that; 0: not known */
     int64_t      variant, micro_batch;

@@ -224,6 +224,9 @@ vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp
     if (out->why)
         goto out;
     out->fits = out->now.high_bytes <= r->budget_bytes;
+    if (!out->fits)
+        VP_TRY(vp_fit_tightly(&r->job, &out->settings, &out->now, r->budget_bytes, &out->is_tight,
+                              &out->n_returns, err));
     VP_TRY(size_expandable(arena, c, &r->job, out, err));
     pin(&out->settings, r);
     st = vp_choose(arena, r, &out->chosen, &why);

@@ -228,11 +228,17 @@ static vp_status try_own(const vp_fit_job *job, const vp_settings *s, const vp_h
     return st;
 }
 
+/* What the process takes of the card outside PyTorch's allocator. */
+static int64_t outside_bytes(const vp_fit_job *job, int64_t world)
+{
+    return job->context_bytes + vp_world_communicator_bytes(world);
+}
+
 /* What PyTorch may allocate so that the upper end of the interval, which is wider where less is known than now, is no more
  * than the job's limit; 0: it has none. A byte more, for bytes are whole. */
 static int64_t allocated_at_most(const vp_fit_job *job, const vp_hf_request *q)
 {
-    int64_t left = job->at_most_bytes - job->context_bytes - vp_world_communicator_bytes(q->world);
+    int64_t left = job->at_most_bytes - outside_bytes(job, q->world);
     double  low = 0, high = job->language->high;
 
     if (job->language->own && high > VP_HF_TRL_SHARE)
@@ -310,6 +316,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                               .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
     }
     q.at_most_bytes = allocated_at_most(job, &q);
+    q.limit_bytes   = job->limit_bytes ? job->limit_bytes - outside_bytes(job, q.world) : 0;
     if (method) {
         q.trainer = method;
         q.padded  = true; /* its collator always passes a mask */
@@ -332,9 +339,9 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                        : "packing is counted as whole sequences: no such step was recorded of it");
     out->allocated_bytes = e.allocated_bytes;
     out->reserved_bytes  = e.reserved_bytes;
-    out->device_bytes =
-        e.reserved_bytes + job->context_bytes + vp_world_communicator_bytes(q.world);
-    out->low_bytes = e.reserved_bytes - (int64_t)(low * (double)e.reserved_bytes) +
+    out->device_bytes    = e.reserved_bytes + outside_bytes(job, q.world);
+    out->n_returns       = e.n_returns;
+    out->low_bytes       = e.reserved_bytes - (int64_t)(low * (double)e.reserved_bytes) +
                      job->context_least_bytes; /* NCCL may take less than is assumed */
     out->high_bytes = out->device_bytes + (int64_t)(high * (double)e.reserved_bytes);
     out->low        = low;
@@ -353,6 +360,31 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     out->n_assumptions = e.n_assumptions;
 out:
     out->is_too_large_at_rest = st == VP_ERR_NO_FIT && e.is_too_large_at_rest;
+    return st;
+}
+
+vp_status vp_fit_tightly(const vp_fit_job *job, const vp_settings *s, const vp_fit_bytes *bytes,
+                         int64_t budget_bytes, bool *is_tight, int64_t *n_returns, vp_err *err)
+{
+    vp_fit_job   limited = *job;
+    vp_fit_bytes within;
+    vp_err       why = {0};
+    vp_status    st;
+
+    *n_returns = 0;
+    *is_tight  = bytes->device_bytes <= budget_bytes;
+    if (*is_tight ||
+        bytes->device_bytes - bytes->reserved_bytes + bytes->allocated_bytes > budget_bytes)
+        return VP_OK;
+    limited.limit_bytes   = budget_bytes;
+    limited.at_most_bytes = 0;
+    limited.terse         = true;
+    st                    = vp_fit_bytes_of(&limited, s, &within, &why);
+    *is_tight             = st == VP_OK;
+    *n_returns            = st == VP_OK ? within.n_returns : 0;
+    if (st == VP_OK || st == VP_ERR_NO_FIT)
+        return VP_OK;
+    *err = why;
     return st;
 }
 

@@ -29,6 +29,8 @@ typedef struct vp_fit_job {
     int64_t
          at_most_bytes; /* of the card: what needs more at its upper end may have no bytes but VP_ERR_NO_FIT; 0: all have */
     bool loads_only; /* bytes are those of the loaded model */
+    int64_t
+        limit_bytes; /* a card of that size, where PyTorch gives back its cache before it is out of memory; 0: a larger one */
 } vp_fit_job;
 
 typedef struct vp_fit_bytes {
@@ -37,6 +39,7 @@ typedef struct vp_fit_bytes {
     double      low, high;             /* of reserved_bytes, as shares of them */
     const char *basis, *why;           /* as the language's, of this step */
     const char *peak_phase;
+    int64_t     n_returns; /* with a limit: times a step that the cache is given back */
     int64_t     n_params, n_trained;
     char        versions[128];
     char        assumptions[VP_HF_ASSUMPTIONS][200];
@@ -48,6 +51,11 @@ typedef struct vp_fit_bytes {
  * than job->at_most_bytes. */
 vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
                           vp_err *err);
+
+/* Whether settings whose upper end is beyond the budget may fit all the same: as predicted, or since PyTorch gives back its
+ * cache, *n_returns times a step (0: never, or in the first step only). Nobody should count on it. */
+vp_status vp_fit_tightly(const vp_fit_job *job, const vp_settings *s, const vp_fit_bytes *bytes,
+                         int64_t budget_bytes, bool *is_tight, int64_t *n_returns, vp_err *err);
 
 /* Of one optimizer step of all processes. n_trained: parameters that train. */
 vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t n_trained,
