@@ -232,6 +232,8 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
         json_object_set_new(settings, "max", json_string(a->max));
     if (q->resident)
         json_object_set_new(settings, "resident", json_string(q->resident));
+    if (q->alloc_conf)
+        json_object_set_new(settings, "alloc_conf", json_string(q->alloc_conf));
     add_cards(a, settings);
     json_t *j = json_pack(
         "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "

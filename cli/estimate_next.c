@@ -65,6 +65,7 @@ static void add_plan(const vp_estimate_next *f, const vp_command_line *line, vp_
         {"--recompute", NULL, false, true},
         {"--max", NULL, false, true},
         {"--all", NULL, false, true},
+        {"--alloc-conf", NULL, false, true}, /* plan tries it */
     };
 
     snprintf(seq, sizeof seq, "%lld", (long long)f->seq);

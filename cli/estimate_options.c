@@ -147,6 +147,15 @@ static const vp_option rows[] = {
                   "(gradient_checkpointing_kwargs' offload)",
      .otherwise = "none",
      .example   = "params"},
+    {.name      = "--alloc-conf",
+     .kind      = VP_OPTION_TEXT,
+     .at        = offsetof(vp_estimate_options, alloc_conf),
+     .value     = "NAME:VALUE,...",
+     .help      = "Settings of PyTorch's caching allocator, as PYTORCH_ALLOC_CONF has them: "
+                  "expandable_segments:True leaves fewer holes, max_split_size_mb:N, "
+                  "roundup_power2_divisions:N",
+     .otherwise = "PyTorch's own",
+     .example   = "expandable_segments:True"},
     {.name  = "--resident",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(vp_estimate_options, resident),
@@ -221,6 +230,7 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->world        ? "world"
                         : o->parallel     ? "parallel"
                         : o->offload      ? "offload"
+                        : o->alloc_conf   ? "alloc-conf"
                                           : NULL;
 
     if (o->qlora)

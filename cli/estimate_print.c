@@ -81,13 +81,14 @@ static void print_largest(const vp_estimate_answer *a)
 static void print_fitting(const vp_estimate_answer *a)
 {
     char        x[64];
-    const char *keeps = a->fitting.trains_adapters ? "adapters are trained, not the whole model"
-                        : strstr(a->fitting.options, "--offload")
-                            ? "what is in host memory crosses the link in each step"
-                        : strstr(a->fitting.options, "--world")
-                            ? "weights, gradients and states cut over the cards"
-                        : strstr(a->fitting.options, "--seq") ? "shorter samples"
-                                                              : "as many samples a step";
+    const char *keeps =
+        a->fitting.trains_adapters                   ? "adapters are trained, not the whole model"
+        : strstr(a->fitting.options, "--alloc-conf") ? "as PYTORCH_ALLOC_CONF before the command"
+        : strstr(a->fitting.options, "--offload")
+            ? "what is in host memory crosses the link in each step"
+        : strstr(a->fitting.options, "--world") ? "weights, gradients and states cut over the cards"
+        : strstr(a->fitting.options, "--seq")   ? "shorter samples"
+                                                : "as many samples a step";
 
     if (a->has_fitting)
         vp_screen_line("fits with", "%s: %s; %s", a->fitting.options + 1,
@@ -174,6 +175,8 @@ static void print_setting(const vp_estimate_answer *a, bool all)
         vp_screen_line("host", "%s a card, of it pinned %s",
                        vp_size_text(a->estimate.host_bytes, x, sizeof x),
                        vp_size_text(a->estimate.pinned_bytes, y, sizeof y));
+    if (q->alloc_conf)
+        vp_screen_line("allocator", "%s", q->alloc_conf);
     print_host(&a->estimate.host, q->world, all);
     x[0] = '\0';
     if (q->eval_batch)

@@ -7,11 +7,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#define EXPANDABLE "expandable_segments:True"
+
 typedef struct change {
     const char *option, *costs;
     /* changes *q and returns true, or false where it is on already or means nothing here */
     bool (*apply)(vp_hf_request *q);
 } change;
+
+/* Nobody has set the allocator: it closes the holes that freed blocks of other sizes leave. */
+static bool expandable(vp_hf_request *q)
+{
+    bool free = !q->alloc_conf;
+
+    q->alloc_conf = EXPANDABLE;
+    return free;
+}
 
 static bool recompute(vp_hf_request *q)
 {
@@ -95,6 +106,8 @@ static bool shard(vp_hf_request *q)
 }
 
 static const change changes[VP_REMEDIES] = {
+    {"--alloc-conf " EXPANDABLE,
+     "as PYTORCH_ALLOC_CONF before the command; costs nothing known, not on Windows", expandable},
     {"--recompute full", "a forward pass more in each step: about a third slower", recompute},
     {"--liger", "Liger's kernels, to be installed: no logits are made", liger},
     {"--optimizer adamw_8bit", "states of 8 bits, by bitsandbytes", small_states},
@@ -277,6 +290,7 @@ static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
     n += (size_t)snprintf(buf + n, sizeof out->options - n, __VA_ARGS__)
     buf[0] = '\0';
     TELL(qlora, " --qlora");
+    TELL(q->alloc_conf != asked->alloc_conf, " --alloc-conf %s", q->alloc_conf);
     TELL(q->world != asked->world || strcmp(q->parallel, asked->parallel) != 0,
          " --world %lld --parallel %s", (long long)q->world, q->parallel);
     TELL(strcmp(q->offload, asked->offload) != 0, " --offload %s", q->offload);
@@ -355,14 +369,26 @@ static bool try_offload(const vp_model *model, const vp_hf_request *asked,
     return false;
 }
 
+/* As it was asked for, in another allocator. */
+static bool try_allocator(const vp_model *model, const vp_hf_request *asked, int64_t most_bytes,
+                          vp_remedy_chain *out)
+{
+    *out = (vp_remedy_chain){.request = *asked};
+    return expandable(&out->request) &&
+           fits(model, &out->request,
+                (int64_t)((double)most_bytes / (1 + vp_hf_reserved_share(asked))),
+                &out->reserved_bytes);
+}
+
 enum { DOUBLED = 3 }; /* times that there may be more cards */
 
 bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_t most_bytes,
                      vp_remedy_chain *out)
 {
-    bool all             = strcmp(request->lora.targets, "none") == 0,
-         whole           = all && request->world > 1 && vp_world_replicates(request->parallel);
-    bool          found  = try_from(model, request, request, most_bytes, !all, out);
+    bool all   = strcmp(request->lora.targets, "none") == 0,
+         whole = all && request->world > 1 && vp_world_replicates(request->parallel);
+    bool found = try_allocator(model, request, most_bytes, out) ||
+                 try_from(model, request, request, most_bytes, !all, out);
     vp_hf_request shared = *request;
     bool          lacks  = false;
 

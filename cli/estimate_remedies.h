@@ -6,7 +6,7 @@
 #include "cli/estimate_lengths.h"
 #include "trainers/hf/hf_estimate.h"
 
-enum { VP_REMEDIES = 9 };
+enum { VP_REMEDIES = 10 };
 
 typedef struct vp_remedy {
     char        option[48]; /* as one would type it */
@@ -22,7 +22,7 @@ int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t m
                      vp_remedy out[VP_REMEDIES]);
 
 /* The least of them together that takes no more than most_bytes, and keeps the samples of a step if it can:
- * smaller micro-batches first, then Liger's kernels, recompute, 8-bit states, smaller frozen weights; where each card has all of
+ * PyTorch's other allocator, which costs nothing, if that is enough; else smaller micro-batches first, then Liger's kernels, recompute, 8-bit states, smaller frozen weights; where each card has all of
  * it, all cut over the cards there are; of several cards what is in host memory; QLoRA in place of training all, shorter samples; last more cards.
  * most_bytes are for the cards asked for. False: nothing does. */
 typedef struct vp_remedy_chain {

@@ -3,6 +3,7 @@
 #include "cli/rows.h"
 
 #include "trainers/hf/hf_resident.h"
+#include "trainers/torch/caching_allocator.h"
 #include "trainers/torch/world.h"
 
 #include <stdio.h>
@@ -282,6 +283,7 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .capability      = o->device ? a->device.compute_capability : 90,
                .processors      = o->device ? a->device.multiprocessors : 132,
                .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
+               .alloc_conf      = o->alloc_conf,
     };
 }
 
@@ -326,6 +328,17 @@ static vp_status check_resident(const vp_estimate_options *o, vp_err *err)
     return VP_OK;
 }
 
+static vp_status check_alloc_conf(const char *conf, vp_err *err)
+{
+    vp_caching_allocator_opts ignored = {0};
+    vp_err                    why     = {0};
+
+    if (!conf || vp_caching_allocator_conf(conf, &ignored, &why) == VP_OK)
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_USAGE, "--alloc-conf: %s: %s%s", why.field, why.message,
+                   strstr(why.field, "fraction") ? "; --budget says what there is" : "");
+}
+
 /* The trainer's own; on a card without bf16 the same in fp16, for there PyTorch emulates bf16, which is slow. */
 const char *vp_estimate_precision(const vp_estimate_options *o, const vp_estimate_answer *a,
                                   bool quantised)
@@ -347,6 +360,7 @@ vp_status vp_estimate_refuse(const vp_estimate_options *o, vp_err *err)
 
     VP_TRY(refuse_vplans_own(o, err));
     VP_TRY(refuse_alone(o, err));
+    VP_TRY(check_alloc_conf(o->alloc_conf, err));
     if (o->resident)
         VP_TRY(check_resident(o, err));
 out:

@@ -104,7 +104,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10)):
+for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -112,6 +112,26 @@ for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 1
         if ok(not isinstance(errors, str), name, errors):
             ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and abs(errors["load"]) <= 1e-6, name, errors)
             ok(abs(errors.get("evaluate", 0)) <= 0.0001, name + ": evaluation", errors)
+
+# ---- the allocator: told, advised where it is enough, refused where it is none of PyTorch's ----
+QWEN = ("estimate", "qwen2.5-1.5b", "--trainer", "hf", "--device", "h200", "--seq", "1024", "--micro-batch", "8", "--json")
+EXPANDABLE = "expandable_segments:True"
+def said(*words):
+    p = subprocess.run((vplan,) + words, stdout=subprocess.PIPE)
+    return p.returncode, json.loads(p.stdout)
+_, whole = said(*QWEN)
+_, less = said(*QWEN, "--alloc-conf", EXPANDABLE)
+ok(less["settings"]["alloc_conf"] == EXPANDABLE and less["reserved_peak_bytes"] < 0.97 * whole["reserved_peak_bytes"], "segments that expand leave fewer holes", less["settings"])
+code, advised = said(*QWEN, "--budget", str(whole["allocated_peak_bytes"] + 2**20))
+ok(code == 3, "no room for context", code)
+code, advised = said(*QWEN, "--budget", str(less["interval"]["high_bytes"] + 2**20))
+ok(code == 3 and advised["fits_with"]["options"].strip() == "--alloc-conf " + EXPANDABLE and advised["fits_with"]["device_bytes"] == less["device_bytes"], "what costs nothing is advised first", advised["fits_with"])
+ok("--alloc-conf " + EXPANDABLE not in [r["option"] for r in less["remedies"]], "what is on already is not advised", less["remedies"])
+for conf, words in (("expandable:True", "expandable: "), ("per_process_memory_fraction:0.5", "--budget"), ("max_split_size_mb", "expected ':'"), ("backend:cudaMallocAsync", "not modelled")):
+    code, j = said(*QWEN, "--alloc-conf", conf)
+    ok(code == 2 and "--alloc-conf" in j["error"]["message"] and words in j["error"]["message"], "--alloc-conf " + conf, (code, j))
+code, j = said("estimate", "gpt2", "--alloc-conf", EXPANDABLE, "--json")
+ok(code == 2 and "--trainer" in j["error"]["message"], "of PyTorch's trainers alone", (code, j))
 
 # ---- every optimizer that transformers has a name for is answered, or refused with its reason ----
 OPTIMIZERS = """adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adafactor adamw_anyprecision adamw_torch_4bit adamw_torch_8bit ademamix sgd

@@ -74,6 +74,7 @@ def of_ours(r, scratch):
     elif r.get("resident"):
         options += ["--resident", r["resident"]]
     options += ["--freeze", r.get("freeze")] * (r.get("freeze", "none") not in ("", "none"))
+    options += ["--alloc-conf", r.get("alloc_conf")] * bool(r.get("alloc_conf"))
     options += ["--offload", "activations"] * (r.get("offload") == "1")
     options += ["--method", "dpo"] * (r.get("trainer") == "dpo")
     options += {"all": ["--liger"], "loss": ["--loss", "liger"]}.get(r.get("liger"), [])

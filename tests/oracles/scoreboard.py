@@ -38,6 +38,7 @@ WHAT = {
     "beside_steps.csv": "whole modules and tokens trained beside adapters",
     "peft_steps.csv": "IA3, prompt and prefix tuning",
     "frozen_steps.csv": "embeddings and first layers frozen",
+    "allocator_steps.csv": "the allocator set otherwise",
     "int8_steps.csv": "8-bit weights",
     "narrow_steps.csv": "8-bit weights, DoRA, NF4 without checkpoints",
     "feature_steps.csv": "packing, masks over NF4, DoRA",

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -377,6 +377,16 @@ def drawn_optimizers(n, seed, models):
     return out
 
 
+ALLOCATORS = ("expandable_segments:True",) * 4 + ("max_split_size_mb:64", "max_split_size_mb:512", "roundup_power2_divisions:4", "roundup_power2_divisions:[256:1,512:2,>:8]",
+                                               "expandable_segments:True,roundup_power2_divisions:8", "max_split_size_mb:128,roundup_power2_divisions:16")
+
+
+def drawn_allocators(n, seed, models):
+    """Steps with PyTorch's allocator set otherwise."""
+    rng = random.Random(seed)
+    return [r + (0, "none", 0, 0, 0, "none", 0, 0, "none", rng.choice(ALLOCATORS)) for r in drawn_with_adapters(n, seed, models, wide=True)]
+
+
 def by_trainer(rows, seed, evaluates, liger):
     """The rows, by Trainer, with samples at once in an evaluation, and Liger's kernels."""
     rng = random.Random(seed)
@@ -408,7 +418,7 @@ ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
-MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze"]
+MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze", "alloc_conf"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 
 
@@ -449,7 +459,9 @@ def answered(vplan, rows, n):
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
-    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none")[len(row) - len(COLUMNS):]
+    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen, alloc_conf = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none", "")[len(row) - len(COLUMNS):]
+    if alloc_conf:
+        torch.cuda.memory._set_allocator_settings(alloc_conf)
     torch.backends.cudnn.enabled = False
     play.choose_attention(attention)
     peaks = {}
@@ -518,13 +530,14 @@ def main():
     p.add_argument("--narrow", action="store_true")
     p.add_argument("--peft", action="store_true")
     p.add_argument("--frozen", action="store_true")
+    p.add_argument("--allocators", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--attention")
     p.add_argument("--targets")
     p.add_argument("--only", nargs="*")
     a = p.parse_args()
-    play.prepare(os.path.abspath(a.null), processors=132)
+    play.prepare(os.path.abspath(a.null), processors=132, **({"total_bytes": 1 << 40} if a.allocators else {}))
     import torch
     import transformers
     play.quiet()
@@ -534,6 +547,8 @@ def main():
         rows = drawn_by_peft(n, a.seed, a.models)
     elif a.frozen:
         rows = drawn_frozen(n, a.seed, a.models)
+    elif a.allocators:
+        rows = drawn_allocators(n, a.seed, a.models)
     elif a.optimizers:
         rows = drawn_optimizers(n, a.seed, a.models)
     elif a.narrow:
