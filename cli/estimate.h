@@ -52,7 +52,7 @@ vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimat
 /* "ia3", "prompt:tokens=20": methods of peft in the place of LoRA. VP_ERR_USAGE: no such words. */
 vp_status vp_estimate_read_peft(const char *text, vp_hf_lora *out, vp_err *err);
 
-/* "embeddings", "layers:8": into the request. VP_ERR_USAGE: no such words. */
+/* "none", "embeddings", "layers:8": into the request. VP_ERR_USAGE: no such words. */
 vp_status vp_estimate_read_freeze(const char *text, vp_hf_request *out, vp_err *err);
 
 /* The same for vplan's own step. VP_ERR_USAGE also for what it has not: DoRA, a dtype apart from the

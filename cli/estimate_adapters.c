@@ -189,11 +189,14 @@ vp_status vp_estimate_read_freeze(const char *text, vp_hf_request *out, vp_err *
     char       *end  = NULL;
     bool        some = n && is_word(text, (size_t)(n - text), "layers");
 
+    if (strcmp(text, "none") == 0)
+        return VP_OK;
     out->frozen_layers = some && n[1] >= '0' && n[1] <= '9' ? strtoll(n + 1, &end, 10) : 0;
     out->freeze        = some ? "layers" : "embeddings";
     if (some ? out->frozen_layers < 1 || *end : strcmp(text, "embeddings") != 0)
         return VP_FAIL(err, VP_ERR_USAGE,
-                       "--freeze %s: it is embeddings, or layers:N, these and the first N layers",
+                       "--freeze %s: it is none, embeddings, or layers:N, these and the first N "
+                       "layers",
                        text);
     return VP_OK;
 }

@@ -76,6 +76,9 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a);
 int64_t vp_estimate_device_bytes(const vp_estimate_answer *a);
 bool    vp_estimate_fits(const vp_estimate_answer *a);
 
+/* Whether NCCL's memory is counted by the table, not as it was measured. */
+bool vp_estimate_has_communicator(const vp_estimate_answer *a);
+
 /* The same with so many reserved bytes on so many cards. */
 int64_t vp_estimate_bytes_with(const vp_estimate_answer *a, int64_t reserved_bytes, int64_t world);
 

@@ -20,12 +20,15 @@ bool vp_estimate_fits(const vp_estimate_answer *a)
 }
 
 /* On the card, with so many reserved bytes on so many cards. */
+bool vp_estimate_has_communicator(const vp_estimate_answer *a)
+{
+    return a->has_device && (!a->measured_in || vp_measured_context(&a->measured) < 0);
+}
+
 int64_t vp_estimate_bytes_with(const vp_estimate_answer *a, int64_t reserved_bytes, int64_t world)
 {
-    bool is_assumed = a->has_device && (!a->measured_in || vp_measured_context(&a->measured) < 0);
-
     return reserved_bytes + a->context.bytes +
-           (is_assumed
+           (vp_estimate_has_communicator(a)
                 ? vp_world_communicator_bytes(world) - vp_world_communicator_bytes(a->request.world)
                 : 0);
 }
@@ -153,11 +156,12 @@ static json_t *remedies_json(const vp_estimate_answer *a)
     for (int i = 0; i < a->n_remedies; i++)
         json_array_append_new(
             list,
-            json_pack("{s:s, s:I, s:I, s:s}", "option", a->remedies[i].option, "saves_bytes",
+            json_pack("{s:s, s:I, s:I, s:o, s:s}", "option", a->remedies[i].option, "saves_bytes",
                       (json_int_t)(a->estimate.reserved_bytes - a->remedies[i].reserved_bytes),
                       "device_bytes",
                       (json_int_t)vp_estimate_bytes_with(a, a->remedies[i].reserved_bytes,
                                                          a->remedies[i].world),
+                      "fits", a->budget_bytes < 0 ? json_null() : json_boolean(a->remedies[i].fits),
                       "costs", a->remedies[i].costs));
     return list;
 }
@@ -165,13 +169,13 @@ static json_t *remedies_json(const vp_estimate_answer *a)
 /* null where it fits, where nothing was asked to fit into, or where nothing is enough. */
 static json_t *fitting_json(const vp_estimate_answer *a)
 {
-    return a->has_fitting
-               ? json_pack("{s:s, s:I, s:s, s:b}", "options", a->fitting.options + 1,
-                           "device_bytes",
-                           (json_int_t)vp_estimate_bytes_with(a, a->fitting.reserved_bytes,
-                                                              a->fitting.request.world),
-                           "class", "derived", "trains_adapters", a->fitting.trains_adapters)
-               : json_null();
+    return a->has_fitting ? json_pack("{s:s, s:I, s:s, s:b, s:b}", "options",
+                                      a->fitting.options + 1, "device_bytes",
+                                      (json_int_t)vp_estimate_bytes_with(
+                                          a, a->fitting.reserved_bytes, a->fitting.request.world),
+                                      "class", "derived", "trains_adapters",
+                                      a->fitting.trains_adapters, "only_just", a->fitting.only_just)
+                          : json_null();
 }
 
 static void add_cards(const vp_estimate_answer *a, json_t *settings)

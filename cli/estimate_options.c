@@ -91,7 +91,7 @@ static const vp_option rows[] = {
     {.name  = "--freeze",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(vp_estimate_options, freeze),
-     .value = "embeddings|layers:N",
+     .value = "none|embeddings|layers:N",
      .help  = "Parts of a model that is trained otherwise: what comes before its layers, or that "
               "and the first N layers (requires_grad_(False)); a head tied to the table is frozen "
               "with it",

@@ -91,12 +91,12 @@ static void print_fitting(const vp_estimate_answer *a)
                                                 : "as many samples a step";
 
     if (a->has_fitting)
-        vp_screen_line("fits with", "%s: %s; %s", a->fitting.options + 1,
+        vp_screen_line("fits with", "%s: %s; %s%s", a->fitting.options + 1,
                        vp_size_text(vp_estimate_bytes_with(a, a->fitting.reserved_bytes,
                                                            a->fitting.request.world),
                                     x, sizeof x),
-                       keeps);
-    else if (!vp_estimate_fits(a) && !a->max)
+                       keeps, a->fitting.only_just ? ", but only just: see its interval" : "");
+    else if (!vp_estimate_fits(a))
         vp_screen_line("fits with",
                        "none of the changes that estimate tries: it takes another card, "
                        "or a smaller model%s",
@@ -275,10 +275,11 @@ void vp_estimate_print(const vp_estimate_answer *a, const vp_command_line *line,
     if (a->measured_in)
         vp_measured_print(&a->measured, &a->estimate, a->assumed_context_bytes);
     for (int i = 0; i < a->n_remedies; i++)
-        vp_screen_line(i ? "" : "smaller", "%s: %s; %s", a->remedies[i].option,
+        vp_screen_line(i ? "" : "smaller", "%s: %s%s; %s", a->remedies[i].option,
                        vp_size_text(vp_estimate_bytes_with(a, a->remedies[i].reserved_bytes,
                                                            a->remedies[i].world),
                                     x, sizeof x),
+                       a->remedies[i].fits && !vp_estimate_fits(a) ? ", fits" : "",
                        a->remedies[i].costs);
     json_t *list = vp_estimate_assumptions(a);
     for (size_t i = 0; i < json_array_size(list); i++)

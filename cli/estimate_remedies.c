@@ -93,15 +93,15 @@ static bool quantised(vp_hf_request *q)
 }
 
 /* Everything that is trained over the cards there are, where each has all of it; else over twice as many. Of adapters
- * the frozen weights would be cut too, which is not known, nor is how a copy that stays would be. TRL's trainers were
- * recorded on one card. */
+ * the frozen weights would be cut too, which is not known, nor is how a copy that stays would be. TRL's trainers, and what
+ * checkpoints keep in host memory, were recorded on one card. */
 static bool shard(vp_hf_request *q)
 {
     bool on = q->world > 1 && !vp_world_replicates(q->parallel);
 
     q->world    = q->world < 2 ? 2 : on ? 2 * q->world : q->world;
     q->parallel = on ? q->parallel : "fsdp2";
-    return !vp_hf_is_trl(q) && q->world <= 1024 &&
+    return !vp_hf_is_trl(q) && !q->offloads && q->world <= 1024 &&
            (!q->resident || strcmp(q->resident, "none") == 0);
 }
 
@@ -167,9 +167,32 @@ static bool is_worth_it(const vp_hf_estimate *e, const vp_hf_request *q,
     return with_communicators(e->reserved_bytes, q->world) <= now - now / 1000;
 }
 
+/* What *e is on a card of this size, as the answer itself is judged: where all of it fits, but not beside what PyTorch caches,
+ * PyTorch gives that back. Whether it fits. */
+static bool fits_within(const vp_model *model, const vp_hf_request *asked,
+                        const vp_remedy_room *room, const vp_hf_request *q, vp_hf_estimate *e)
+{
+    vp_hf_request  within  = *q;
+    vp_hf_estimate limited = {0};
+    vp_err         why     = {0};
+
+    if (room->bytes < 0)
+        return false;
+    within.limit_bytes = room->bytes;
+    if (room->has_communicator)
+        within.limit_bytes -=
+            vp_world_communicator_bytes(q->world) - vp_world_communicator_bytes(asked->world);
+    if (e->reserved_bytes <= within.limit_bytes || e->allocated_bytes > within.limit_bytes)
+        return e->reserved_bytes <= within.limit_bytes;
+    if (vp_hf_estimate_run(model, &within, &limited, &why) != VP_OK)
+        return false;
+    *e = limited;
+    return true;
+}
+
 int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t most,
                      const vp_hf_request *request, int64_t reserved_bytes,
-                     vp_remedy out[VP_REMEDIES])
+                     const vp_remedy_room *room, vp_remedy out[VP_REMEDIES])
 {
     int n = 0;
 
@@ -182,13 +205,17 @@ int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t m
             continue;
         vp_hf_request named = q;
         decide_length(model, lengths, most, request, &q);
-        if (vp_hf_estimate_run(model, &q, &e, &why) != VP_OK ||
-            !is_worth_it(&e, &q, request, reserved_bytes))
+        if (vp_hf_estimate_run(model, &q, &e, &why) != VP_OK)
+            continue;
+        bool fit = fits_within(model, request, room, &q, &e);
+        if (!is_worth_it(&e, &q, request, reserved_bytes))
             continue;
         for (; at > 0 && out[at - 1].reserved_bytes > e.reserved_bytes; at--)
             out[at] = out[at - 1];
-        out[at] = (vp_remedy){
-            .costs = changes[i].costs, .reserved_bytes = e.reserved_bytes, .world = q.world};
+        out[at] = (vp_remedy){.costs          = changes[i].costs,
+                              .reserved_bytes = e.reserved_bytes,
+                              .world          = q.world,
+                              .fits           = fit};
         name_it(&changes[i], request, &named, out[at].option, sizeof out[at].option);
         n++;
     }
@@ -291,6 +318,7 @@ static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
     buf[0] = '\0';
     TELL(qlora, " --qlora");
     TELL(q->alloc_conf != asked->alloc_conf, " --alloc-conf %s", q->alloc_conf);
+    TELL(vp_hf_freezes(asked) && !vp_hf_freezes(q), " --freeze none");
     TELL(q->world != asked->world || strcmp(q->parallel, asked->parallel) != 0,
          " --world %lld --parallel %s", (long long)q->world, q->parallel);
     TELL(strcmp(q->offload, asked->offload) != 0, " --offload %s", q->offload);

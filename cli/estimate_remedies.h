@@ -13,13 +13,21 @@ typedef struct vp_remedy {
     const char *costs;
     int64_t     reserved_bytes; /* with it */
     int64_t     world;          /* cards, with it */
+    bool fits; /* where there is a room; on a card that is full, as PyTorch gives back its cache */
 } vp_remedy;
+
+/* What a card has for PyTorch's allocator with as many cards as are asked for (-1: not known, and nothing fits), and whether more
+ * cards take NCCL's memory of it. */
+typedef struct vp_remedy_room {
+    int64_t bytes;
+    bool    has_communicator;
+} vp_remedy_room;
 
 /* Those that are not on already, were recorded and save a thousandth or more, the largest saving first. Where samples differ in
  * length (lengths, cut to most tokens; or NULL) each is sized by the batch that decides with it. */
 int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t most,
                      const vp_hf_request *request, int64_t reserved_bytes,
-                     vp_remedy out[VP_REMEDIES]);
+                     const vp_remedy_room *room, vp_remedy out[VP_REMEDIES]);
 
 /* The least of them together that takes no more than most_bytes, and keeps the samples of a step if it can:
  * PyTorch's other allocator, which costs nothing, if that is enough; else smaller micro-batches first, then Liger's kernels, recompute, 8-bit states, smaller frozen weights; where each card has all of
@@ -30,6 +38,7 @@ typedef struct vp_remedy_chain {
     vp_hf_request request;
     int64_t       reserved_bytes;
     bool          trains_adapters; /* where the whole model was to be trained */
+    bool          only_just; /* a single change; what the estimate may be off by does not fit too */
     bool
         lacks_adapters; /* none were tried: adapters were not recorded beside what else is asked for */
 } vp_remedy_chain;

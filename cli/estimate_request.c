@@ -104,7 +104,7 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
     if (o->peft && (o->lora || o->qlora))
         return VP_FAIL(err, VP_ERR_USAGE, "--peft %s or --%s: one of the two", o->peft,
                        o->lora ? "lora" : "qlora");
-    if (o->freeze && (o->lora || o->qlora || o->peft))
+    if (o->freeze && strcmp(o->freeze, "none") != 0 && (o->lora || o->qlora || o->peft))
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--freeze %s is for a model that is trained; under adapters all of it is "
                        "frozen: leave one of the two out",

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- --max ---- */
@@ -172,6 +173,40 @@ static vp_status keep_measured(vp_estimate_answer *a, vp_err *err)
     return vp_calibration_keep(a->calibration_path, c, err);
 }
 
+/* Where all that is sure to fit was not found, the first single change that fits in the middle of its interval. */
+static bool take_remedy(vp_estimate_answer *a, const vp_hf_request *tried)
+{
+    const vp_remedy *r = a->remedies, *end = r + a->n_remedies;
+
+    while (r < end && !r->fits)
+        r++;
+    if (r == end)
+        return false;
+    a->fitting = (vp_remedy_chain){
+        .request = *tried, .reserved_bytes = r->reserved_bytes, .only_just = true};
+    a->fitting.request.world = r->world;
+    snprintf(a->fitting.options, sizeof a->fitting.options, " %s", r->option);
+    return true;
+}
+
+/* What makes it smaller, and what makes it fit; where the largest batch or sequence was looked for, from the least on. */
+static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
+{
+    const vp_lengths *lengths = o->lengths ? &a->lengths : NULL;
+    int64_t           most    = o->seq ? o->seq : INT64_MAX;
+    vp_hf_request     tried   = a->request;
+    vp_remedy_room room = {.bytes = a->budget_bytes < 0 ? -1 : a->budget_bytes - a->context.bytes,
+                           .has_communicator = vp_estimate_has_communicator(a)};
+
+    tried.seq     = a->estimate.seq;
+    a->n_remedies = vp_remedies_find(a->model, lengths, most, &tried, a->estimate.reserved_bytes,
+                                     &room, a->remedies);
+    a->has_fitting =
+        !vp_estimate_fits(a) &&
+        (vp_remedies_fit_lengths(a->model, lengths, most, &tried, room.bytes, &a->fitting) ||
+         take_remedy(a, &tried));
+}
+
 static vp_status set_up(const char *name, const vp_estimate_options *given, vp_estimate_answer *a,
                         vp_err *err)
 {
@@ -215,15 +250,7 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
     if (o.lengths)
         vp_lengths_compare(&a->lengths, a->model, q, o.seq ? o.seq : INT64_MAX, a->context.bytes,
                            &a->of_lengths);
-    vp_hf_request tried = *q;
-    tried.seq           = a->estimate.seq;
-    a->n_remedies =
-        vp_remedies_find(a->model, o.lengths ? &a->lengths : NULL, o.seq ? o.seq : INT64_MAX,
-                         &tried, a->estimate.reserved_bytes, a->remedies);
-    a->has_fitting =
-        !vp_estimate_fits(a) && !a->max &&
-        vp_remedies_fit_lengths(a->model, o.lengths ? &a->lengths : NULL, o.seq ? o.seq : INT64_MAX,
-                                &tried, a->budget_bytes - a->context.bytes, &a->fitting);
+    find_remedies(a, &o);
 out:
     if (st != VP_OK && a->precision_is_default)
         vp_hf_precision_unasked(err);
