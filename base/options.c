@@ -124,7 +124,7 @@ enum { MAX_CHOICES = 64 };
 static vp_status check_choice(const vp_option *o, const char *text, vp_err *err)
 {
     char        words[MAX_CHOICES][32], shown[64];
-    const char *list[MAX_CHOICES];
+    const char *list[MAX_CHOICES], *near;
     vp_text     known = {0};
     int         n     = 0, nearest;
     vp_status   st    = VP_OK;
@@ -144,9 +144,11 @@ static vp_status check_choice(const vp_option *o, const char *text, vp_err *err)
     if (n == 1)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s %s: this version has only %s", o->name, shown,
                        words[0]));
+    near = nearest < 0 ? NULL : words[nearest];
+    if (o->meant && o->meant(text))
+        near = o->meant(text);
     VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s %s: one of %s%s%s%s", o->name, shown, known.data,
-                   nearest < 0 ? "" : "; did you mean ", nearest < 0 ? "" : words[nearest],
-                   nearest < 0 ? "" : "?"));
+                   near ? "; did you mean " : "", near ? near : "", near ? "?" : ""));
 out:
     vp_text_release(&known);
     return st;
@@ -322,10 +324,12 @@ out:
 static vp_status refuse_word(const vp_options_spec *spec, const vp_command_line *line,
                              const char *word, vp_err *err)
 {
-    char shown[128], first[128];
+    char shown[128], first[128], hint[400];
 
     vp_text_escape(word, shown, sizeof shown);
     vp_text_escape(line->n_words ? line->words[0] : word, first, sizeof first);
+    if (spec->word_hint && spec->word_hint(spec->hint_ctx, word, hint, sizeof hint))
+        return VP_FAIL(err, VP_ERR_USAGE, "one argument too many: %s; %s", shown, hint);
     return spec->takes_rest ? VP_FAIL(err, VP_ERR_USAGE,
                                       "one argument too many: %s; a command of yours stands behind "
                                       "--, as in: -- %s ...",

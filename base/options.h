@@ -58,11 +58,12 @@ typedef struct vp_option {
     /* A choice: the words of a table (NULL past its end), then these, "auto|off". */
     const char *(*word_at)(int i);
     const char *words;
-    bool        open;      /* of a choice: there are other values, which the program reads itself */
-    int64_t     min, max;  /* of a count; max 0: VP_OPTION_MAX_COUNT */
-    double      low, high; /* of a real number; high 0: 1e30 */
-    bool        repeats;   /* may be given twice; of a value, the last stands and given[] has all */
-    bool        any_word;  /* a value may begin with dashes */
+    const char *(*meant)(const char *text); /* the word that others call so, or NULL; may be NULL */
+    bool    open;      /* of a choice: there are other values, which the program reads itself */
+    int64_t min, max;  /* of a count; max 0: VP_OPTION_MAX_COUNT */
+    double  low, high; /* of a real number; high 0: 1e30 */
+    bool    repeats;   /* may be given twice; of a value, the last stands and given[] has all */
+    bool    any_word;  /* a value may begin with dashes */
     /* what a shell can offer for an open value besides its words; NULL past the end */
     const char *(*suggest)(int i);
 } vp_option;
@@ -81,6 +82,8 @@ typedef struct vp_options_spec {
     /* What to say of an unknown option that is no misspelling: "--epochs" of a program that counts
      * steps. Writes a part of a sentence, or returns false. May be NULL. */
     bool (*hint)(const void *ctx, const char *name, char *buf, size_t buf_size);
+    /* The same of a word too many. May be NULL. */
+    bool (*word_hint)(const void *ctx, const char *word, char *buf, size_t buf_size);
     const void *hint_ctx;
 } vp_options_spec;
 

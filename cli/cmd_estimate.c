@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/estimate.h"
 #include "cli/ladder.h"
+#include "cli/meant.h"
 #include "cli/names.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
@@ -409,6 +410,7 @@ static const vp_option rows[] = {
      .kind  = VP_OPTION_CHOICE,
      .at    = offsetof(vp_estimate_options, trainer),
      .words = "vplan|torch|hf|trl",
+     .meant = vp_trainer_meant,
      .help  = "Whose training step it is: vplan's own, transformers' modules in a plain loop of "
               "PyTorch, or those with transformers' Trainer or TRL's SFTTrainer",
      .otherwise = "vplan; with --lora, --qlora, --peft or --freeze hf",

@@ -1,5 +1,6 @@
 /* The options that commands share, and what to say of words that are none. */
 #include "cli/cli.h"
+#include "cli/meant.h"
 #include "cli/rows.h"
 
 #include "base/file.h"
@@ -90,7 +91,7 @@ static const vp_option_set without_json   = {"options of every command", common_
 
 static const vp_option plan_rows[] = {
     {VP_ROW_SEQ(vp_plan_options, seq),
-     .help = "Tokens of a sample; required unless a plan says it"},
+     .help = "Tokens of a sample; required, but where tune is given a plan"},
     {.name    = "--global-batch",
      .kind    = VP_OPTION_COUNT,
      .at      = offsetof(vp_plan_options, global_batch),
@@ -98,7 +99,7 @@ static const vp_option plan_rows[] = {
      .unit    = "samples",
      .min     = 1,
      .max     = 1000000,
-     .help    = "Samples of one optimizer step; required unless a plan says it",
+     .help    = "Samples of one optimizer step; required, but where tune is given a plan",
      .example = "32"},
     {VP_ROW_DEVICE(vp_plan_options, device),
      .help      = "A device of vplan devices, cpu, or a device file",
@@ -208,106 +209,17 @@ static const vp_option pin_rows[] = {
 const vp_option_set vp_pin_options_set = {"pins: only such configurations are tried",
                                           VP_ROWS(pin_rows)};
 
-/* ---- words that are no option ---- */
-
-/* What other programs call it, and what it is here: an option of ours, or a sentence. The option
- * is named where the command takes it. */
-static const struct {
-    const char *word, *option, *text;
-} meanings[] = {
-    {"-h", "--help", NULL},
-    {"--batch", "--micro-batch", NULL},
-    {"--batch-size", "--micro-batch", NULL},
-    {"--bs", "--micro-batch", NULL},
-    {"--per-device-train-batch-size", "--micro-batch", NULL},
-    {"--gpu", "--device", NULL},
-    {"--card", "--device", NULL},
-    {"--vram", "--budget", NULL},
-    {"--mem", "--budget", NULL},
-    {"--memory", "--budget", NULL},
-    {"--limit", "--budget", NULL},
-    {"--seq-len", "--seq", NULL},
-    {"--seq-length", "--seq", NULL},
-    {"--sequence-length", "--seq", NULL},
-    {"--max-length", "--seq", NULL},
-    {"--context", "--seq", NULL},
-    {"--ctx", "--seq", NULL},
-    {"--optim", "--optimizer", NULL},
-    {"--amp", "--precision", NULL},
-    {"--bf16", "--precision", NULL},
-    {"--fp32", "--precision", NULL},
-    {"--fp16", NULL, "fp16 is not supported yet"},
-    {"--gradient-checkpointing", "--recompute", NULL},
-    {"--checkpointing", "--recompute", NULL},
-    {"--checkpoint", "--recompute", NULL},
-    {"--gradient-accumulation-steps", NULL,
-     "accumulation is the global batch over the micro-batch: --global-batch N and --micro-batch N"},
-    {"--flash-attention", "--attention", NULL},
-    {"--epochs", "--steps", NULL},
-    {"--iterations", "--steps", NULL},
-    {"--max-steps", "--steps", NULL},
-    {"--out", "-o", NULL},
-    {"--output", "-o", NULL},
-    {"--overwrite", "--force", NULL},
-    {"--quiet", "-q", NULL},
-    {"--silent", "-q", NULL},
-    {"--verbose", "-v", NULL},
-    {"--trials", "--max-trials", NULL},
-    {"--csv", NULL, "vplan explain PLAN prints CSV with --buffers and with --program"},
-    {"--lr", NULL, "the learning rate stands in the file of --recipe"},
-    {"--learning-rate", NULL, "the learning rate stands in the file of --recipe"},
-    {"--weight-decay", NULL, "weight decay stands in the file of --recipe"},
-    {"--dropout", NULL, "dropout stands in the file of --recipe"},
-    {"--lora", NULL, "adapters are said where a model is planned: vplan plan, tune or estimate"},
-    {"--qlora", NULL,
-     "QLoRA is not supported by vplan's own runtime: vplan plan --trainer hf --qlora"},
-    {"--load", NULL, "quantised weights are not supported yet"},
-    {"--freeze", NULL, "frozen parts are estimated only: vplan estimate --freeze"},
-    {"--world", NULL, "more than one device is not supported yet"},
-    {"--parallel", NULL, "more than one device is not supported yet"},
-    {"--gpus", NULL, "more than one device is not supported yet"},
-};
-
-/* Which other commands take an option of this name; false: none. */
-static bool elsewhere(const char *name, char *buf, size_t buf_size)
-{
-    enum { MAX_LISTED = 3 };
-    const vp_command *c;
-    size_t            n       = 0;
-    int               n_found = 0;
-
-    for (int i = 0; (c = vp_command_at(i)) && n < buf_size; i++) {
-        const vp_option_set *sets[VP_MAX_SETS];
-        int                  n_sets = vp_command_sets(c, sets);
-        if (vp_option_find(sets, n_sets, name))
-            n += (size_t)snprintf(buf + n, buf_size - n, "%svplan %s",
-                                  n_found++ ? ", " : "it is an option of ", c->name);
-    }
-    if (n_found > MAX_LISTED)
-        snprintf(buf, buf_size, "it is an option of other commands");
-    return n_found > 0;
-}
-
-static bool hint(const void *ctx, const char *name, char *buf, size_t buf_size)
-{
-    const vp_option_set *sets[VP_MAX_SETS];
-    int                  n_sets = vp_command_sets(ctx, sets);
-
-    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {
-        if (strcmp(meanings[i].word, name) != 0)
-            continue;
-        if (meanings[i].text)
-            snprintf(buf, buf_size, "%s", meanings[i].text);
-        else if (vp_option_find(sets, n_sets, meanings[i].option))
-            snprintf(buf, buf_size, "did you mean %s?", meanings[i].option);
-        else
-            continue;
-        return true;
-    }
-    return elsewhere(name, buf, buf_size);
-}
-
 /* ---- parsing ---- */
+
+static bool hint(const void *command, const char *name, char *buf, size_t buf_size)
+{
+    return vp_option_meant(command, name, buf, buf_size);
+}
+
+static bool word_hint(const void *command, const char *word, char *buf, size_t buf_size)
+{
+    return vp_argument_meant(command, word, buf, buf_size);
+}
 
 int vp_command_sets(const vp_command *command, const vp_option_set *sets[VP_MAX_SETS])
 {
@@ -329,6 +241,7 @@ vp_status vp_cli_parse(const vp_command *command, int argc, char **argv, vp_cli 
                                  .max_words  = command->max_words,
                                  .takes_rest = command->takes_rest,
                                  .hint       = hint,
+                                 .word_hint  = word_hint,
                                  .hint_ctx   = command};
     vp_status            st   = VP_OK;
 

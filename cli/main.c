@@ -1,5 +1,6 @@
 /* vplan: what a user types. */
 #include "cli/cli.h"
+#include "cli/meant.h"
 
 #include "base/output.h"
 #include "base/text.h"
@@ -59,7 +60,7 @@ static int report(const vp_err *err, vp_status st, bool json)
 vp_status vp_command_named(const char *word, const vp_command **out, vp_err *err)
 {
     const char *names[N_COMMANDS];
-    char        shown[128];
+    char        shown[128], hint[200];
     int         nearest;
 
     for (int i = 0; i < N_COMMANDS; i++) {
@@ -68,7 +69,10 @@ vp_status vp_command_named(const char *word, const vp_command **out, vp_err *err
             return VP_OK;
         names[i] = commands[i]->name;
     }
-    *out    = NULL;
+    *out = NULL;
+    if (vp_command_meant(word, hint, sizeof hint))
+        return VP_FAIL(err, VP_ERR_USAGE, "no command %s; %s",
+                       vp_text_escape(word, shown, sizeof shown), hint);
     nearest = vp_word_nearest(word, names, N_COMMANDS);
     vp_text_escape(word, shown, sizeof shown);
     if (nearest >= 0)

@@ -438,6 +438,15 @@ static bool names_a_card(const char *name)
     return false;
 }
 
+bool vp_names_a_card(const char *name)
+{
+    char card[MAX_NAME];
+
+    return strlen(name) < MAX_NAME &&
+           (names_a_card(name) ||
+            (count_of_cards(name, card, sizeof card) > 1 && names_a_card(card)));
+}
+
 static vp_status suggest_device(const char *name, vp_err *err)
 {
     char        words[MAX_LIST][64], shown[128], card[MAX_NAME];
@@ -465,6 +474,15 @@ static vp_status suggest_device(const char *name, vp_err *err)
                    "--device %s: no such device; did you mean %s? See vplan devices, or give a "
                    "device file",
                    vp_text_escape(name, shown, sizeof shown), list[nearest]);
+}
+
+/* "24GB". */
+static bool is_size(const char *text)
+{
+    vp_err  ignored = {0};
+    int64_t bytes;
+
+    return text[strspn(text, "0123456789.")] && vp_size_parse(text, &bytes, &ignored) == VP_OK;
 }
 
 static vp_status resolve_device(const vp_cli *cli, const char **name, vp_err *err)
@@ -504,8 +522,9 @@ static vp_status resolve_device(const vp_cli *cli, const char **name, vp_err *er
     VP_TRY_ALLOC(err, !candidates.failed);
     vp_text_escape(*name, shown, sizeof shown);
     if (n > 1)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device %s means several cards: %s", shown,
-                       candidates.data));
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device %s means several cards: %s%s%s", shown,
+                       candidates.data, is_size(*name) ? "; for any of that size --budget " : "",
+                       is_size(*name) ? shown : ""));
     if (n == 0) {
         st = strchr(*name, '/') ? VP_OK : suggest_device(*name, err);
         goto out;

@@ -19,6 +19,9 @@ const char *vp_built_in_name(const char *name);
 /* VP_ERR_USAGE: no built-in model has this name, with the nearest one. */
 vp_status vp_built_in_missing(const char *name, vp_err *err);
 
+/* Whether this is how people write a card, or how the names of several begin: "RTX 4090", "h100", "8xh100". */
+bool vp_names_a_card(const char *name);
+
 /* A device, likewise; NULL stays. VP_ERR_USAGE. */
 vp_status vp_device_named(const vp_cli *cli, const char **name, vp_err *err);
 

@@ -1,6 +1,7 @@
 /* What the options of plan and tune ask for: words, device, budget, recipe, pins. */
 #include "cli/cli.h"
 #include "cli/estimate.h"
+#include "cli/meant.h"
 #include "cli/rows.h"
 #include "cli/words.h"
 #include "devices/device_here.h"
@@ -74,7 +75,7 @@ static vp_status parse_word(const char *option, const char *text, const char *(*
         vp_text_printf(&known, "%s%s", i ? ", " : "", words[i]);
     }
     VP_TRY_ALLOC(err, !known.failed);
-    nearest = vp_word_nearest(text, words, n);
+    nearest = vp_word_nearest(vp_value_meant(text) ? vp_value_meant(text) : text, words, n);
     VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s %s: one of %s%s%s%s%s", option,
                    vp_text_escape(text, shown, sizeof shown), known.data, any ? ", any" : "",
                    nearest < 0 ? "" : "; did you mean ", nearest < 0 ? "" : words[nearest],

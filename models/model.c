@@ -21,6 +21,27 @@ static const vp_family *const families[] = {
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
+/* Weights of 4 or 8 bits in the files are another step than that of the model they were made from. */
+static vp_status refuse_quantised(const vp_json_node *config, vp_err *err)
+{
+    if (!vp_json_has(config, "quantization_config"))
+        return VP_OK;
+    return vp_json_fail(config, "quantization_config", err,
+                        "weights that were quantised beforehand are not supported; give the config "
+                        "of the model they were made from, with --qlora for weights of 4 bits");
+}
+
+/* Both are files that people have at hand. */
+static vp_status refuse_plan(const vp_json_node *config, vp_err *err)
+{
+    if (vp_json_has(config, "model_type") || !vp_json_has(config, "schema_version"))
+        return VP_OK;
+    return vp_json_fail(
+        config, "model_type", err,
+        "is missing: this is no model's config, but a file of vplan's; vplan explain "
+        "reads a plan, vplan emit settings");
+}
+
 /* Fields whose meaning is the same in every family. */
 static vp_status check_common(vp_model *model, const vp_json_node *config, vp_err *err)
 {
@@ -43,9 +64,7 @@ static vp_status check_common(vp_model *model, const vp_json_node *config, vp_er
     }
     if (dtype[0] && dtype[1] && strcmp(dtype[0], dtype[1]) != 0)
         VP_TRY(vp_json_fail(config, "torch_dtype", err, "disagrees with dtype"));
-    if (vp_json_has(config, "quantization_config"))
-        VP_TRY(vp_json_fail(config, "quantization_config", err,
-                            "quantised weights are not supported"));
+    VP_TRY(refuse_quantised(config, err));
     if (vp_json_has(config, "auto_map"))
         vp_model_assume(model, "auto_map (remote code) is ignored: vplan runs no code of a model");
 out:
@@ -112,6 +131,7 @@ static vp_status find_family(vp_model *model, const vp_json_node *config, const 
                 *out = families[f];
                 return VP_OK;
             }
+    VP_TRY(refuse_plan(config, err));
     VP_TRY(vp_json_string(config, "model_type", &type, err));
     for (int f = 0; f < N_FAMILIES; f++)
         if (strcmp(families[f]->model_type, type) == 0)
@@ -149,6 +169,8 @@ static vp_status keep_config(vp_model *model, const vp_json_node *config, const 
     const char   *family  = "";
     vp_status     st      = VP_OK;
 
+    VP_TRY(refuse_plan(config, err));
+    VP_TRY(refuse_quantised(config, err));
     VP_TRY(vp_json_string(config, "model_type", &family, err));
     model->family     = vp_arena_strdup(model->arena, family);
     model->class_name = vp_arena_strdup(model->arena, opts->class_name ? opts->class_name

@@ -753,6 +753,11 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
 
     *out = NULL;
     VP_TRY_ALLOC(err, plan);
+    if (vp_json_has(root, "model_type") && !vp_json_has(root, "schema_version"))
+        VP_TRY(
+            vp_json_fail(root, "schema_version", err,
+                         "is missing: this is a model's config, no plan; vplan plan makes one of "
+                         "it, with -o plan.json"));
     VP_TRY(vp_json_int(root, "schema_version", 0, INT64_MAX, &version, err));
     if (version != VP_PLAN_SCHEMA)
         VP_TRY(vp_json_fail(root, "schema_version", err, "is %lld; this vplan reads version %d",

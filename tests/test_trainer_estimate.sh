@@ -369,6 +369,8 @@ ok(under_deepspeed[0] == under_deepspeed[1] and under_deepspeed[2] == under_deep
 for key in ("hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size", "num_attention_heads"):
     refused("without " + key, {k: v for k, v in llama.items() if k != key}, small, 4, ["is missing"])
 refused("a size that is an object", dict(llama, intermediate_size={"a": 1}), small, 4, ["is no size"])
+refused("a size in quotes", dict(llama, num_hidden_layers="12"), small, 4, ['"12" is no size'])
+refused("heads that do not divide the width", {k: v for k, v in dict(llama, num_attention_heads=15).items() if k != "head_dim"}, small, 4, ["no whole number", "num_attention_heads"])
 refused("a size that is true", dict(llama, num_hidden_layers=True), small, 4, ["is no size"])
 refused("biases", dict(llama, attention_bias=True), small, 4, ["true", "not known"])
 refused("no dropout in one place where there was some in three", dict(gpt2, resid_pdrop=0.0), small, 4, ["dropout"])

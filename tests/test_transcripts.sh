@@ -219,7 +219,22 @@ for line, code, said in (("estimte gpt2", 2, "did you mean estimate?"), ("estima
                          ("estimate gpt2 --precision fp8", 2, "bf16-mixed"), ("plan gpt2 --device a100 --seq 128 --global-batch 4", 2, "a100-sxm-80gb"), ("estimate qwen2.5-7", 4, "qwen2.5-7b"),
                          ("estimate qwen25-7b", 4, "did you mean qwen2.5-7b?"), ("estimate gpt2 --device 8xh100", 2, "--device h100 --trainer hf --world 8 --parallel fsdp2"),
                          ("estimate gpt2 --device 4090x2", 2, "--device 4090 --trainer hf --world 2"), ("estimate gpt2 --device 'H100 x8'", 2, "--device H100 --trainer hf --world 8"),
-                         ("estimate gpt2 --trainer hf --optimizer adamw-8bit", 4, "did you mean adamw_8bit?")):
+                         ("estimate gpt2 --trainer hf --optimizer adamw-8bit", 4, "did you mean adamw_8bit?"),
+                         ("estimate gpt2 4090", 2, "did you mean --device 4090?"), ("plan gpt2 'RTX 4090' --seq 128", 2, "did you mean --device RTX 4090?"), ("tune gpt2 h100", 2, "did you mean --device h100?"),
+                         ("estimate gpt2 24GB", 2, "did you mean --budget 24GB?"), ("estimate gpt2 extra", 2, "too many: extra"), ("estimate gpt2 --device 24GB", 2, "for any of that size --budget 24GB"),
+                         ("estimate gpt2 -d 4090", 2, "did you mean --device?"), ("estimate gpt2 -b 4", 2, "did you mean --micro-batch?"), ("estimate gpt2 --seqlen 128", 2, "did you mean --seq?"),
+                         ("estimate gpt2 --max_seq_length 128", 2, "did you mean --seq?"), ("estimate gpt2 --CTX 128", 2, "did you mean --seq?"), ("estimate gpt2 --per_device_train_batch_size 4", 2, "did you mean --micro-batch?"),
+                         ("plan gpt2 --batch 8", 2, "--global-batch, the samples of a step"), ("estimate gpt2 --gradient_accumulation_steps 2", 2, "did you mean --accumulation?"),
+                         ("explain p.json --grad-accum 2", 2, "accumulation is the global batch over the micro-batch"), ("estimate gpt2 --precision fp16", 2, "did you mean fp16-mixed?"),
+                         ("plan gpt2 --seq 8 --global-batch 1 --precision FP16", 2, "did you mean fp16-mixed?"), ("estimate gpt2 --precision bfloat16", 2, "did you mean bf16-mixed?"),
+                         ("estimate gpt2 --fp16", 2, "did you mean --precision fp16-mixed?"), ("estimate gpt2 --bf16", 2, "did you mean --precision bf16-mixed?"), ("estimate gpt2 --dtype bf16", 2, "did you mean --precision?"),
+                         ("estimate gpt2 --load-in-4bit", 2, "did you mean --qlora"), ("estimate gpt2 --load_in_8bit", 2, "--load int8"), ("estimate gpt2 --lora-rank 8", 2, "did you mean --lora r=16"),
+                         ("estimate gpt2 --gpus 8", 2, "did you mean --world?"), ("run p.json --gpus 8", 2, "trains on one device"), ("estimate gpt2 --zero 3", 2, "--parallel zero1, zero2 or zero3"),
+                         ("estimate gpt2 --tp 8", 2, "tensor and pipeline parallel are not estimated"), ("estimate gpt2 --optimizer paged_adamw_8bit", 2, "did you mean adamw-8bit?"),
+                         ("estimate gpt2 --attention flash_attention_2", 2, "did you mean flash?"), ("estimate gpt2 --trainer transformers", 2, "did you mean hf?"), ("estimate gpt2 --trainer sft", 2, "did you mean trl?"),
+                         ("estimate --model gpt2", 2, "vplan estimate "), ("estimate gpt2 --resume", 2, "lines host and resuming"), ("estimate gpt2 --lr 1e-4", 2, "changes no bytes"), ("plan gpt2 --lr 1e-4", 2, "--recipe"),
+                         ("gpt2 --device 4090", 2, "it is a model: vplan estimate gpt2"), ("memory gpt2", 2, "did you mean estimate?"), ("train gpt2", 2, "did you mean run?"), ("version", 2, "did you mean --version?"),
+                         ("--device 4090 estimate gpt2", 2, "options stand behind a command")):
     got, text = type_in(line)
     words = " ".join(ESCAPE.sub("", text).split())
     ok(got in (code, 3 if code == 0 else code) and said in words, "typed wrong: " + line, (got, words[:300]))

@@ -30,11 +30,26 @@ static bool is_required(const field *f)
            f->absent[strspn(f->absent, "0123456789")] == '\0';
 }
 
+/* A size that is written as another thing: "12" in quotes, 12.5, a list. */
+static vp_status refuse_value(const vp_model *model, const field *f, const json_t *value,
+                              vp_err *err)
+{
+    char     *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), shown[48];
+    vp_status st   = text ? VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
+                                       "%s is no size; a whole number without quotes is",
+                                       vp_text_escape(text, shown, sizeof shown))
+                          : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+
+    free(text);
+    return st;
+}
+
 /* The value of a field: the config's, of its labels how many, or what the class takes where it has none. */
 static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s, int64_t *out,
                           vp_err *err)
 {
     const json_t *value = json_object_get(model->config, f->key);
+    vp_err        why   = {0};
     const char   *other = !value ? f->absent : json_is_null(value) ? f->null : NULL;
 
     *out = -1;
@@ -43,9 +58,7 @@ static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s,
         return VP_OK;
     }
     if (!other)
-        return is_integer(value, f, out)
-                   ? VP_OK
-                   : VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key, "is no size");
+        return is_integer(value, f, out) ? VP_OK : refuse_value(model, f, value, err);
     if (strcmp(other, "-") == 0)
         return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
                           "a recorded step of %s needs this size", model->family);
@@ -55,7 +68,12 @@ static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s,
     size_t n = strlen(s->defaults);
     if (!value && other == f->absent && strcmp(f->absent, f->null) != 0)
         snprintf(s->defaults + n, sizeof s->defaults - n, "%s%s %s", n ? ", " : "", f->key, other);
-    return vp_symbols_evaluate(&s->symbols, other, out, err);
+    if (vp_symbols_evaluate(&s->symbols, other, out, &why) == VP_OK)
+        return VP_OK;
+    return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
+                      "is not in the config, and what stands in for it, %s, is no whole number "
+                      "(h hidden_size, a num_attention_heads)",
+                      other);
 }
 
 static vp_status keep(const vp_model *model, const field *f, int64_t value, vp_hf_sizes *s,
