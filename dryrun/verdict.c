@@ -24,6 +24,9 @@ static const char *help_with(const char *message)
     if (strstr(message, "invalid device ordinal") || strstr(message, "Invalid device id"))
         return " (a dry run has one card, cuda:0, for each process: ranks are played by a launcher "
                "or --world, one process over several cards is not)";
+    if (strstr(message, "--local_rank=") || strstr(message, "--local-rank="))
+        return " (deepspeed and torch.distributed.launch give --local_rank to the script: its parser "
+               "has to take it, or say --no_local_rank before the script, or start it with torchrun)";
     /* huggingface_hub and transformers, of a name that is neither a folder nor in the cache */
     return strstr(message, "cached files") || strstr(message, "outgoing traffic has been disabled")
                ? " (that model is not on this machine: vplan dryrun --fake-weights MODEL -o DIR "

@@ -107,6 +107,23 @@ expect "an abort that has none" 134 "signal 6 (Aborted)$" dry -- python3 -c 'imp
 unset PYTHONPATH
 sed "s/OSError/ValueError/; s/We could not.*connection/Unrecognized key x in CUDA allocator config./; s/^printf/printf A=x:1 > \"\$VPLAN_NULL_REPORT\/allocator_read.1\"; &/" "$work/hub.sh" > "$work/key.sh"
 expect "an allocator setting that PyTorch does not know" 4 "ValueError: Unrecognized key x in CUDA allocator config. (A=x:1; PyTorch takes" dry -- sh "$work/key.sh"
+# argparse prints why and exits: no exception tells it
+cat > "$work/parsed.py" <<'P'
+import argparse
+parser = argparse.ArgumentParser(prog="train.py")
+parser.add_argument("--batch", type=int)
+parser.parse_args()
+P
+expect "an option that the script has not" 4 "exit code 2: argparse: unrecognized arguments: --btach 4" dry -- python3 "$work/parsed.py" --btach 4
+expect "a value that is none" 4 "exit code 2: argparse: argument --batch: invalid int value: 'x'" dry -- python3 "$work/parsed.py" --batch x
+expect "deepspeed's own option" 4 "unrecognized arguments: --local_rank=0 (deepspeed and torch.distributed.launch give --local_rank to the script" dry -- python3 "$work/parsed.py" --local_rank=0
+cat > "$work/goes_on.py" <<'P'
+try:
+    exec(open(__file__.replace("goes_on", "parsed")).read())
+except SystemExit:
+    raise ValueError("what went wrong then")
+P
+expect "a refusal that the script caught is not the reason" 4 "exit code 1: ValueError: what went wrong then" dry -- python3 "$work/goes_on.py" --btach 4
 # torch.multiprocessing: the process that started the others quotes the one that failed; the report is of one that used the device
 cat > "$work/spawned.sh" <<'P'
 printf '{"cuda":true,"final":true,"torch":"2.11.0","phases":[]}' > "$VPLAN_NULL_REPORT/report.2.json"

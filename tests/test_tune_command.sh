@@ -34,6 +34,10 @@ ok "--try without a command" exits 2 "$vplan" tune gpt2 --try --batch=1,2
 ok "a card that is none" exits 2 "$vplan" tune --device cpu --try --batch=1,2 -- python3 training.py
 ok "a command that is not there" exits 6 "$vplan" tune --device l4 --try --batch=1,2 -- ./no-such
 ok "its reason" says "no-such"
+printf 'import argparse, runpy, sys\np = argparse.ArgumentParser()\np.add_argument("--batch")\np.parse_args()\nrunpy.run_path("training.py", run_name="__main__")\n' > parsed.py
+ok "an option that the command does not know" exits 2 "$vplan" tune --device l4 --try --batchsize=1,2,4,8 -- python3 parsed.py
+ok "it says which" says "--try --batchsize: the command knows no such option"
+ok "after one trial of it" test "$(grep -c 'batchsize [0-9]*: crash' "$work/err")" = 1
 
 # ---- a word that leads out of the current folder ----
 printf '#!/bin/sh\n[ -f "$2" ] || exit 9\nshift 2\nexec python3 training.py "$@"\n' > "$work/above.sh"

@@ -6,6 +6,7 @@
 #include "base/sha256.h"
 #include "base/units.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -176,6 +177,27 @@ static int64_t placed(search *q)
     return first;
 }
 
+/* Of an option that the command does not know every value ends alike: the words of argparse, transformers and click. */
+static vp_status refuse_option(const search *q, const vp_command_trial *t, vp_err *err)
+{
+    static const char *const says[] = {
+        "unrecognized arguments:", "not used by the HfArgumentParser", "No such option",
+        "no such option"};
+    const char *at = NULL;
+
+    for (size_t i = 0; !at && i < sizeof says / sizeof *says; i++)
+        at = strstr(t->evidence, says[i]);
+    for (int a = 0; at && a < q->space.n_axes; a++) {
+        const char   *name = q->space.axes[a].name, *there = strstr(at, name);
+        unsigned char behind = there ? (unsigned char)there[strlen(name)] : 0;
+        if (q->space.axes[a].place == VP_AXIS_OPTION && there && !isalnum(behind) &&
+            behind != '-' && behind != '_')
+            return VP_FAIL(err, VP_ERR_USAGE, "--try %s: the command knows no such option: %.300s",
+                           name, t->evidence);
+    }
+    return VP_OK;
+}
+
 /* A trial has ended, here or in the study: what is known now, told. */
 static vp_status take(search *q, int64_t setting, vp_err *err)
 {
@@ -211,8 +233,7 @@ static vp_status take(search *q, int64_t setting, vp_err *err)
              vp_command_verdict_name(t->verdict), t->verdict == VP_COMMAND_OOM_DEVICE ? "" : ", ",
              t->verdict == VP_COMMAND_OOM_DEVICE ? "" : t->evidence,
              t->from_study ? " (from the study)" : "", best);
-    (void)err;
-    return VP_OK;
+    return setting >= 0 && setting != first_of(q) ? refuse_option(q, t, err) : VP_OK;
 }
 
 /* Start a setting's trial, or take it from the study: *started says which. */
@@ -535,7 +556,11 @@ vp_status vp_command_tune(const vp_command_opts *opts, vp_command_result *r, vp_
         for (int64_t i = 0; i < r->n_tried; i++)
             memory = memory || r->tried[i]->trial.verdict == VP_COMMAND_OOM_DEVICE;
         if (!memory)
-            VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "no trial succeeded: %.600s", q->failure));
+            VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "no trial succeeded%s: %.600s",
+                           r->had && r->had->trial.verdict == VP_COMMAND_OK
+                               ? ", but for the command as it is, which fits"
+                               : "",
+                           q->failure));
     }
 out:
     if (q) {

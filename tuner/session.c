@@ -116,7 +116,10 @@ vp_status vp_session_find_runner(vp_session *s, vp_err *err)
     if (child.end == VP_CHILD_INTERRUPTED)
         VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
     if (child.end != VP_CHILD_EXITED || child.exit_code != 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "%s cannot say what runs here: %.400s", s->runner,
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE,
+                       "%s cannot say what runs here: %.*s; tune measures on the device itself, "
+                       "vplan plan needs none",
+                       s->runner, child.n_err ? (int)strcspn(child.err, "\n") : 400,
                        child.n_err ? child.err : "it gave no reason"));
     VP_TRY(vp_json_parse("vplan-run --describe", child.out, (int64_t)child.n_out, &doc, err));
     vp_json_node root = vp_json_root(doc);

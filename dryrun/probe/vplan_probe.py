@@ -18,6 +18,7 @@ import threading
 import time
 import weakref
 
+from vplan_arguments import Arguments
 from vplan_compile import Compile
 from vplan_growth import Growth
 from vplan_program import Program
@@ -44,7 +45,7 @@ def start():
     if _probe is None:
         _probe = Probe()
         sys.meta_path.insert(0, _ImportHook({
-            "torch": _probe.on_torch, "torch.distributed.utils": _probe.on_distributed_utils,
+            "torch": _probe.on_torch, "argparse": _probe.on_argparse, "torch.distributed.utils": _probe.on_distributed_utils,
             "torch.distributed.distributed_c10d": _probe.on_c10d,
             "torch.distributed.rendezvous": _probe.on_rendezvous, "deepspeed.runtime.zero.utils": _probe.on_zero_utils,
             "accelerate.commands": _probe.on_accelerate,
@@ -56,6 +57,8 @@ def start():
             "transformers.generation.stopping_criteria": _probe.on_stopping,
             "transformers.generation.utils": _probe.on_generation}))
         _probe.hook_exceptions()           # for an import of torch that fails
+        if "argparse" in sys.modules:
+            _probe.on_argparse(sys.modules["argparse"])
         atexit.register(_probe.finish)
         os.register_at_fork(after_in_child=_probe.after_fork)
 
@@ -99,7 +102,7 @@ class _ImportHook:
         return spec
 
 
-class Probe(Values, Ranks, Steps, Program, Growth, Compile):
+class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
     def __init__(self):
         self.pid = os.getpid()
         self.folder = os.environ["VPLAN_NULL_REPORT"]
@@ -314,7 +317,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile):
         os._exit(code)
 
     def on_exception(self, kind, value):
-        if os.getpid() != self.pid or self.error is not None:
+        if os.getpid() != self.pid or not self.only_arguments():
             return
         self.error = {"type": kind.__name__, "message": str(value)[:4000], "where": ""}
         if self.cudnn and "cudnn" in str(value).lower():
@@ -799,7 +802,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile):
         if self.dead or os.getpid() != self.pid:
             return
         try:
-            if self.error is None and getattr(sys, "last_value", None) is not None:
+            if self.only_arguments() and getattr(sys, "last_value", None) is not None:
                 self.on_exception(type(sys.last_value), sys.last_value)
             if self.ready() and (self.error is None or self.error["type"] != "unsupported"):
                 self.take(self.phase)
