@@ -91,7 +91,7 @@ $(ORACLE): $(call objs,kernels/reference)
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(BUILD)/kernels/%.o: OPT = -O3
+$(BUILD)/kernels/%.o $(BUILD)/trainers/torch/%.o: OPT = -O3
 $(BUILD)/kernels/%.o: CFLAGS += -fopenmp
 $(BUILD)/tests/test_kernels%.o: CFLAGS += -fopenmp
 

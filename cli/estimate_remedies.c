@@ -158,13 +158,13 @@ static int64_t with_communicators(int64_t reserved_bytes, int64_t world)
     return reserved_bytes + vp_world_communicator_bytes(world);
 }
 
-/* A thousandth of what there is: less is not seen on the screen. */
-static bool is_worth_it(const vp_hf_estimate *e, const vp_hf_request *q,
-                        const vp_hf_request *before, int64_t reserved_bytes)
+/* The most that q may reserve to be worth it: a thousandth less than there is, which is seen on the screen. */
+static int64_t worth_bytes(const vp_hf_request *q, const vp_hf_request *before,
+                           int64_t reserved_bytes)
 {
     int64_t now = with_communicators(reserved_bytes, before->world);
 
-    return with_communicators(e->reserved_bytes, q->world) <= now - now / 1000;
+    return now - now / 1000 - with_communicators(0, q->world);
 }
 
 /* What *e is on a card of this size, as the answer itself is judged: where all of it fits, but not beside what PyTorch caches,
@@ -178,7 +178,8 @@ static bool fits_within(const vp_model *model, const vp_hf_request *asked,
 
     if (room->bytes < 0)
         return false;
-    within.limit_bytes = room->bytes;
+    within.at_most_bytes = 0;
+    within.limit_bytes   = room->bytes;
     if (room->has_communicator)
         within.limit_bytes -=
             vp_world_communicator_bytes(q->world) - vp_world_communicator_bytes(asked->world);
@@ -205,10 +206,12 @@ int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t m
             continue;
         vp_hf_request named = q;
         decide_length(model, lengths, most, request, &q);
-        if (vp_hf_estimate_run(model, &q, &e, &why) != VP_OK)
+        q.at_most_bytes = worth_bytes(&q, request, reserved_bytes);
+        q.terse         = true;
+        if (q.at_most_bytes < 1 || vp_hf_estimate_run(model, &q, &e, &why) != VP_OK)
             continue;
         bool fit = fits_within(model, request, room, &q, &e);
-        if (!is_worth_it(&e, &q, request, reserved_bytes))
+        if (e.reserved_bytes > q.at_most_bytes)
             continue;
         for (; at > 0 && out[at - 1].reserved_bytes > e.reserved_bytes; at--)
             out[at] = out[at - 1];
@@ -226,14 +229,23 @@ int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t m
 
 enum { LEAST_SEQ = 256, QLORA_RANK = 16 };
 
-/* most_bytes leave room for what q's share may be off; where another step stands in that is more. */
-static bool fits(const vp_model *model, const vp_hf_request *q, int64_t most_bytes, int64_t *bytes)
+#define TOO_LARGE INT64_MAX
+
+/* Playing ends where it does not fit, and *bytes are TOO_LARGE then; -1 of what was not recorded.
+ * most_bytes leave room for what q's share may be off; where another step stands in that is more. */
+static bool fits(const vp_model *model, const vp_hf_request *asked, int64_t most_bytes,
+                 int64_t *bytes)
 {
+    vp_hf_request  within = *asked, *q = &within;
     vp_hf_estimate e     = {0};
     vp_err         why   = {0};
     double         share = vp_hf_reserved_share(q);
+    vp_status      st;
 
-    *bytes = vp_hf_estimate_run(model, q, &e, &why) == VP_OK ? e.reserved_bytes : -1;
+    q->at_most_reserved_bytes = most_bytes > 0 ? most_bytes : 1;
+    q->terse                  = true;
+    st                        = vp_hf_estimate_run(model, q, &e, &why);
+    *bytes = st == VP_OK ? e.reserved_bytes : st == VP_ERR_NO_FIT ? TOO_LARGE : -1;
     if (e.stands_in && share < VP_HF_STAND_IN_SHARE)
         most_bytes = (int64_t)((double)most_bytes * (1 + share) / (1 + VP_HF_STAND_IN_SHARE));
     return *bytes >= 0 && *bytes <= most_bytes;
@@ -446,14 +458,16 @@ bool vp_remedies_fit_lengths(const vp_model *model, const vp_lengths *lengths, i
     int64_t room = most_bytes;
 
     for (int i = 0; i < TRIES && vp_remedies_fit(model, tried, room, out); i++) {
-        vp_hf_request q     = out->request;
-        int64_t       found = out->reserved_bytes;
+        vp_hf_request  q     = out->request;
+        int64_t        found = out->reserved_bytes;
+        vp_hf_estimate e     = {0};
+        vp_err         why   = {0};
         if (!lengths)
             return true;
         decide_length(model, lengths, most, tried, &q);
-        fits(model, &q, most_bytes, &out->reserved_bytes);
-        if (out->reserved_bytes < 0)
+        if (vp_hf_estimate_run(model, &q, &e, &why) != VP_OK)
             return false;
+        out->reserved_bytes = e.reserved_bytes;
         if (out->reserved_bytes <= found ||
             (q.world == tried->world &&
              (double)out->reserved_bytes * (1 + vp_hf_reserved_share(&q)) <= (double)most_bytes))

@@ -232,6 +232,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
     VP_TRY(vp_estimate_open_model(name, &o, &a->model, err));
     VP_TRY(vp_estimate_open_second(&o, a, err));
     vp_estimate_fill(&o, a);
+    q->shelf = vp_hf_shelf_new();
+    VP_TRY_ALLOC(err, q->shelf);
     if (o.lora) {
         VP_TRY(vp_estimate_read_lora(o.lora, a->model->family, &a->lora, err));
         q->lora = a->lora.lora;
@@ -273,6 +275,7 @@ vp_status vp_estimate_trainer(const vp_command_line *line, const char *model_nam
         vp_estimate_print(&a, line, o->all);
     cli->exit_code = vp_estimate_fits(&a) ? 0 : 3;
 out:
+    vp_hf_shelf_free(a.request.shelf);
     vp_lengths_free(&a.lengths);
     vp_model_free(a.model);
     vp_model_free(a.second);

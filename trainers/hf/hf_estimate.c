@@ -127,7 +127,9 @@ static vp_status begin(run *r, vp_err *err)
     if (q->alloc_conf)
         VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
     VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
-    r->ledger = (vp_ledger){.allocator = r->allocator, .at_most_bytes = q->at_most_bytes};
+    r->ledger = (vp_ledger){.allocator              = r->allocator,
+                            .at_most_bytes          = q->at_most_bytes,
+                            .at_most_reserved_bytes = q->at_most_reserved_bytes};
     VP_TRY(vp_hf_step_new(&r->found, q, r->out->seq, &r->ledger, &r->step, err));
     vp_recorded_workspace(r->step, workspace_of(q));
     if (r->found.ties && !vp_recorded_tie(r->step))
@@ -137,20 +139,22 @@ out:
     return st;
 }
 
+/* All blocks go with the allocator: nothing is given back one by one. */
 static void end(run *r)
 {
+    vp_caching_allocator_destroy(r->allocator);
+    r->allocator        = NULL;
+    r->ledger.allocator = NULL;
     vp_hf_resident_free(r->resident);
     vp_optimizer_step_free(r->optimizer);
     free(r->trained.list);
     vp_world_free(r->world);
     vp_recorded_free(r->step);
-    vp_caching_allocator_destroy(r->allocator);
     r->resident     = NULL;
     r->optimizer    = NULL;
     r->trained.list = NULL;
     r->world        = NULL;
     r->step         = NULL;
-    r->allocator    = NULL;
 }
 
 static vp_status set_up(run *r, vp_err *err)

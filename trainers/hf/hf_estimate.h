@@ -71,7 +71,7 @@ typedef struct vp_hf_request {
     bool checkpoints; /* asks for the phases save and resume too, where vp_hf_knows_checkpoints() */
     bool terse;       /* nobody reads why it is refused: the nearest step is not looked for */
     /* for searches: of allocated bytes, playing ends beyond them by VP_ERR_NO_FIT (0: never); the model alone is loaded */
-    int64_t      at_most_bytes;
+    int64_t      at_most_bytes, at_most_reserved_bytes; /* of reserved bytes likewise */
     bool         loads_only;
     vp_hf_shelf *shelf; /* recordings are read once for all requests of it; NULL: for each */
 } vp_hf_request;

@@ -72,13 +72,16 @@ vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger
     if (l->at_most_bytes && f->allocated_bytes.now > l->at_most_bytes)
         VP_TRY(VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes are allocated",
                        (long long)l->at_most_bytes));
+    if (l->at_most_reserved_bytes && f->reserved_bytes.now > l->at_most_reserved_bytes)
+        VP_TRY(VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes are reserved",
+                       (long long)l->at_most_reserved_bytes));
 out:
     return st;
 }
 
 void vp_ledger_free(vp_ledger *l, vp_ledger_block *block)
 {
-    if (!block->block)
+    if (!block->block || !l->allocator)
         return;
     vp_caching_allocator_free(l->allocator, block->block);
     l->now[block->owner] -= block->bytes;

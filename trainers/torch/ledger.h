@@ -62,8 +62,8 @@ typedef struct vp_ledger {
     vp_ledger_phase       phases[VP_LEDGER_PHASES];
     int                   n_phases;
     bool                  open;
-    int                   stream;        /* on which it is allocated; 0: the default one */
-    int64_t               at_most_bytes; /* more is VP_ERR_NO_FIT; 0: no limit */
+    int                   stream; /* on which it is allocated; 0: the default one */
+    int64_t at_most_bytes, at_most_reserved_bytes; /* more is VP_ERR_NO_FIT; 0: no limit */
 } vp_ledger;
 
 /* Phases follow one another; at most VP_LEDGER_PHASES. */
@@ -71,10 +71,10 @@ void vp_ledger_begin(vp_ledger *ledger, const char *phase);
 void vp_ledger_end(vp_ledger *ledger);
 
 /* Nothing is allocated for 0 bytes. VP_ERR_NO_FIT, VP_ERR_INPUT, VP_ERR_NOMEM as the allocator's; VP_ERR_NO_FIT also
- * where all that is allocated now is more than at_most_bytes: *out is allocated then too. */
+ * where all that is allocated now is more than at_most_bytes, or reserved more than its like: *out is allocated then too. */
 vp_status vp_ledger_alloc(vp_ledger *ledger, vp_owner owner, int64_t bytes, vp_ledger_block *out,
                           vp_err *err);
-/* Takes an empty block. */
+/* Takes an empty block, and any of a ledger whose allocator is gone (NULL), with all blocks. */
 void vp_ledger_free(vp_ledger *ledger, vp_ledger_block *block);
 
 #endif

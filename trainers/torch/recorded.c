@@ -23,7 +23,9 @@ struct vp_recorded {
     bool             *is_vector;    /* of each parameter */
     const vp_recorded_watch *watch; /* or NULL */
     int64_t                  n_gradients;
-    bool                     is_in_loss, is_behind_loss; /* of backward */
+    int64_t *bytes; /* of each slot, but of Liger's last tile; NULL before the first phase */
+    int64_t  next_workspace;             /* allocations of the phase before the next one is taken */
+    bool     is_in_loss, is_behind_loss; /* of backward */
 };
 
 static int64_t repetitions(const vp_recorded *s, int phase_idx, int section_idx)
@@ -124,6 +126,7 @@ void vp_recorded_free(vp_recorded *s)
     free(s->parameters);
     free(s->rows_of_parameter);
     free(s->is_vector);
+    free(s->bytes);
     free(s);
 }
 
@@ -143,11 +146,25 @@ const char *vp_recorded_phase(const vp_recorded *s, int i)
     return i < s->program->n_phases ? s->program->phases[i].name : NULL;
 }
 
+/* Before which allocation of the phase take_workspaces() has nothing to do. */
+static void find_next_workspace(vp_recorded *s, int phase_idx)
+{
+    const vp_recorded_program *p = s->program;
+
+    s->next_workspace = INT64_MAX;
+    for (int i = 0; i < p->n_workspaces; i++)
+        if (p->workspaces[i].phase == phase_idx && !s->taken[i] &&
+            p->workspaces[i].after < s->next_workspace)
+            s->next_workspace = p->workspaces[i].after;
+}
+
 static vp_status take_workspaces(vp_recorded *s, int phase_idx, vp_err *err)
 {
     const vp_recorded_program *p  = s->program;
     vp_status                  st = VP_OK;
 
+    if (s->n_allocs < s->next_workspace)
+        return VP_OK;
     for (int i = 0; i < p->n_workspaces; i++) {
         const workspace *w = &p->workspaces[i];
         if (w->phase != phase_idx || s->taken[i] || s->n_allocs < w->after)
@@ -158,6 +175,7 @@ static vp_status take_workspaces(vp_recorded *s, int phase_idx, vp_err *err)
             s->workspace_bytes < 0 || w->bytes < LARGE_WORKSPACE ? w->bytes : s->workspace_bytes,
             &s->workspaces[i], err));
     }
+    find_next_workspace(s, phase_idx);
 out:
     return st;
 }
@@ -244,15 +262,35 @@ out:
     return st;
 }
 
+/* Blocks of a slot: one for each repetition of its section. */
+static int64_t count_of(const vp_recorded *s, int32_t which)
+{
+    return s->base[which + 1] - s->base[which];
+}
+
 /* In a body of tiles its last repetition makes the last tile. */
 static int64_t bytes_of(const vp_recorded *s, int32_t which, int64_t repetition)
 {
-    const slot *x       = &s->program->slots[which];
-    bool        is_last = !x->in_body || repetition == repetitions(s, x->phase, x->section) - 1;
+    const slot *x = &s->program->slots[which];
 
-    if (is_absent(s, which))
-        return 0;
-    return x->tile == 't' && is_last ? s->sizes_of_last[x->size] : s->sizes[x->size];
+    if (x->tile == 't' && s->bytes[which] && (!x->in_body || repetition == count_of(s, which) - 1))
+        return s->sizes_of_last[x->size];
+    return s->bytes[which];
+}
+
+/* Once it is known whether tables are tied. */
+static vp_status size_slots(vp_recorded *s, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (s->bytes)
+        return VP_OK;
+    s->bytes = calloc((size_t)s->program->n_slots + 1, sizeof *s->bytes);
+    VP_TRY_ALLOC(err, s->bytes);
+    for (int64_t i = 0; i < s->program->n_slots; i++)
+        s->bytes[i] = is_absent(s, (int32_t)i) ? 0 : s->sizes[s->program->slots[i].size];
+out:
+    return st;
 }
 
 static bool is_of_trl(const slot *x)
@@ -327,7 +365,8 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     vp_status        st    = VP_OK;
 
     vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
-    VP_TRY(watch_loss(s, x, phase_idx, bytes, err));
+    if (s->watch)
+        VP_TRY(watch_loss(s, x, phase_idx, bytes, err));
     if (is_of_trl(x))
         VP_TRY(play_tiles(s, which, phase_idx, err));
     s->ledger->stream = x->beside ? BESIDE : 0;
@@ -357,9 +396,7 @@ out:
 
 static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_running)
 {
-    const slot *x    = &s->program->slots[t->slot];
-    int64_t     n    = repetitions(s, x->phase, x->section), from, to;
-    int64_t     base = s->base[t->slot];
+    int64_t n = count_of(s, t->slot), base = s->base[t->slot], from, to;
 
     switch ((rule)t->rule) {
     case RULE_ALL:
@@ -413,6 +450,8 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     s->n_allocs    = 0;
     s->n_gradients = 0;
     s->is_in_loss = s->is_behind_loss = false;
+    VP_TRY(size_slots(s, err));
+    find_next_workspace(s, phase_idx);
     for (int k = 0; k < p->n_sections; k++) {
         int64_t n = repetitions(s, phase_idx, k);
         bool    told =
@@ -424,7 +463,7 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
             }
             for (int64_t j = 0; j < p->sections[k].n; j++) {
                 const token *t = &p->sections[k].tokens[j];
-                if (!t->is_free || !is_backward(p))
+                if (untold >= 0 && (!t->is_free || !is_backward(p)))
                     VP_TRY(tell(s, name, &untold, err));
                 if (t->is_free)
                     play_free(s, t, i, n);
