@@ -123,6 +123,21 @@ static bool is_packed(const vp_checked *c)
            !(how && strcmp(vp_value_text(how, text, sizeof text), "wrapped") == 0);
 }
 
+/* A backend or a mode alone turn it on, too; Accelerate's files have a section of their own. */
+static bool compiles(const vp_checked *c)
+{
+    static const char *const keys[] = {"torch_compile", "torch_compile_backend",
+                                       "torch_compile_mode", "dynamo_config.dynamo_backend",
+                                       "dynamo_backend"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const vp_value *v = written(c, &keys[i], 1);
+        if (is_on(v) && !(v->text && strcasecmp(v->text, "no") == 0))
+            return true;
+    }
+    return false;
+}
+
 /* Trainers whose DPO is a class of TRL's. */
 static bool has_pairs(const vp_target *target)
 {
@@ -214,6 +229,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     r->job.device              = &x->device;
     r->job.padded              = o->padding && strcmp(o->padding, "mask") == 0;
     r->job.packed              = is_packed(c);
+    r->job.compiles            = compiles(c);
     r->job.liger               = ligers_kernels(c);
     r->job.context_bytes       = outside.bytes;
     r->job.context_least_bytes = outside.least_bytes;
@@ -430,7 +446,7 @@ static bool is_beyond_plan(const vp_check_fit *x)
 {
     const char *const *v = x->mended.settings.value;
 
-    return x->request.job.liger || says(v[VP_SETTING_QUANT], "nf4") ||
+    return x->request.job.liger || x->request.job.compiles || says(v[VP_SETTING_QUANT], "nf4") ||
            says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
            says(v[VP_SETTING_OFFLOAD_PARAMS], "cpu") ||
            !says(v[VP_SETTING_CLIP_NORM], plans_norm(x->request.job.language));

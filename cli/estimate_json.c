@@ -75,12 +75,19 @@ static double reserved_share(const vp_estimate_answer *a)
 
 json_t *vp_estimate_interval(const vp_estimate_answer *a)
 {
-    int64_t reserved = a->estimate.reserved_bytes,
-            off      = (int64_t)((double)reserved * reserved_share(a));
+    int64_t reserved = a->estimate.reserved_bytes;
+    double  low = reserved_share(a), high = low;
 
-    return json_pack("{s:I, s:I, s:f}", "low_bytes",
-                     (json_int_t)(reserved - off + a->context.least_bytes), "high_bytes",
-                     (json_int_t)(reserved + off + a->context.bytes), "probability", PROBABILITY);
+    if (a->request.compiles) {
+        low  = low < VP_HF_COMPILED_LOW ? VP_HF_COMPILED_LOW : low;
+        high = high < VP_HF_COMPILED_HIGH ? VP_HF_COMPILED_HIGH : high;
+    }
+    return json_pack(
+        "{s:I, s:I, s:f}", "low_bytes",
+        (json_int_t)(reserved - (int64_t)(low * (double)reserved) + a->context.least_bytes),
+        "high_bytes",
+        (json_int_t)(reserved + (int64_t)(high * (double)reserved) + a->context.bytes),
+        "probability", PROBABILITY);
 }
 
 json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
@@ -101,11 +108,13 @@ json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
             list, vp_calibration_said(&a->calibration, a->calibration_path, a->is_kept));
     if (!a->has_device)
         json_array_append_new(list, json_string("no device given: kernels of an H100"));
-    json_array_append_new(
-        list, json_sprintf(
-                  "interval: %.0f %% of the reserved bytes, which held on 95 of 100 steps played "
-                  "without a card%s; none was measured on one",
-                  100 * reserved_share(a), a->has_device ? ", and the context's own" : ""));
+    if (!a->request.compiles)
+        json_array_append_new(
+            list,
+            json_sprintf(
+                "interval: %.0f %% of the reserved bytes, which held on 95 of 100 steps played "
+                "without a card%s; none was measured on one",
+                100 * reserved_share(a), a->has_device ? ", and the context's own" : ""));
     if (a->has_device && a->request.world > 1)
         json_array_append_new(
             list, json_sprintf("NCCL takes %lld MB of each card outside PyTorch's allocator, as it "
@@ -236,6 +245,8 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
         json_object_set_new(settings, "max", json_string(a->max));
     if (q->resident)
         json_object_set_new(settings, "resident", json_string(q->resident));
+    if (q->compiles)
+        json_object_set_new(settings, "compile", json_true());
     if (q->alloc_conf)
         json_object_set_new(settings, "alloc_conf", json_string(q->alloc_conf));
     add_cards(a, settings);

@@ -147,6 +147,11 @@ static const vp_option rows[] = {
                   "(gradient_checkpointing_kwargs' offload)",
      .otherwise = "none",
      .example   = "params"},
+    {.name = "--compile",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_estimate_options, compiles),
+     .help = "The model goes through torch.compile (Trainer's torch_compile): the eager step is "
+             "counted, and the interval is as wide as compiled steps that were played differed"},
     {.name      = "--alloc-conf",
      .kind      = VP_OPTION_TEXT,
      .at        = offsetof(vp_estimate_options, alloc_conf),
@@ -224,6 +229,7 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->freeze       ? "freeze"
                         : o->load         ? "load"
                         : o->liger        ? "liger"
+                        : o->compiles     ? "compile"
                         : o->keep_output  ? "keep-output"
                         : o->task         ? "task"
                         : o->target_seq   ? "target-seq"

@@ -175,6 +175,8 @@ static void print_setting(const vp_estimate_answer *a, bool all)
         vp_screen_line("host", "%s a card, of it pinned %s",
                        vp_size_text(a->estimate.host_bytes, x, sizeof x),
                        vp_size_text(a->estimate.pinned_bytes, y, sizeof y));
+    if (q->compiles)
+        vp_screen_line("compiled", "by torch.compile: the eager step's bytes, in a wider interval");
     if (q->alloc_conf)
         vp_screen_line("allocator", "%s", q->alloc_conf);
     print_host(&a->estimate.host, q->world, all);

@@ -284,6 +284,7 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .processors      = o->device ? a->device.multiprocessors : 132,
                .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
                .alloc_conf      = o->alloc_conf,
+               .compiles        = o->compiles,
     };
 }
 

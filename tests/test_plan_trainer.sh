@@ -102,6 +102,14 @@ j2 = json.loads(out)
 ok(code == 3 and j2["tight"] and j2["device_bytes"] == least["device_bytes"], "and check", (code, j2, err))
 ok("\ntight      it may fit all the same: PyTorch finds room" in call("check", *FULL)[1], "on its screen", call("check", *FULL)[1])
 
+# ---- files that ask for torch.compile: the eager step, in a wider interval ----
+seen = {}
+for name, text in (("eager", ""), ("torch_compile", "torch_compile: true\n"), ("a mode alone", "torch_compile_mode: max-autotune\n"), ("off", "torch_compile: false\n")):
+    open("compiled.yaml", "w").write("output_dir: out\nper_device_train_batch_size: 4\nbf16: true\n" + text)
+    x = json.loads(call("check", "--json", "compiled.yaml", "--model", "gpt2", "--device", "4090", "--seq", "1024")[1])
+    seen[name] = (x["device_bytes"], x["interval"]["low_bytes"], any("torch.compile" in a for a in x["assumptions"]))
+ok(seen["eager"] == seen["off"] and seen["torch_compile"] == seen["a mode alone"] and seen["eager"][0] == seen["torch_compile"][0] and seen["torch_compile"][1] < 0.8 * seen["eager"][1] and seen["torch_compile"][2] and not seen["off"][2], "torch.compile in files", seen)
+
 # ---- one GiB more ----
 code, tight, _ = plan("gpt2", *BASE, "--budget", "8GiB")
 more = plan("gpt2", *BASE, "--budget", "9GiB")[1]

@@ -133,6 +133,17 @@ for conf, words in (("expandable:True", "expandable: "), ("per_process_memory_fr
 code, j = said("estimate", "gpt2", "--alloc-conf", EXPANDABLE, "--json")
 ok(code == 2 and "--trainer" in j["error"]["message"], "of PyTorch's trainers alone", (code, j))
 
+# ---- torch.compile: the eager step, in an interval that holds every compiled one that was played ----
+COMPILED = ("estimate", "gpt2", "--trainer", "hf", "--seq", "1024", "--micro-batch", "8", "--json")
+_, eager = said(*COMPILED)
+_, wide = said(*COMPILED, "--compile")
+ok(wide["settings"]["compile"] and wide["device_bytes"] == eager["device_bytes"] and wide["phases"] == eager["phases"] and any("torch.compile" in a for a in wide["assumptions"]), "--compile counts the eager step", wide["assumptions"])
+low, high = (wide["interval"][end] / wide["reserved_peak_bytes"] - 1 for end in ("low_bytes", "high_bytes"))
+with open("tests/oracles/compiled.csv") as f:
+    pairs = list(csv.DictReader(line for line in f if line[0] != "#"))
+shares = [int(r["compiled_reserved"]) / int(r["eager_reserved"]) - 1 for r in pairs]
+ok(len(pairs) >= 8 and low <= min(shares) and max(shares) <= high <= 0.2, "pairs that were played are in it", (low, min(shares), max(shares), high))
+
 # ---- every optimizer that transformers has a name for is answered, or refused with its reason ----
 OPTIMIZERS = """adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adafactor adamw_anyprecision adamw_torch_4bit adamw_torch_8bit ademamix sgd
     adagrad adamw_bnb_8bit adamw_8bit ademamix_8bit lion_8bit lion_32bit paged_adamw_32bit paged_adamw_8bit paged_ademamix_32bit paged_ademamix_8bit

@@ -136,6 +136,14 @@ static void widen(double share, double *low, double *high)
     *high = *high < share ? share : *high;
 }
 
+static void widen_compiled(const vp_fit_job *job, double *low, double *high)
+{
+    if (!job->compiles)
+        return;
+    *low  = *low < VP_HF_COMPILED_LOW ? VP_HF_COMPILED_LOW : *low;
+    *high = *high < VP_HF_COMPILED_HIGH ? VP_HF_COMPILED_HIGH : *high;
+}
+
 /* Nobody's files say how many documents fill a sequence. Their bounds are all that depends on it: of Llama 3.2 1B, 2048
  * tokens, 64 in place of 4 take 2 KiB more. */
 enum { DOCUMENTS = 4 };
@@ -244,6 +252,7 @@ static int64_t allocated_at_most(const vp_fit_job *job, const vp_hf_request *q)
     if (job->language->own && high > VP_HF_TRL_SHARE)
         high = VP_HF_TRL_SHARE;
     widen(q->world > 1 ? vp_hf_reserved_share(q) : 0, &low, &high);
+    widen_compiled(job, &low, &high);
     return !job->at_most_bytes ? 0 : left > 0 ? (int64_t)((double)left / (1 + high)) + 1 : 1;
 }
 
@@ -279,6 +288,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                          .offloads        = offloads_activations(s),
                          .padded          = job->padded,
                          .terse           = job->terse,
+                         .compiles        = job->compiles,
                          .loads_only      = job->loads_only,
                          .shelf           = job->shelf,
                          .lora            = {.targets = "none"},
@@ -329,6 +339,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
         low = high = VP_HF_TRL_SHARE;
     widen(e.stands_in ? VP_HF_STAND_IN_SHARE : 0, &low, &high);
     widen(q.world > 1 ? vp_hf_reserved_share(&q) : 0, &low, &high);
+    widen_compiled(job, &low, &high);
     if (is_tiled(job, s) && !is_own) {
         low = TILED_LOW;
         assume(&e, "the loss in tiles is counted as if all logits were there: an upper bound");

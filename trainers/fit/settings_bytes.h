@@ -19,7 +19,8 @@ typedef struct vp_fit_job {
     const vp_profile  *profile; /* or NULL */
     const vp_language *language;
     bool               padded;
-    bool               packed; /* several documents fill a sequence, a batch is one row */
+    bool               packed;   /* several documents fill a sequence, a batch is one row */
+    bool               compiles; /* files ask for torch.compile */
     const char        *liger; /* "all": files ask for all of Liger's kernels; NULL: no word of it */
     vp_eager_prices   *prices;              /* or NULL */
     vp_hf_shelf       *shelf;               /* or NULL */

@@ -69,7 +69,9 @@ typedef struct vp_hf_request {
     int64_t
          limit_bytes; /* what the card has for PyTorch's allocator, which gives back its cache where that ends; 0: enough */
     bool checkpoints; /* asks for the phases save and resume too, where vp_hf_knows_checkpoints() */
-    bool terse;       /* nobody reads why it is refused: the nearest step is not looked for */
+    bool
+         compiles; /* by torch.compile: the eager step stands in, as far off as VP_HF_COMPILED_LOW and _HIGH */
+    bool terse; /* nobody reads why it is refused: the nearest step is not looked for */
     /* for searches: of allocated bytes, playing ends beyond them by VP_ERR_NO_FIT (0: never); the model alone is loaded */
     int64_t      at_most_bytes, at_most_reserved_bytes; /* of reserved bytes likewise */
     bool         loads_only;
@@ -113,6 +115,12 @@ double vp_hf_reserved_share(const vp_hf_request *request);
 /* The same where a plain loop's step stands in for Trainer's: of the settings that were played both ways one is 5.3 % above
  * (tests/emit/end_to_end.csv: llama in fp32), the others are within 0.1 %. */
 #define VP_HF_STAND_IN_SHARE 0.10
+
+/* What a step that torch.compile has compiled takes beside the eager one, as shares of its reserved bytes: a little beyond
+ * the least and the most of the pairs that were played (tests/oracles/compiled.csv). Inductor fuses what works element by
+ * element and computes some of it again in the backward pass; of small steps the most is left. */
+#define VP_HF_COMPILED_LOW  0.60
+#define VP_HF_COMPILED_HIGH 0.10
 
 /* Whether a trainer of TRL's (1.16, in torch 2.11) trains in this precision on a card of this compute capability (80: 8.0); quantised: adapters over
  * such weights. VP_ERR_INPUT: its step ends with an error. */
