@@ -433,6 +433,11 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_device_named(cli, &o.device, err));
     VP_TRY(vp_model_named(cli, &name, err));
     o.trainer_is_default = !o.trainer;
+    if (!o.trainer && !cli->json && vp_estimate_is_only_recorded(name, &o)) {
+        vp_cli_note(cli, "vplan itself does not run this family: by transformers' Trainer, as with "
+                         "--trainer hf");
+        o.trainer = "hf";
+    }
     if (!o.trainer)
         o.trainer = o.lora || o.qlora || o.peft || o.freeze ? "hf" : "vplan";
     if (strcmp(o.trainer, "vplan") != 0) {

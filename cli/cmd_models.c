@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/estimate.h"
 #include "cli/names.h"
 #include "cli/screen.h"
 
@@ -25,18 +26,43 @@ static void print_folded(const char *text)
     putchar('\n');
 }
 
+/* What its graph says, or without one its config and the recorded step. */
+typedef struct sizes {
+    int64_t params, positions, vocabulary; /* -1: it has none */
+} sizes;
+
+static sizes sizes_of(const vp_zoo_entry *z, const vp_model *model)
+{
+    const json_t *positions  = json_object_get(model->config, "max_position_embeddings"),
+                 *vocabulary = json_object_get(model->config, "vocab_size");
+
+    if (vp_zoo_has_graph(z))
+        return (sizes){model->n_params, model->graph.max_seq, model->graph.vocab_size};
+    return (sizes){vp_estimate_parameters(model), positions ? json_integer_value(positions) : -1,
+                   vocabulary ? json_integer_value(vocabulary) : -1};
+}
+
+static void print_count(const char *label, int64_t n)
+{
+    char text[32];
+
+    if (n >= 0)
+        printf("  %-12s %s\n", label, vp_count_text(n, text, sizeof text));
+}
+
 /* One model in full. */
 static void print_model(const vp_zoo_entry *z, const vp_model *model)
 {
-    char count[32], positions[32], vocabulary[32];
+    sizes s = sizes_of(z, model);
+    char  count[32];
 
-    printf("%s: %s parameters\n", z->name, vp_count_text(model->n_params, count, sizeof count));
+    printf("%s: %s parameters\n", z->name, vp_count_text(s.params, count, sizeof count));
     printf("  %-12s %s\n", "family", model->family);
-    printf("  %-12s %s\n", "positions",
-           vp_count_text(model->graph.max_seq, positions, sizeof positions));
-    printf("  %-12s %s\n", "vocabulary",
-           vp_count_text(model->graph.vocab_size, vocabulary, sizeof vocabulary));
+    print_count("positions", s.positions);
+    print_count("vocabulary", s.vocabulary);
     printf("  %-12s %s\n", "Hub id", or_none(z->hub_id));
+    if (!vp_zoo_has_graph(z))
+        printf("  %-12s %s\n", "known to", "vplan estimate --trainer torch|hf|trl alone");
     vp_screen_entry(15, "  source", z->source);
     for (int64_t i = 0; i < model->n_assumptions; i++)
         vp_screen_entry(15, i ? "" : "  assumed", model->assumptions[i]);
@@ -45,11 +71,12 @@ static void print_model(const vp_zoo_entry *z, const vp_model *model)
 
 static vp_status add(json_t *list, const vp_zoo_entry *z, const vp_model *model, vp_err *err)
 {
-    json_t   *j  = json_pack("{s:s, s:s, s:I, s:I, s:I, s:s?, s:s, s:O}", "name", z->name, "family",
-                             model->family, "params_total", (json_int_t)model->n_params, "max_seq",
-                             (json_int_t)model->graph.max_seq, "vocab_size",
-                             (json_int_t)model->graph.vocab_size, "hub_id", z->hub_id, "source",
-                             z->source, "config", model->config);
+    sizes   s = sizes_of(z, model);
+    json_t *j = json_pack(
+        "{s:s, s:s, s:I, s:o, s:o, s:s?, s:s, s:b, s:O}", "name", z->name, "family", model->family,
+        "params_total", (json_int_t)s.params, "max_seq", vp_json_int_or_null(s.positions),
+        "vocab_size", vp_json_int_or_null(s.vocabulary), "hub_id", z->hub_id, "source", z->source,
+        "has_graph", (int)vp_zoo_has_graph(z), "config", model->config);
     vp_status st = VP_OK;
 
     VP_TRY_ALLOC(err, j);
@@ -61,12 +88,13 @@ out:
 /* An id that is too long for its column stands in a line of its own. */
 static void print_row(const vp_zoo_entry *z, const vp_model *model)
 {
-    enum { WIDTH = 80 };
+    enum { WIDTH = 80, COUNT_ENDS = 34 };
     const char *id = or_none(z->hub_id);
     char        count[32];
-    int n = printf("%-18s %15s  %-8s", z->name, vp_count_text(model->n_params, count, sizeof count),
-                   model->family);
+    int         n = printf("%s", z->name);
 
+    n += printf(" %*s  %-8s", COUNT_ENDS - n - 1,
+                vp_count_text(sizes_of(z, model).params, count, sizeof count), model->family);
     if (n + 1 + (int)strlen(id) > WIDTH)
         printf("\n%*s\n", WIDTH, id);
     else
@@ -80,7 +108,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     vp_model           *model = NULL;
     const vp_zoo_entry *z;
     vp_command_line     line;
-    vp_status           st = VP_OK;
+    int                 n_recorded = 0;
+    vp_status           st         = VP_OK;
 
     VP_TRY_ALLOC(err, list);
     VP_TRY(vp_cli_parse(&vp_cmd_models, argc, argv, cli, NULL, &line, err));
@@ -92,7 +121,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     for (int i = 0; (z = vp_zoo_at(i)); i++) {
         if (name && strcmp(z->name, name) != 0)
             continue;
-        VP_TRY(vp_model_open(z->name, &(vp_model_opts){0}, &model, err));
+        vp_model_opts opts = {.config_only = !vp_zoo_has_graph(z)};
+        VP_TRY(vp_model_open(z->name, &opts, &model, err));
+        n_recorded += opts.config_only;
         VP_TRY(add(list, z, model, err));
         if (!cli->json && name)
             print_model(z, model);
@@ -102,7 +133,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         model = NULL;
     }
     if (!cli->json && !name)
-        printf("The config.json of one and its source: vplan models NAME\n");
+        printf("The last %d are known to vplan estimate --trainer alone.\n"
+               "The config.json of one and its source: vplan models NAME\n",
+               n_recorded);
     if (cli->json) {
         st   = vp_print_json(json_pack("{s:i, s:o}", "schema_version", 1, "models", list), err);
         list = NULL;

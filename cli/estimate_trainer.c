@@ -1,4 +1,5 @@
 /* vplan estimate --trainer torch: what a training step of PyTorch takes, from a recording of it. */
+#include "cli/cmd_plan_trainer.h"
 #include "cli/estimate_answer.h"
 
 #include "base/checked.h"
@@ -313,4 +314,38 @@ bool vp_estimate_beside(const char *model_name, const vp_estimate_options *given
         *device_bytes_out = vp_estimate_device_bytes(&a);
     vp_model_free(a.model);
     return ok;
+}
+
+int64_t vp_estimate_parameters(const vp_model *model)
+{
+    static const int64_t seqs[] = {128, 0}; /* below every attention window; what images make */
+    int64_t              found  = 0;
+
+    for (size_t i = 0; i < sizeof seqs / sizeof *seqs && !found; i++) {
+        vp_estimate_options o = {.trainer = "torch", .seq = seqs[i], .precision = "bf16-mixed"};
+        vp_estimate_answer  a = {0};
+        vp_err              ignored = {0};
+        vp_estimate_fill(&o, &a);
+        a.request.loads_only = a.request.terse = true;
+        if (vp_hf_estimate_run(model, &a.request, &a.estimate, &ignored) == VP_OK)
+            found = a.estimate.n_params;
+    }
+    return found;
+}
+
+bool vp_estimate_is_only_recorded(const char *name, const vp_estimate_options *o)
+{
+    vp_model *model = NULL;
+    bool      no_graph, is_known;
+    vp_err    ignored = {0};
+
+    if (vp_open_for_trainer(name, o->class_name, &model, &no_graph, &ignored) == VP_OK ||
+        !no_graph) {
+        vp_model_free(model);
+        return false;
+    }
+    is_known = vp_estimate_open_model(name, o, &model, &ignored) == VP_OK &&
+               vp_estimate_parameters(model) > 0;
+    vp_model_free(model);
+    return is_known;
 }

@@ -70,6 +70,10 @@ const vp_zoo_entry *vp_zoo_at(int idx);
 const vp_zoo_entry *vp_zoo_find(const char *name);
 const vp_zoo_entry *vp_zoo_find_hub_id(const char *id);
 
+/* Whether vplan has a graph of it. Of the others it knows the training steps of transformers' trainers that were recorded:
+ * they open with config_only. */
+bool vp_zoo_has_graph(const vp_zoo_entry *entry);
+
 /* A model of another name with the sizes and the classes of a built-in one, so that it takes the
  * same bytes and seconds; its weights, positions and tokens are its own. */
 typedef struct vp_zoo_variant {

@@ -472,7 +472,7 @@ static vp_status next_smaller(const vp_model *like, int64_t below, const vp_zoo_
     *out      = NULL;
     *n_params = 0;
     for (int i = 0; (entry = vp_zoo_at(i)); i++) {
-        if (strncmp(entry->name, like->name, 3) != 0 ||
+        if (!vp_zoo_has_graph(entry) || strncmp(entry->name, like->name, 3) != 0 ||
             generation(entry->name) < generation(like->name))
             continue;
         VP_TRY(vp_model_open(entry->name, &(vp_model_opts){0}, &model, err));

@@ -144,6 +144,27 @@ with open("tests/oracles/compiled.csv") as f:
 shares = [int(r["compiled_reserved"]) / int(r["eager_reserved"]) - 1 for r in pairs]
 ok(len(pairs) >= 8 and low <= min(shares) and max(shares) <= high <= 0.2, "pairs that were played are in it", (low, min(shares), max(shares), high))
 
+# ---- models that vplan has no graph of: as many parameters as transformers 5.17 builds of their config ----
+COUNTS = {"distilbert-base-uncased": 66985530, "t5-small": 60506624, "t5-base": 222903552, "t5-large": 737668096, "vit-base-patch16-224": 86567656,
+          "vit-large-patch16-224": 304326632, "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-30b-a3b": 30532122624, "gemma-3-270m": 268098176,
+          "gemma-3-1b": 999885952, "starcoder2-3b": 3030371328, "starcoder2-7b": 7173923840, "granite-3.3-2b": 2533539840, "granite-3.3-8b": 8170864640,
+          "smollm3-3b": 3075098624, "falcon-7b": 6921720704, "stablelm-3b": 2795443200, "gpt-neo-125m": 125198592, "gpt-neo-1.3b": 1315575808,
+          "gpt-neo-2.7b": 2651307520, "phi-1.5": 1418270720, "xlm-roberta-base": 278295186, "xlm-roberta-large": 560142482, "aya-23-8b": 8028033024, "olmo-7b": 6888095744}
+_, j = said("models", "--json")
+recorded = {m["name"]: m["params_total"] for m in j["models"] if not m["has_graph"]}
+ok(recorded == COUNTS, "counts of what is only recorded", set(recorded.items()) ^ set(COUNTS.items()))
+p = subprocess.run((vplan, "estimate", "mixtral-8x7b", "--device", "h200", "--seq", "512"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+ok(p.returncode == 3 and "as with --trainer hf" in p.stderr and "trainer hf" in p.stdout, "without --trainer: by Trainer", (p.returncode, p.stderr))
+code, j = said("estimate", "mixtral-8x7b", "--json")
+ok(code == 4 and j["error"]["field"] == "model_type", "a script has asked for vplan's own step", (code, j))
+for words in (("plan", "mixtral-8x7b", "--device", "h100", "--seq", "64", "--global-batch", "8"), ("plan", "t5-small", "--trainer", "hf", "--device", "h100", "--seq", "64", "--global-batch", "8")):
+    code, j = said(*words, "--json")
+    ok(code == 4 and j["error"]["field"] == "model_type", "no plan without a graph", (code, j))
+config = {k: v for k, v in next(m["config"] for m in said("models", "--json")[1]["models"] if m["name"] == "vit-base-patch16-224").items() if k != "num_labels"}
+with open(os.path.join(scratch, "vit.json"), "w") as f:
+    json.dump(dict(config, id2label={str(i): str(i) for i in range(1000)}), f)
+ok(said("estimate", os.path.join(scratch, "vit.json"), "--trainer", "hf", "--json")[1]["model"]["params_total"] == COUNTS["vit-base-patch16-224"], "classes by name or by number")
+
 # ---- every optimizer that transformers has a name for is answered, or refused with its reason ----
 OPTIMIZERS = """adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adafactor adamw_anyprecision adamw_torch_4bit adamw_torch_8bit ademamix sgd
     adagrad adamw_bnb_8bit adamw_8bit ademamix_8bit lion_8bit lion_32bit paged_adamw_32bit paged_adamw_8bit paged_ademamix_32bit paged_ademamix_8bit

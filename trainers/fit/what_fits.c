@@ -315,7 +315,8 @@ static vp_status list_relatives(const finder *f, relative **out, int *n_out, vp_
         const vp_zoo_entry *z     = vp_zoo_at(i);
         vp_model           *model = NULL;
         vp_err              why   = {0};
-        if (z->hub_id && vp_model_open(z->name, &opts, &model, &why) == VP_OK &&
+        if (z->hub_id && vp_zoo_has_graph(z) &&
+            vp_model_open(z->name, &opts, &model, &why) == VP_OK &&
             strcmp(model->family, of->family) == 0 && model->n_params < of->n_params &&
             model->n_params >= of->n_params / SMALLEST && f->request->seq <= model->graph.max_seq)
             (*out)[(*n_out)++] = (relative){z, model, n_alike(z->name, of->name)};

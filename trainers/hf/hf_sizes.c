@@ -50,7 +50,10 @@ static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s,
 {
     const json_t *value = json_object_get(model->config, f->key);
     vp_err        why   = {0};
-    const char   *other = !value ? f->absent : json_is_null(value) ? f->null : NULL;
+
+    if (!value && strcmp(f->key, "id2label") == 0) /* a config may say how many alone */
+        value = json_object_get(model->config, "num_labels");
+    const char *other = !value ? f->absent : json_is_null(value) ? f->null : NULL;
 
     *out = -1;
     if (json_is_object(value) && strcmp(f->key, "id2label") == 0) {
