@@ -181,6 +181,37 @@ for words in ("deepspeed: zero3\n", 'deepspeed: {"zero_optimization": {"stage": 
     ok(bool([f for f in j["findings"] if f["line"] == 3 and f["key"] == "deepspeed" and "is not read" in f["message"]]) == (": {" not in words), "what is no path is said not to be read: " + words, j["findings"])
 code, j, err = check(write("array.sh", 'MORE=(--bf16 true --optim "adamw_torch")\npython train.py --per_device_train_batch_size 4 "${MORE[@]}" --gradient_accumulation_steps 2\n'))
 ok(code == 0 and [j["common"].get(k) for k in ("micro_batch", "accumulation", "precision", "optimizer")] == [4, 2, "bf16-mixed", "adamw_torch"], "an array in quotes behind a value", (code, j))
+# ---- what the trainers' own tools write and their readers take is no error ----
+ACCELERATE = """compute_environment: LOCAL_MACHINE
+debug: false
+distributed_type: MULTI_GPU
+downcast_bf16: 'no'
+enable_cpu_affinity: false
+gpu_ids: all
+machine_rank: 0
+main_training_function: main
+mixed_precision: bf16
+num_machines: 1
+num_processes: 2
+rdzv_backend: static
+same_network: true
+tpu_env: []
+tpu_use_cluster: false
+tpu_use_sudo: false
+use_cpu: false
+"""
+for name, text, target, notes in (("default_config.yaml", ACCELERATE, "accelerate", 0),
+                                  ("gdpo.yaml", "base_model: x/y\nmicro_batch_size: 1\nrl: gdpo\n", "axolotl", 0),
+                                  ("relora.yaml", "base_model: x/y\nmicro_batch_size: 1\njagged_restart_anneal_steps: false\n", "axolotl", 1),
+                                  ("cpo.sh", "swift rlhf --rlhf_type cpo --model x/y --torch_dtype bfloat16\n", "ms-swift", 0),
+                                  ("fa3.sh", "swift sft --attn_impl flash_attention_3 --model x/y --torch_dtype bfloat16\n", "ms-swift", 0),
+                                  ("pre.yaml", "model_name: pythia-160m\nlogger_name: csv\ntrain:\n  micro_batch_size: 4\n  min_lr: 6e-5\n  lr_warmup_steps: 10\n", "litgpt", 0)):
+    code, j, err = check(write(name, text))
+    ok(code == 0 and j["target"] == target and not [f for f in j["findings"] if f["severity"] == "error"], "good: " + name, (code, j.get("target"), j["findings"]))
+    ok(sum("is read as the number" in f["message"] for f in j["findings"]) == notes, "and what is coerced is said: " + name, j["findings"])
+code, j, err = check(write("typo.yaml", "base_model: x/y\nmicro_batch_size: 1\nrl: grp\n"))
+ok(code == 4 and [(f["line"], f["key"], f["instead"]) for f in j["findings"] if f["severity"] == "error"] == [(3, "rl", "grpo")], "a method that is none", j["findings"])
+
 # ---- trainers that are no target are named, not taken for another one ----
 write("verl.yaml", "actor_rollout_ref:\n  actor:\n    ppo_micro_batch_size_per_gpu: 4\ntrainer:\n  n_gpus_per_node: 8\n")
 write("nemo.yaml", "trainer:\n  precision: 16\n  devices: 1\nexp_manager:\n  name: a\n")

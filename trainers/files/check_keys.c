@@ -133,6 +133,11 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
 
     vp_value_text(v, text, sizeof text);
     vp_text_escape(text, shown, sizeof shown);
+    if (v->kind == VP_VALUE_BOOL && file->dialect->bool_is_number) {
+        vp_find(c, file, VP_NOTE, v, k->path, NULL, "%s is read as the number %d", shown,
+                (int)v->boolean);
+        return;
+    }
     if (v->kind != VP_VALUE_INT && v->kind != VP_VALUE_REAL) {
         if (v->kind != VP_VALUE_STRING || !to_number(text, &x)) {
             vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s is no %s", shown,
@@ -145,8 +150,9 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
             return;
         }
         snprintf(better, sizeof better, whole ? "%.0f" : strchr(text, '.') ? "%.15g" : "%.1e", x);
-        bool is_read = file->dialect->text_is_number || (file->dialect->exponents && !v->quoted);
-        if (file->dialect->text_is_number)
+        bool plain   = file->dialect->exponents && !v->quoted;
+        bool is_read = file->dialect->text_is_number || plain;
+        if (file->dialect->text_is_number && !plain)
             vp_find(c, file, VP_NOTE, v, k->path, better,
                     "%s is text here; its parser makes a number of it", shown);
         else if (v->quoted)

@@ -91,7 +91,7 @@ static const vp_key axolotl_keys[] = {
      "FULL_STATE_DICT|LOCAL_STATE_DICT|SHARDED_STATE_DICT"},
     {"fsdp_config.auto_wrap_policy", VP_KEY_WORD, NULL, "TRANSFORMER_BASED_WRAP|SIZE_BASED_WRAP"},
     {"fsdp_config.transformer_layer_cls_to_wrap", VP_KEY_TEXT},
-    {"rl", VP_KEY_TEXT},
+    {"rl", VP_KEY_TEXT, NULL, "dpo|gdpo|grpo|ipo|orpo|kto|simpo|ebft"},
     {"eval_batch_size", VP_KEY_INT, "1*micro_batch_size", .min = 1, .max = BIG},
     {"val_set_size", VP_KEY_REAL, "0.0", .min = 0, .max = BIG},
     {"test_datasets", VP_KEY_ANY},
@@ -414,4 +414,5 @@ const vp_dialect vp_dialect_axolotl = {
     .flag_signs     = "",
     .programs       = "axolotl axolotl.cli.train",
     .text_is_number = true,
+    .bool_is_number = true,
 };

@@ -359,7 +359,7 @@ static const vp_section accelerate_sections[] = {
     {"", VP_STRANGERS_REFUSED,
      "gpu_ids main_process_ip main_process_port:i rdzv_backend same_network:b main_training_function "
      "enable_cpu_affinity:b fp8_config megatron_lm_config mpirun_config "
-     "downcast_bf16:b tpu_name tpu_zone tpu_use_cluster:b tpu_use_sudo:b command_file commands tpu_vm "
+     "downcast_bf16 tpu_name tpu_zone tpu_use_cluster:b tpu_use_sudo:b command_file commands tpu_vm "
      "tpu_env dynamo_config ipex_config monitor_interval fp8_backend use_megatron_lm:b use_ipex "
      "ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version "
      "transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file "

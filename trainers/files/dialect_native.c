@@ -109,8 +109,10 @@ const vp_dialect vp_dialect_lightning = {
     ARRAY(lightning_sections, sections),
     ARRAY(lightning_says, says),
     ARRAY(lightning_rules, rules),
-    .signs      = "trainer seed_everything trainer.accumulate_grad_batches",
-    .flag_signs = "trainer.accumulate_grad_batches trainer.strategy trainer.precision",
+    .exponents      = true, /* jsonargparse reads numbers, in quotes too */
+    .text_is_number = true,
+    .signs          = "trainer seed_everything trainer.accumulate_grad_batches",
+    .flag_signs     = "trainer.accumulate_grad_batches trainer.strategy trainer.precision",
 };
 
 /* ---- litgpt ---- */
@@ -168,9 +170,11 @@ const vp_dialect vp_dialect_litgpt = {
     ARRAY(litgpt_keys, keys),
     ARRAY(litgpt_sections, sections),
     ARRAY(litgpt_says, says),
-    .signs      = "checkpoint_dir train.micro_batch_size train.global_batch_size logger_name",
-    .flag_signs = "train.micro_batch_size train.global_batch_size",
-    .programs   = "litgpt",
+    .exponents      = true, /* jsonargparse */
+    .text_is_number = true,
+    .signs          = "checkpoint_dir train.micro_batch_size train.global_batch_size logger_name",
+    .flag_signs     = "train.micro_batch_size train.global_batch_size",
+    .programs       = "litgpt",
 };
 
 /* ---- torchtune ---- */

@@ -12,7 +12,7 @@ static const vp_key swift_keys[] = {
     {"torch_dtype", VP_KEY_WORD, NULL, "bfloat16|float16|float32"},
     {"bf16", VP_KEY_BOOL}, /* not written: by torch_dtype */
     {"fp16", VP_KEY_BOOL},
-    {"attn_impl", VP_KEY_TEXT},
+    {"attn_impl", VP_KEY_TEXT, NULL, "flash_attention_3|flash_attention_4|flex_attention"},
     {"max_length", VP_KEY_INT, NULL, .min = 1, .max = BIG},
     {"per_device_train_batch_size", VP_KEY_INT, "1", .min = 1, .max = BIG},
     {"gradient_accumulation_steps", VP_KEY_INT, NULL, .min = 1, .max = BIG},
@@ -21,7 +21,7 @@ static const vp_key swift_keys[] = {
     {"warmup_ratio", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
     {"group_by_length", VP_KEY_BOOL, "false"},
     {"logging_dir", VP_KEY_TEXT},
-    {"rlhf_type", VP_KEY_TEXT},
+    {"rlhf_type", VP_KEY_TEXT, NULL, "dpo|orpo|simpo|kto|cpo|rm|ppo|grpo|gkd"},
     {"split_dataset_ratio", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
     {"packing", VP_KEY_BOOL, "false"},
     {"padding_free", VP_KEY_BOOL, "false"},

@@ -155,6 +155,7 @@ typedef struct vp_dialect {
     const char *own;
     bool        text_is_number; /* "2e-5" as text becomes a number in its parser */
     bool        exponents;      /* 2e-5 is a number to its reader of YAML, "2e-5" is not */
+    bool        bool_is_number; /* false is 0 to its parser (pydantic) */
     bool        hjson;          /* comments and commas too many are taken */
     bool        flags;          /* a command line */
     vp_format   only;           /* the one form its files have; BY_NAME: any */
