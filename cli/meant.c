@@ -59,6 +59,8 @@ static const meaning memory[] = {
      "--pipeline-parallel-size",
      NULL,
      "tensor and pipeline parallel are not estimated; vplan dryrun plays a command that uses them"},
+    {"--allocator|--expandable-segments|--pytorch-alloc-conf|--pytorch-cuda-alloc-conf",
+     "--alloc-conf", NULL},
     {"--cpu-offload|--offload-optimizer|--offload-params|--offload-param", "--offload", NULL},
 };
 
@@ -85,6 +87,7 @@ static const meaning numbers[] = {
      "--attn-implementation|--sdpa",
      "--attention", NULL},
     {"--use-liger-kernel|--use-liger|--liger-kernel", "--liger", NULL},
+    {"--torch-compile|--compiled", "--compile", NULL},
     {"--resume|--resume-from-checkpoint|--save", "--eval-batch",
      "no option is needed: the lines host and resuming say what saving and going on from a "
      "checkpoint take"},

@@ -222,7 +222,7 @@ for line, code, said in (("estimte gpt2", 2, "did you mean estimate?"), ("estima
                          ("estimate gpt2 --trainer hf --optimizer adamw-8bit", 4, "did you mean adamw_8bit?"),
                          ("estimate gpt2 4090", 2, "did you mean --device 4090?"), ("plan gpt2 'RTX 4090' --seq 128", 2, "did you mean --device RTX 4090?"), ("tune gpt2 h100", 2, "did you mean --device h100?"),
                          ("estimate gpt2 24GB", 2, "did you mean --budget 24GB?"), ("estimate gpt2 extra", 2, "too many: extra"), ("estimate gpt2 --device 24GB", 2, "for any of that size --budget 24GB"),
-                         ("estimate gpt2 -d 4090", 2, "did you mean --device?"), ("estimate gpt2 -b 4", 2, "did you mean --micro-batch?"), ("estimate gpt2 --seqlen 128", 2, "did you mean --seq?"),
+                         ("estimate gpt2 -d 4090", 2, "did you mean --device?"), ("estimate gpt2 -b 4", 2, "did you mean --micro-batch?"), ("estimate gpt2 --seqlen 128", 2, "did you mean --seq?"), ("estimate gpt2 --torch-compile", 2, "did you mean --compile?"), ("estimate gpt2 --expandable_segments", 2, "did you mean --alloc-conf?"),
                          ("estimate gpt2 --max_seq_length 128", 2, "did you mean --seq?"), ("estimate gpt2 --CTX 128", 2, "did you mean --seq?"), ("estimate gpt2 --per_device_train_batch_size 4", 2, "did you mean --micro-batch?"),
                          ("plan gpt2 --batch 8", 2, "--global-batch, the samples of a step"), ("estimate gpt2 --gradient_accumulation_steps 2", 2, "did you mean --accumulation?"),
                          ("explain p.json --grad-accum 2", 2, "accumulation is the global batch over the micro-batch"), ("estimate gpt2 --precision fp16", 2, "did you mean fp16-mixed?"),
