@@ -68,9 +68,9 @@ static void print_target(const vp_target *t)
         if (words[0])
             vp_screen_entry(COLUMN, head, words);
     }
-    for (int i = 0; t->script && t->script[i]; i += 2) {
-        snprintf(head, sizeof head, "  %s", t->script[i]);
-        snprintf(words, sizeof words, "yours: %s", t->script[i + 1]);
+    for (const vp_told *row = t->script; row && row->setting; row++) {
+        snprintf(head, sizeof head, "  %s", row->setting);
+        snprintf(words, sizeof words, "yours: %s", row->where);
         vp_screen_entry(COLUMN, head, words);
     }
     vp_screen_entry(COLUMN, "  run", t->launch);

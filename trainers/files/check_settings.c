@@ -542,14 +542,14 @@ static void check_costs(vp_checked *c)
 /* What no file of the target has a key for and the user's own code decides. */
 static void check_tuning(vp_checked *c)
 {
-    const char *const *script = c->target ? c->target->script : NULL;
+    const vp_told *told = c->target ? c->target->script : NULL;
 
-    for (int i = 0; script && script[i]; i += 2)
-        if (strcmp(script[i], "tuning") == 0 && !c->settings.value[VP_SETTING_TUNING])
+    for (; told && told->setting; told++)
+        if (strcmp(told->setting, "tuning") == 0 && !c->settings.value[VP_SETTING_TUNING])
             vp_find(c, &c->files[0], VP_NOTE, NULL, "tuning", NULL,
                     "is not said by these files but by %s: with LoRA there the memory is another; "
                     "what follows is of full training",
-                    script[i + 1]);
+                    told->where);
 }
 
 /* A number that is written and too large for any setting: not "not said". */

@@ -170,11 +170,11 @@ static const char *told_by_script(const vp_target *t, vp_setting setting, const 
     const char *key = vp_setting_key(setting);
     size_t      n   = strlen(key);
 
-    for (int i = 0; t->script && t->script[i]; i += 2) {
-        const char *row = t->script[i];
-        if (strncmp(row, key, n) == 0 &&
-            (!row[n] || (row[n] == '=' && value && is_among(row + n + 1, value))))
-            return t->script[i + 1];
+    for (const vp_told *row = t->script; row && row->setting; row++) {
+        const char *words = row->setting + n;
+        if (strncmp(row->setting, key, n) == 0 &&
+            (!*words || (*words == '=' && value && is_among(words + 1, value))))
+            return row->where;
     }
     return NULL;
 }

@@ -180,14 +180,23 @@ typedef struct vp_target_file {
     const char *launch; /* the command that runs it, where it is not the target's */
 } vp_target_file;
 
+/* What the files of a target have no key for, and the user's own code, the launch line or the trainer itself decides. */
+typedef struct vp_told {
+    const char *setting; /* its key; "seq" or, of these words alone, "loss=full|chunked" */
+    const char *where;   /* how it is told */
+} vp_told;
+
+#define VP_TOLD_BY_LORACONFIG \
+    {"lora_r", "LoraConfig"}, {"lora_alpha", "LoraConfig"}, {"lora_dropout", "LoraConfig"}, \
+    { \
+        "lora_targets", "LoraConfig" \
+    }
+
 typedef struct vp_target {
     const char           *name, *summary;
     const vp_target_file *files;
     int                   n_files;
-    /* What its files have no key for, and the user's own code, the launch line or the trainer itself
-     * decides. Pairs: key of a setting, "seq" or, of these words alone, "loss=full|chunked"; how it is
-     * told. NULL at the end. */
-    const char *const *script;
+    const vp_told        *script; /* ended by a row without a setting; NULL: none */
     /* the command that runs it; "$world" */
     const char *launch;
     bool        legacy;

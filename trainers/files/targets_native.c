@@ -4,34 +4,20 @@
 static const vp_target_file lightning_files[] = {
     {&vp_dialect_lightning, "lightning.yaml", VP_FORMAT_YAML}};
 
-static const char *const lightning_script[] = {
-    "micro_batch",
-    "batch_size of your data module",
-    "seq",
-    "your data module",
-    "optimizer",
-    "configure_optimizers of your module",
-    "recompute",
-    "configure_model of your module, or FSDPStrategy's activation_checkpointing_policy",
-    "offload_activations",
-    "torch.autograd.graph.save_on_cpu in your module",
-    "loss",
-    "your module",
-    "attention",
-    "attn_implementation of from_pretrained",
-    "tuning",
-    "peft in your module",
-    "quant",
-    "BitsAndBytesConfig of from_pretrained",
-    "lora_r",
-    "LoraConfig",
-    "lora_alpha",
-    "LoraConfig",
-    "lora_dropout",
-    "LoraConfig",
-    "lora_targets",
-    "LoraConfig",
-    0};
+static const vp_told lightning_script[] = {
+    {"micro_batch", "batch_size of your data module"},
+    {"seq", "your data module"},
+    {"optimizer", "configure_optimizers of your module"},
+    {"recompute",
+     "configure_model of your module, or FSDPStrategy's activation_checkpointing_policy"},
+    {"offload_activations", "torch.autograd.graph.save_on_cpu in your module"},
+    {"loss", "your module"},
+    {"attention", "attn_implementation of from_pretrained"},
+    {"tuning", "peft in your module"},
+    {"quant", "BitsAndBytesConfig of from_pretrained"},
+    VP_TOLD_BY_LORACONFIG,
+    {0},
+};
 
 const vp_target vp_target_lightning = {
     .name    = "lightning",
@@ -44,14 +30,12 @@ const vp_target vp_target_lightning = {
 
 static const vp_target_file litgpt_files[] = {{&vp_dialect_litgpt, "litgpt.yaml", VP_FORMAT_YAML}};
 
-static const char *const litgpt_script[] = {
-    "optimizer",
-    "--optimizer of litgpt",
-    "attention=sdpa",
-    "litgpt itself: scaled_dot_product_attention",
-    "loss=full",
-    "litgpt itself: chunked_cross_entropy over the full logits",
-    0};
+static const vp_told litgpt_script[] = {
+    {"optimizer", "--optimizer of litgpt"},
+    {"attention=sdpa", "litgpt itself: scaled_dot_product_attention"},
+    {"loss=full", "litgpt itself: chunked_cross_entropy over the full logits"},
+    {0},
+};
 
 const vp_target vp_target_litgpt = {
     .name    = "litgpt",
@@ -65,14 +49,12 @@ const vp_target vp_target_litgpt = {
 static const vp_target_file torchtune_files[] = {
     {&vp_dialect_torchtune, "torchtune.yaml", VP_FORMAT_YAML}};
 
-static const char *const torchtune_script[] = {
-    "world",
-    "--nproc_per_node of tune run",
-    "parallel",
-    "the recipe: full_finetune_single_device or full_finetune_distributed",
-    "attention=sdpa",
-    "torchtune itself: scaled_dot_product_attention",
-    0};
+static const vp_told torchtune_script[] = {
+    {"world", "--nproc_per_node of tune run"},
+    {"parallel", "the recipe: full_finetune_single_device or full_finetune_distributed"},
+    {"attention=sdpa", "torchtune itself: scaled_dot_product_attention"},
+    {0},
+};
 
 const vp_target vp_target_torchtune = {
     .name    = "torchtune",
@@ -87,8 +69,10 @@ const vp_target vp_target_torchtune = {
 static const vp_target_file megatron_files[] = {
     {&vp_dialect_megatron, "megatron.args", VP_FORMAT_FLAGS}};
 
-static const char *const megatron_script[] = {
-    "loss=full", "Megatron itself: vocab-parallel cross-entropy over the full logits", 0};
+static const vp_told megatron_script[] = {
+    {"loss=full", "Megatron itself: vocab-parallel cross-entropy over the full logits"},
+    {0},
+};
 
 const vp_target vp_target_megatron = {
     .name    = "megatron",
@@ -187,7 +171,10 @@ static const char torch_py[] =
 static const vp_target_file torch_files[] = {
     {&vp_dialect_torch, "vplan_settings.py", VP_FORMAT_PYTHON, .template = torch_py}};
 
-static const char *const torch_script[] = {"loss", "your loss", 0};
+static const vp_told torch_script[] = {
+    {"loss", "your loss"},
+    {0},
+};
 
 const vp_target vp_target_torch = {
     .name = "torch",

@@ -65,9 +65,11 @@ static const vp_target_file torchtitan_files[] = {
          "torchrun --nproc_per_node $world -m torchtitan.train --job.config_file torchtitan.toml"},
 };
 
-static const char *const torchtitan_script[] = {
-    "world", "--nproc_per_node of torchrun, with the degrees in the file", "attention",
-    "attn_backend of model_registry in your configuration", 0};
+static const vp_told torchtitan_script[] = {
+    {"world", "--nproc_per_node of torchrun, with the degrees in the file"},
+    {"attention", "attn_backend of model_registry in your configuration"},
+    {0},
+};
 
 const vp_target vp_target_torchtitan = {
     .name    = "torchtitan",
@@ -124,15 +126,13 @@ static const char unsloth_py[] =
 static const vp_target_file unsloth_files[] = {
     {&vp_dialect_unsloth, "vplan_unsloth.py", VP_FORMAT_PYTHON, .template = unsloth_py}};
 
-static const char *const unsloth_script[] = {"world",
-                                             "your launch line",
-                                             "parallel",
-                                             "your launch line: torchrun replicates the model",
-                                             "loss=full|chunked",
-                                             "Unsloth itself: its own fused cross-entropy",
-                                             "attention=sdpa|flash2",
-                                             "Unsloth itself: the fastest that is installed",
-                                             0};
+static const vp_told unsloth_script[] = {
+    {"world", "your launch line"},
+    {"parallel", "your launch line: torchrun replicates the model"},
+    {"loss=full|chunked", "Unsloth itself: its own fused cross-entropy"},
+    {"attention=sdpa|flash2", "Unsloth itself: the fastest that is installed"},
+    {0},
+};
 
 const vp_target vp_target_unsloth = {
     .name    = "unsloth",

@@ -103,39 +103,22 @@ static const vp_target_file accelerate_files[] = {
     {&vp_dialect_accelerate, "accelerate.yaml", VP_FORMAT_YAML},
 };
 
-static const char *const accelerate_script[] = {"micro_batch",
-                                                "the batch_size of your DataLoader",
-                                                "accumulation",
-                                                "Accelerator(gradient_accumulation_steps=...)",
-                                                "eval_batch=N",
-                                                "the batch_size of your evaluation's DataLoader",
-                                                "seq",
-                                                "what your data is cut to",
-                                                "optimizer",
-                                                "the optimizer you make",
-                                                "recompute",
-                                                "model.gradient_checkpointing_enable(...)",
-                                                "offload_activations",
-                                                "torch.autograd.graph.save_on_cpu in your loop",
-                                                "loss",
-                                                "your loss",
-                                                "attention",
-                                                "attn_implementation of from_pretrained",
-                                                "clip_norm",
-                                                "accelerator.clip_grad_norm_",
-                                                "tuning",
-                                                "peft in your code",
-                                                "quant",
-                                                "BitsAndBytesConfig of from_pretrained",
-                                                "lora_r",
-                                                "LoraConfig",
-                                                "lora_alpha",
-                                                "LoraConfig",
-                                                "lora_dropout",
-                                                "LoraConfig",
-                                                "lora_targets",
-                                                "LoraConfig",
-                                                0};
+static const vp_told accelerate_script[] = {
+    {"micro_batch", "the batch_size of your DataLoader"},
+    {"accumulation", "Accelerator(gradient_accumulation_steps=...)"},
+    {"eval_batch=N", "the batch_size of your evaluation's DataLoader"},
+    {"seq", "what your data is cut to"},
+    {"optimizer", "the optimizer you make"},
+    {"recompute", "model.gradient_checkpointing_enable(...)"},
+    {"offload_activations", "torch.autograd.graph.save_on_cpu in your loop"},
+    {"loss", "your loss"},
+    {"attention", "attn_implementation of from_pretrained"},
+    {"clip_norm", "accelerator.clip_grad_norm_"},
+    {"tuning", "peft in your code"},
+    {"quant", "BitsAndBytesConfig of from_pretrained"},
+    VP_TOLD_BY_LORACONFIG,
+    {0},
+};
 
 const vp_target vp_target_accelerate = {
     .name    = "accelerate",
@@ -150,35 +133,20 @@ static const vp_target_file deepspeed_files[] = {
     {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON},
 };
 
-static const char *const deepspeed_script[] = {"world",
-                                               "--num_gpus of the launcher",
-                                               "eval_batch=N",
-                                               "the batch_size of your evaluation's DataLoader",
-                                               "seq",
-                                               "what your data is cut to",
-                                               "optimizer",
-                                               "the optimizer you give to deepspeed.initialize",
-                                               "recompute",
-                                               "model.gradient_checkpointing_enable(...)",
-                                               "offload_activations",
-                                               "torch.autograd.graph.save_on_cpu in your loop",
-                                               "loss",
-                                               "your loss",
-                                               "attention",
-                                               "attn_implementation of from_pretrained",
-                                               "tuning",
-                                               "peft in your code",
-                                               "quant",
-                                               "BitsAndBytesConfig of from_pretrained",
-                                               "lora_r",
-                                               "LoraConfig",
-                                               "lora_alpha",
-                                               "LoraConfig",
-                                               "lora_dropout",
-                                               "LoraConfig",
-                                               "lora_targets",
-                                               "LoraConfig",
-                                               0};
+static const vp_told deepspeed_script[] = {
+    {"world", "--num_gpus of the launcher"},
+    {"eval_batch=N", "the batch_size of your evaluation's DataLoader"},
+    {"seq", "what your data is cut to"},
+    {"optimizer", "the optimizer you give to deepspeed.initialize"},
+    {"recompute", "model.gradient_checkpointing_enable(...)"},
+    {"offload_activations", "torch.autograd.graph.save_on_cpu in your loop"},
+    {"loss", "your loss"},
+    {"attention", "attn_implementation of from_pretrained"},
+    {"tuning", "peft in your code"},
+    {"quant", "BitsAndBytesConfig of from_pretrained"},
+    VP_TOLD_BY_LORACONFIG,
+    {0},
+};
 
 const vp_target vp_target_deepspeed = {
     .name    = "deepspeed",
@@ -194,7 +162,10 @@ static const vp_target_file axolotl_files[] = {
     {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
 };
 
-static const char *const launched_world[] = {"world", "the launcher's number of processes", 0};
+static const vp_told launched_world[] = {
+    {"world", "the launcher's number of processes"},
+    {0},
+};
 
 const vp_target vp_target_axolotl = {
     .name    = "axolotl",
