@@ -35,31 +35,46 @@ void vp_arena_free(vp_arena *arena)
     free(arena);
 }
 
-void *vp_arena_alloc(vp_arena *arena, size_t n_bytes)
+/* A chunk with room for so many bytes; one allocation's alone where it is large, and zeroed where that is asked for:
+ * of fresh memory the system has zeroes. NULL: out of memory. */
+static chunk *chunk_for(vp_arena *arena, size_t n_bytes, bool zeroed)
 {
-    chunk *c = arena->chunks;
+    const bool   large      = n_bytes > CHUNK_BYTES;
+    const size_t size_bytes = large ? n_bytes : CHUNK_BYTES;
+    chunk       *first      = arena->chunks, *c;
 
-    if (arena->failed || n_bytes > SIZE_MAX / 2) {
+    if (first && first->size_bytes - first->used_bytes >= n_bytes)
+        return first;
+    c = large && zeroed ? calloc(1, sizeof *c + size_bytes) : malloc(sizeof *c + size_bytes);
+    if (!c)
+        return NULL;
+    c->used_bytes = 0;
+    c->size_bytes = size_bytes;
+    if (large && first) { /* which has room for others yet */
+        c->next     = first->next;
+        first->next = c;
+    } else {
+        c->next       = first;
+        arena->chunks = c;
+    }
+    return c;
+}
+
+static void *take(vp_arena *arena, size_t n_bytes, bool zeroed)
+{
+    chunk *c = NULL;
+    void  *p;
+
+    if (!arena->failed && n_bytes <= SIZE_MAX / 2) {
+        n_bytes = (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+        c       = chunk_for(arena, n_bytes, zeroed);
+    }
+    if (!c) {
         arena->failed = true;
         return NULL;
     }
-    n_bytes = (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-    if (!c || c->size_bytes - c->used_bytes < n_bytes) {
-        size_t size_bytes = n_bytes > CHUNK_BYTES ? n_bytes : CHUNK_BYTES;
-        /* of a large one the system has zeroes; of others what is used alone is zeroed, below */
-        c = size_bytes > CHUNK_BYTES ? calloc(1, sizeof *c + size_bytes)
-                                     : malloc(sizeof *c + size_bytes);
-        if (!c) {
-            arena->failed = true;
-            return NULL;
-        }
-        c->used_bytes = 0;
-        c->size_bytes = size_bytes;
-        c->next       = arena->chunks;
-        arena->chunks = c;
-    }
-    void *p = c->data + c->used_bytes;
-    if (c->size_bytes == CHUNK_BYTES)
+    p = c->data + c->used_bytes;
+    if (zeroed && c->size_bytes == CHUNK_BYTES)
         memset(p, 0, n_bytes);
     c->used_bytes += n_bytes;
     /* what is handed out is aligned and lies in the chunk */
@@ -67,7 +82,12 @@ void *vp_arena_alloc(vp_arena *arena, size_t n_bytes)
     return p;
 }
 
-void *vp_arena_array(vp_arena *arena, int64_t n, size_t size)
+void *vp_arena_alloc(vp_arena *arena, size_t n_bytes)
+{
+    return take(arena, n_bytes, true);
+}
+
+static void *take_array(vp_arena *arena, int64_t n, size_t size, bool zeroed)
 {
     size_t n_bytes;
 
@@ -76,7 +96,17 @@ void *vp_arena_array(vp_arena *arena, int64_t n, size_t size)
         arena->failed = true;
         return NULL;
     }
-    return vp_arena_alloc(arena, n_bytes);
+    return take(arena, n_bytes, zeroed);
+}
+
+void *vp_arena_array(vp_arena *arena, int64_t n, size_t size)
+{
+    return take_array(arena, n, size, true);
+}
+
+void *vp_arena_room(vp_arena *arena, int64_t n, size_t size)
+{
+    return take_array(arena, n, size, false);
 }
 
 char *vp_arena_strdup(vp_arena *arena, const char *text)
@@ -97,7 +127,7 @@ char *vp_arena_printf(vp_arena *arena, const char *fmt, ...)
     int n = vsnprintf(shorter, sizeof shorter, fmt, ap);
     va_end(ap);
     assert(n >= 0); /* the format is ours; vsnprintf() refuses only one it cannot read */
-    char *text = vp_arena_alloc(arena, (size_t)n + 1);
+    char *text = take(arena, (size_t)n + 1, false);
     if (text && (size_t)n < sizeof shorter) {
         memcpy(text, shorter, (size_t)n + 1);
     } else if (text) {
@@ -114,7 +144,7 @@ bool vp_arena_grow(vp_arena *arena, void **items, int64_t n, int64_t *cap, size_
     if (n < *cap)
         return true;
     int64_t new_cap = *cap ? *cap * 2 : 16;
-    void   *moved   = vp_arena_array(arena, new_cap, size);
+    void   *moved   = vp_arena_room(arena, new_cap, size);
     if (!moved)
         return false;
     if (n)

@@ -151,7 +151,7 @@ static timed_kind kind_of(const vp_step *s, bool host_is_device)
 bool vp_pass_time(vp_arena *arena, const vp_step *steps, int64_t n, bool host_is_device,
                   vp_timed_pass *out)
 {
-    vp_timed_step *timed = vp_arena_array(arena, n, sizeof *timed);
+    vp_timed_step *timed = vp_arena_room(arena, n, sizeof *timed);
 
     *out = (vp_timed_pass){timed, n};
     for (int64_t i = 0; timed && i < n; i++) {

@@ -304,7 +304,7 @@ static piece *cut_updates(const vp_assembly *a, const vp_program *p, const vp_te
         *n +=
             vp_ceil_div(n_elements, cut_at(a, &p->steps[VP_PASS_UPDATE][i], n_elements, in_place));
     }
-    pieces = vp_arena_array(a->arena, *n, sizeof *pieces);
+    pieces = vp_arena_room(a->arena, *n, sizeof *pieces);
     *n     = 0;
     for (int64_t i = 0; pieces && i < p->n_steps[VP_PASS_UPDATE]; i++) {
         const vp_step *update     = &p->steps[VP_PASS_UPDATE][i];
@@ -327,7 +327,7 @@ vp_status vp_offload_bring_control(vp_assembly *a, vp_err *err)
     vp_program *p   = &a->lowered[a->program_of[a->graph.n_instances - 1]].program;
     list        out = {.cap = 2 + p->n_steps[VP_PASS_UPDATE]};
 
-    out.steps = vp_arena_array(a->arena, out.cap, sizeof *out.steps);
+    out.steps = vp_arena_room(a->arena, out.cap, sizeof *out.steps);
     if (!out.steps)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     bring_control(a, &out);
@@ -376,7 +376,7 @@ vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err)
         cut_updates(a, p, t, params_of_block(a, instance_idx), is_in_place(a, instance_idx), &n);
     list out = {.cap = 2 + n * (1 + 4 * VP_N_WINDOW_PARTS)};
 
-    out.steps = vp_arena_array(a->arena, out.cap, sizeof *out.steps);
+    out.steps = vp_arena_room(a->arena, out.cap, sizeof *out.steps);
     if (vp_arena_failed(a->arena))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     if (a->scenario->offload.host_step && instance_idx == 0 && !in_backward)

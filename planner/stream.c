@@ -311,7 +311,7 @@ vp_status vp_stream_add_copies(vp_assembly *a, int64_t first_program, vp_pass la
                 p->n_steps[pass] = a->lowered[same].program.n_steps[pass];
                 continue;
             }
-            l.steps = vp_arena_array(a->arena, l.cap, sizeof *l.steps);
+            l.steps = vp_arena_room(a->arena, l.cap, sizeof *l.steps);
             if (!l.steps)
                 return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
             if (a->stream_place[k].is)

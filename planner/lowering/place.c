@@ -295,11 +295,11 @@ vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, const vp_lowe
     vp_program *program = &out->program;
     vp_status   st      = VP_OK;
 
-    p.value_life     = vp_arena_array(f->arena, f->n_values, sizeof *p.value_life);
-    p.storages       = vp_arena_array(f->arena, f->n_values, sizeof *p.storages);
-    out->saved       = vp_arena_array(f->arena, f->n_values, sizeof *out->saved);
-    program->buffers = vp_arena_array(f->arena, f->n_values, sizeof *program->buffers);
-    out->makers      = vp_arena_array(f->arena, f->n_values, sizeof *out->makers);
+    p.value_life     = vp_arena_room(f->arena, f->n_values, sizeof *p.value_life);
+    p.storages       = vp_arena_room(f->arena, f->n_values, sizeof *p.storages);
+    out->saved       = vp_arena_room(f->arena, f->n_values, sizeof *out->saved);
+    program->buffers = vp_arena_room(f->arena, f->n_values, sizeof *program->buffers);
+    out->makers      = vp_arena_room(f->arena, f->n_values, sizeof *out->makers);
     VP_TRY_ALLOC(err, !vp_arena_failed(f->arena));
     find_lives(&p);
     share_storages(&p, semantics->executable);
@@ -316,7 +316,7 @@ vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, const vp_lowe
             VP_TRY(pack_pass(&p, pass, program->kept_bytes, opts->heights, out, err));
     list_buffers(&p, program, out->makers);
     for (int pass = 0; pass < 2; pass++)
-        program->steps[pass] = vp_arena_array(f->arena, f->n_steps[pass], sizeof(vp_step));
+        program->steps[pass] = vp_arena_room(f->arena, f->n_steps[pass], sizeof(vp_step));
     VP_TRY_ALLOC(err, !vp_arena_failed(f->arena));
     list_steps(&p, program);
 out:
