@@ -13,15 +13,16 @@ vp_micro_steps vp_micro_steps_of(int64_t global_batch, int64_t micro_batch)
     return (vp_micro_steps){micro_batch, global_batch / micro_batch, global_batch % micro_batch};
 }
 
-/* Lower one set and read its figures off the program. */
+/* Lower one set and read its figures off the program; without heights its height is 0. */
 static vp_status measure_at(const vp_model *model, int64_t seq, int64_t micro_batch,
-                            const vp_semantics *semantics, vp_cost *cost, vp_strategy *s,
-                            vp_err *err)
+                            const vp_semantics *semantics, vp_heights heights, vp_cost *cost,
+                            vp_strategy *s, vp_err *err)
 {
     vp_arena     *arena = vp_arena_new();
     vp_lower_opts opts  = {.symbols            = {micro_batch, seq, 1, 1},
                            .recompute          = s->recompute,
                            .compute_capability = cost->device->compute_capability,
+                           .heights            = heights,
                            .span_idx           = {1, 2, 3, 4},
                            .angles_idx         = 5};
     vp_grouping   group = {s->segment, s->segment};
@@ -34,7 +35,7 @@ static vp_status measure_at(const vp_model *model, int64_t seq, int64_t micro_ba
     VP_TRY(vp_lower(arena, &g, g.instances[1].template_idx, semantics, &opts, &l, err));
     s->kept_bytes   = l.program.kept_bytes;
     s->height_bytes = vp_max_i64(l.height_bytes[VP_PASS_FORWARD], l.height_bytes[VP_PASS_BACKWARD]);
-    assert(s->height_bytes >= s->kept_bytes && s->kept_bytes >= 0);
+    assert(s->kept_bytes >= 0 && (heights == VP_HEIGHTS_NONE || s->height_bytes >= s->kept_bytes));
     s->ns = s->forward_ns = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < l.program.n_steps[pass]; i++)
@@ -55,9 +56,10 @@ static vp_status measure(const vp_model *model, int64_t seq, vp_micro_steps step
     vp_strategy last = *s;
     vp_status   st   = VP_OK;
 
-    VP_TRY(measure_at(model, seq, steps.micro_batch, semantics, cost, s, err));
-    if (steps.last_batch) {
-        VP_TRY(measure_at(model, seq, steps.last_batch, semantics, cost, &last, err));
+    VP_TRY(measure_at(model, seq, steps.micro_batch, semantics, VP_HEIGHTS_PACKED, cost, s, err));
+    if (steps.last_batch) { /* it lies where the others lie */
+        VP_TRY(
+            measure_at(model, seq, steps.last_batch, semantics, VP_HEIGHTS_NONE, cost, &last, err));
         s->last_ns = last.ns;
     }
 out:
@@ -155,6 +157,9 @@ static vp_status take_undominated(const vp_outlines *outlines, const int64_t *la
         if (is_surely_beaten(out, s))
             continue;
         s->height_bytes = vp_outline_least_height(outlines, rank[i].outline_idx, 0);
+        if (is_surely_beaten(out, s))
+            continue;
+        VP_TRY(vp_outline_least_whole(outlines, rank[i].outline_idx, 0, &s->height_bytes, err));
         if (is_surely_beaten(out, s))
             continue;
         int64_t least_bytes = s->height_bytes;

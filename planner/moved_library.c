@@ -122,6 +122,9 @@ static vp_status take(const vp_outlines *outlines, ranked *rank, uint64_t activa
     s->height_bytes = vp_outline_least_height(outlines, idx, activations);
     if (is_beaten(out, s))
         return VP_OK;
+    VP_TRY(vp_outline_least_whole(outlines, idx, activations, &s->height_bytes, err));
+    if (is_beaten(out, s))
+        return VP_OK;
     VP_TRY(vp_outline_pack(outlines, idx, activations, &s->height_bytes, err));
     out->strategies[out->n++] = *s;
 out:

@@ -43,6 +43,7 @@ typedef struct outline {
     int32_t         *kinds; /* of its steps, both passes */
     int32_t          n_kinds, n_forward;
     int32_t          fullest[2]; /* the step of each pass where most was needed at first */
+    int32_t         *by_first[2], *by_last[2], n_in[2]; /* buffers of a pass, by step */
 } outline;
 
 struct vp_outlines {
@@ -314,6 +315,31 @@ static void extend_lives(outline *x, const vp_program *p)
     }
 }
 
+static int32_t step_of(const sketched_buffer *b, int pass, bool last)
+{
+    return last ? b->last[pass] : b->first[pass];
+}
+
+/* The buffers that a pass has by their first step in it, or by their last; false: out of memory. */
+static bool order_by_step(vp_arena *arena, outline *x, int pass, bool last, int32_t **out)
+{
+    int32_t n = 0, *order = vp_arena_array(arena, x->n_buffers, sizeof *order);
+
+    for (int32_t b = 0; order && b < x->n_buffers; b++) {
+        const int32_t step = step_of(&x->buffers[b], pass, last);
+        int32_t       at   = n;
+        if (step < 0)
+            continue;
+        for (; at > 0 && step_of(&x->buffers[order[at - 1]], pass, last) > step; at--)
+            order[at] = order[at - 1];
+        order[at] = b;
+        n++;
+    }
+    x->n_in[pass] = n;
+    *out          = order;
+    return order;
+}
+
 static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_lowered *l, vp_err *err)
 {
     const vp_program *p     = &l->program;
@@ -365,6 +391,9 @@ static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_lowered *l, vp
     for (int64_t i = 0; i < p->n_buffers; i++)
         memcpy(x->buffers[i].first_use, x->buffers[i].first, sizeof x->buffers[i].first);
     extend_lives(x, p);
+    for (int pass = 0; pass < 2; pass++)
+        VP_TRY_ALLOC(err, order_by_step(o->arena, x, pass, false, &x->by_first[pass]) &&
+                              order_by_step(o->arena, x, pass, true, &x->by_last[pass]));
 out:
     free(order);
     free(at);
@@ -405,68 +434,170 @@ static int64_t kept_bytes(const vp_outlines *o, const outline *x, uint64_t offlo
     return sum;
 }
 
+/* What lies in one place while a set's block is run: its input, what it keeps, its output. */
+static bool is_fixed(const outline *x, int32_t b)
+{
+    return b < x->n_kept || (x->has_out && b == x->n_buffers - 1);
+}
+
+/* What is alive at a step, in multiples of VP_ALIGN_BYTES. */
+typedef struct load {
+    int64_t sum, smallest; /* of what is not fixed                              */
+    int64_t room, end;     /* gaps below what is fixed that hold some of it; above all that is */
+    int64_t slack;         /* so far below such a multiple the highest may end  */
+} load;
+
+static void put_fixed(load *l, const vp_outlines *o, const sketched_buffer *b, int64_t at)
+{
+    l->room += at - l->end >= l->smallest ? at - l->end : 0;
+    l->end   = vp_add(at, aligned_bytes_of(o, b));
+    l->slack = vp_max_i64(l->slack, aligned_bytes_of(o, b) - bytes_of(o, b));
+}
+
+static void put_free(load *l, const vp_outlines *o, const sketched_buffer *b)
+{
+    const int64_t bytes = aligned_bytes_of(o, b);
+
+    l->sum      = vp_add(l->sum, bytes);
+    l->smallest = vp_min_i64(l->smallest, bytes);
+    l->slack    = vp_max_i64(l->slack, bytes - bytes_of(o, b));
+}
+
 /* The least height of a pass at one step, by the first bound of vp_pack_least(): the transients alive
  * share the gaps between the kept buffers, those too small for any of them left out, and the space
  * above. */
 static int64_t least_at(const vp_outlines *o, const outline *x, uint64_t offload, int pass,
                         int64_t step)
 {
-    int32_t n_local = x->n_buffers - x->has_out;
-    int64_t sum = 0, smallest = INT64_MAX, room = 0, end = 0, at = 0;
+    load    l  = {.smallest = INT64_MAX};
+    int64_t at = 0;
 
-    for (int32_t b = x->n_kept; b < n_local; b++)
-        if (is_alive(&x->buffers[b], pass, step)) {
-            int64_t bytes = aligned_bytes_of(o, &x->buffers[b]);
-            sum           = vp_add(sum, bytes);
-            smallest      = vp_min_i64(smallest, bytes);
-        }
+    for (int32_t b = x->n_kept; b < x->n_buffers - x->has_out; b++)
+        if (is_alive(&x->buffers[b], pass, step))
+            put_free(&l, o, &x->buffers[b]);
     for (int32_t b = 0; b < x->n_kept; b++) {
         if (is_moved(&x->buffers[b], offload))
             continue;
-        int64_t bytes = aligned_bytes_of(o, &x->buffers[b]);
-        if (is_alive(&x->buffers[b], pass, step)) {
-            room += at - end >= smallest ? at - end : 0;
-            end = vp_add(at, bytes);
-        }
-        at = vp_add(at, bytes);
+        if (is_alive(&x->buffers[b], pass, step))
+            put_fixed(&l, o, &x->buffers[b], at);
+        at = vp_add(at, aligned_bytes_of(o, &x->buffers[b]));
     }
-    if (x->has_out && is_alive(&x->buffers[n_local], pass, step)) {
-        room += at - end >= smallest ? at - end : 0;
-        end = vp_add(at, aligned_bytes_of(o, &x->buffers[n_local]));
-    }
-    return vp_overflowed(sum) || vp_overflowed(end) ? VP_OVERFLOW
-                                                    : vp_add(end, vp_max_i64(0, sum - room));
+    if (x->has_out && is_alive(&x->buffers[x->n_buffers - 1], pass, step))
+        put_fixed(&l, o, &x->buffers[x->n_buffers - 1], at);
+    return vp_overflowed(l.sum) || vp_overflowed(l.end)
+               ? VP_OVERFLOW
+               : vp_add(l.end, vp_max_i64(0, l.sum - l.room)) - l.slack;
 }
 
-/* The highest buffer need not end at a multiple of VP_ALIGN_BYTES: by so much a height may be less
- * than a sum of rounded sizes. */
-static int64_t slack_bytes(const vp_outlines *o, const outline *x)
+/* Buffers of a pass as items to pack, in items[n_buffers]: all, or those alive at a step alone. Returns how many. */
+static int64_t list_items(const vp_outlines *o, const outline *x, uint64_t offload, int pass,
+                          int64_t step, vp_pack_item *items)
 {
-    int64_t slack = 0;
+    int64_t n = 0, at = 0;
+
+    for (int32_t b = 0; b < x->n_buffers; b++) {
+        const sketched_buffer *s = &x->buffers[b];
+        if (is_moved(s, offload))
+            continue;
+        if (step < 0 ? s->first[pass] >= 0 : is_alive(s, pass, step))
+            items[n++] = (vp_pack_item){.bytes  = bytes_of(o, s),
+                                        .first  = step < 0 ? s->first[pass] : 0,
+                                        .last   = step < 0 ? s->last[pass] : 0,
+                                        .fixed  = is_fixed(x, b),
+                                        .offset = is_fixed(x, b) ? at : 0};
+        at = vp_add(at, b < x->n_kept ? aligned_bytes_of(o, s) : 0);
+    }
+    return n;
+}
+
+/* The same as least_at() of whole transients: as vp_pack_least_whole() says. items: scratch. */
+static vp_status least_whole_at(const vp_outlines *o, const outline *x, uint64_t offload, int pass,
+                                int64_t step, vp_pack_item *items, int64_t *least, vp_err *err)
+{
+    const int64_t n     = list_items(o, x, offload, pass, step, items);
+    int64_t       slack = 0;
+    vp_status     st    = VP_OK;
+
+    VP_TRY(vp_pack_least_whole(items, n, VP_ALIGN_BYTES, least, err));
+    for (int64_t i = 0; i < n; i++)
+        slack = vp_max_i64(slack, vp_round_up(items[i].bytes, VP_ALIGN_BYTES) - items[i].bytes);
+    *least -= slack;
+out:
+    return st;
+}
+
+/* Steps of a pass at which something is born, in ascending order, with the bytes of transients alive. */
+typedef struct births {
+    int32_t  n_born, n_dead; /* of by_first, by_last */
+    __int128 bytes;
+} births;
+
+static int64_t transient_bytes(const vp_outlines *o, const outline *x, int32_t b)
+{
+    return is_fixed(x, b) ? 0 : aligned_bytes_of(o, &x->buffers[b]);
+}
+
+/* The next; false: there is none. */
+static bool next_birth(const vp_outlines *o, const outline *x, int pass, births *s, int32_t *step)
+{
+    const int32_t *first = x->by_first[pass], *last = x->by_last[pass], n = x->n_in[pass];
+
+    if (s->n_born == n)
+        return false;
+    *step = x->buffers[first[s->n_born]].first[pass];
+    for (; s->n_born < n && x->buffers[first[s->n_born]].first[pass] == *step; s->n_born++)
+        s->bytes += transient_bytes(o, x, first[s->n_born]);
+    for (; x->buffers[last[s->n_dead]].last[pass] < *step; s->n_dead++)
+        s->bytes -= transient_bytes(o, x, last[s->n_dead]);
+    return true;
+}
+
+/* Over all steps of a pass; *fullest is where, and where it is looked for first: most others have less in
+ * all than is needed there. items: NULL, or scratch, and transients are taken whole. */
+static vp_status least_of_pass(const vp_outlines *o, const outline *x, uint64_t offload, int pass,
+                               vp_pack_item *items, int32_t *fullest, int64_t *most, vp_err *err)
+{
+    births    s     = {.n_born = 0};
+    __int128  fixed = 0;
+    int32_t   step  = *fullest;
+    int64_t   need;
+    vp_status st = VP_OK;
 
     for (int32_t b = 0; b < x->n_buffers; b++)
-        slack =
-            vp_max_i64(slack, aligned_bytes_of(o, &x->buffers[b]) - bytes_of(o, &x->buffers[b]));
-    return slack;
-}
-
-/* Over all steps of a pass; *fullest is where. */
-static int64_t least_of_pass(const vp_outlines *o, const outline *x, uint64_t offload, int pass,
-                             int32_t *fullest)
-{
-    int64_t most = -1;
-
-    for (int32_t b = 0; b < x->n_buffers; b++) { /* the maximum is reached at some birth */
-        int32_t step = x->buffers[b].first[pass];
-        int64_t need = step < 0 || is_moved(&x->buffers[b], offload)
-                           ? -1
-                           : least_at(o, x, offload, pass, step);
-        if (need > most) {
-            most     = need;
+        if (is_fixed(x, b) && !is_moved(&x->buffers[b], offload))
+            fixed += aligned_bytes_of(o, &x->buffers[b]);
+    *most = -1;
+    do { /* the maximum is reached at some birth */
+        if (*most >= 0 && fixed + s.bytes <= *most)
+            continue;
+        if (items)
+            VP_TRY(least_whole_at(o, x, offload, pass, step, items, &need, err));
+        else
+            need = least_at(o, x, offload, pass, step);
+        if (need > *most) {
+            *most    = need;
             *fullest = step;
         }
+    } while (next_birth(o, x, pass, &s, &step));
+out:
+    return st;
+}
+
+/* Of both passes. */
+static vp_status least_height(const vp_outlines *o, const outline *x, uint64_t offload,
+                              vp_pack_item *items, int64_t *least, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *least = kept_bytes(o, x, offload);
+    for (int pass = 0; pass < 2; pass++) {
+        int32_t fullest = x->fullest[pass];
+        int64_t most;
+        VP_TRY(least_of_pass(o, x, offload, pass, items, &fullest, &most, err));
+        *least = vp_max_i64(*least, most);
     }
-    return most;
+out:
+    return st;
 }
 
 void vp_outline_estimate(const vp_outlines *o, int64_t idx, uint64_t offload, vp_strategy *out)
@@ -486,7 +617,7 @@ void vp_outline_estimate(const vp_outlines *o, int64_t idx, uint64_t offload, vp
     for (int pass = 0; pass < 2; pass++)
         out->height_bytes =
             vp_max_i64(out->height_bytes, least_at(o, x, offload, pass, x->fullest[pass]));
-    out->height_bytes = vp_max_i64(out->height_bytes - slack_bytes(o, x), out->kept_bytes);
+    out->height_bytes = vp_max_i64(out->height_bytes, out->kept_bytes);
 }
 
 void vp_outline_outputs(const vp_outlines *o, int64_t idx, int64_t bytes[64])
@@ -534,13 +665,24 @@ int64_t vp_outline_forward_ns(const vp_outlines *o, int64_t idx, const char *op)
 
 int64_t vp_outline_least_height(const vp_outlines *o, int64_t idx, uint64_t offload)
 {
-    const outline *x    = &o->sets[idx];
-    int64_t        most = 0;
-    int32_t        ignored;
+    int64_t least;
 
-    for (int pass = 0; pass < 2; pass++)
-        most = vp_max_i64(most, least_of_pass(o, x, offload, pass, &ignored));
-    return vp_max_i64(most - slack_bytes(o, x), kept_bytes(o, x, offload));
+    least_height(o, &o->sets[idx], offload, NULL, &least, NULL); /* packs nothing that could fail */
+    return least;
+}
+
+vp_status vp_outline_least_whole(const vp_outlines *o, int64_t idx, uint64_t offload,
+                                 int64_t *least_bytes, vp_err *err)
+{
+    const outline *x     = &o->sets[idx];
+    vp_pack_item  *items = calloc((size_t)x->n_buffers, sizeof *items);
+    vp_status      st    = VP_OK;
+
+    VP_TRY_ALLOC(err, items);
+    VP_TRY(least_height(o, x, offload, items, least_bytes, err));
+out:
+    free(items);
+    return st;
 }
 
 vp_status vp_outline_pack(const vp_outlines *o, int64_t idx, uint64_t offload,
@@ -553,20 +695,8 @@ vp_status vp_outline_pack(const vp_outlines *o, int64_t idx, uint64_t offload,
     *height_bytes = 0;
     VP_TRY_ALLOC(err, items);
     for (int pass = 0; pass < 2; pass++) {
-        int64_t n = 0, at = 0, height;
-        for (int32_t b = 0; b < x->n_buffers; b++) {
-            const sketched_buffer *s     = &x->buffers[b];
-            bool                   fixed = b < x->n_kept || (x->has_out && b == x->n_buffers - 1);
-            if (is_moved(s, offload))
-                continue;
-            if (s->first[pass] >= 0)
-                items[n++] = (vp_pack_item){.bytes  = bytes_of(o, s),
-                                            .first  = s->first[pass],
-                                            .last   = s->last[pass],
-                                            .fixed  = fixed,
-                                            .offset = fixed ? at : 0};
-            at = vp_add(at, b < x->n_kept ? aligned_bytes_of(o, s) : 0);
-        }
+        const int64_t n = list_items(o, x, offload, pass, -1, items);
+        int64_t       height;
         VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &height, err));
         *height_bytes = vp_max_i64(*height_bytes, height);
     }
@@ -653,7 +783,7 @@ void vp_outlines_forget_costs(vp_outlines *o)
 static vp_status outline_set(vp_outlines *o, int64_t set_idx, vp_cost *cost, vp_err *err)
 {
     vp_arena  *arena   = vp_arena_new();
-    int64_t    n_known = o->n_kinds;
+    int64_t    n_known = o->n_kinds, most;
     vp_lowered l;
     vp_status  st = VP_OK;
 
@@ -664,7 +794,8 @@ static vp_status outline_set(vp_outlines *o, int64_t set_idx, vp_cost *cost, vp_
         scale_kind(o, &o->kinds[k], &l.program,
                    &l.program.steps[o->kinds[k].pass][o->kinds[k].step_idx], cost);
     for (int pass = 0; pass < 2; pass++)
-        least_of_pass(o, &o->sets[set_idx], 0, pass, &o->sets[set_idx].fullest[pass]);
+        VP_TRY(least_of_pass(o, &o->sets[set_idx], 0, pass, NULL, &o->sets[set_idx].fullest[pass],
+                             &most, err));
 out:
     vp_arena_free(arena);
     return st;

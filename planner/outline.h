@@ -42,8 +42,11 @@ void vp_outlines_forget_costs(vp_outlines *outlines);
 void vp_outline_estimate(const vp_outlines *outlines, int64_t idx, uint64_t offload,
                          vp_strategy *out);
 
-/* The same at whichever step is the fullest now; takes longer. */
-int64_t vp_outline_least_height(const vp_outlines *outlines, int64_t idx, uint64_t offload);
+/* The same at whichever step is the fullest now; takes longer. And of whole buffers, which is what packing comes to
+ * nine times in ten; longer again. VP_ERR_NOMEM; VP_ERR_INPUT: beyond 64 bits. */
+int64_t   vp_outline_least_height(const vp_outlines *outlines, int64_t idx, uint64_t offload);
+vp_status vp_outline_least_whole(const vp_outlines *outlines, int64_t idx, uint64_t offload,
+                                 int64_t *least_bytes, vp_err *err);
 
 /* Its height_bytes exactly: as packed by vp_lower(). Takes the longest. */
 vp_status vp_outline_pack(const vp_outlines *outlines, int64_t idx, uint64_t offload,

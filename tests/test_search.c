@@ -266,7 +266,7 @@ static void outlines_say_what_lowering_says(void **state)
 {
     rng       r       = {4711};
     const int many    = 40;
-    int       n_alike = 0;
+    int       n_alike = 0, n = 0, n_met = 0;
 
     (void)state;
     for (int turn = 0; turn < 2 * N_FAMILIES; turn++) {
@@ -296,16 +296,19 @@ static void outlines_say_what_lowering_says(void **state)
                 OK(vp_outlines_make(model, seq, micro, semantics, priced, &o, err));
             }
             for (int i = 0; i < many; i++) {
-                int64_t     idx = pick(&r, vp_outlines_count(o)), height, least;
+                int64_t     idx = pick(&r, vp_outlines_count(o)), height, least, whole;
                 vp_strategy said;
                 vp_outline_estimate(o, idx, 0, &said);
                 OK(vp_outline_pack(o, idx, 0, &height, err));
+                OK(vp_outline_least_whole(o, idx, 0, &whole, err));
+                n++;
+                n_met += vp_round_up(whole, VP_ALIGN_BYTES) == vp_round_up(height, VP_ALIGN_BYTES);
                 vp_strategy is =
                     lowered(model, said.recompute, seq, micro, semantics, priced, &least);
                 if (said.kept_bytes != is.kept_bytes || said.ns != is.ns ||
                     height != is.height_bytes ||
                     said.height_bytes > vp_outline_least_height(o, idx, 0) ||
-                    vp_outline_least_height(o, idx, 0) > least)
+                    vp_outline_least_height(o, idx, 0) > whole || whole > height || least > height)
                     fail_msg("%s: set %llx at micro-batch %lld", text,
                              (unsigned long long)said.recompute, (long long)micro);
             }
@@ -314,6 +317,7 @@ static void outlines_say_what_lowering_says(void **state)
         vp_model_free(model);
     }
     assert_true(n_alike > 7 * N_FAMILIES);
+    assert_true(n_met > n / 10 * 9);
 }
 
 int main(void)
