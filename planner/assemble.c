@@ -1,7 +1,6 @@
 #include "planner/assemble.h"
 
 #include "base/checked.h"
-#include "planner/lowered_store.h"
 #include "planner/planner_internal.h"
 
 #include <assert.h>
@@ -17,12 +16,6 @@ typedef struct program_key {
     vp_slot_place   slot;
 } program_key;
 
-static bool is_stream_place(const vp_stream_place *a, const vp_stream_place *b)
-{
-    return a->is == b->is && a->slot == b->slot && a->first == b->first && a->last == b->last &&
-           a->second_last == b->second_last;
-}
-
 static bool is_slot_place(const vp_slot_place *a, const vp_slot_place *b)
 {
     return a->slot == b->slot && a->has_before == b->has_before && a->stays == b->stays &&
@@ -35,7 +28,7 @@ static bool is_for(const vp_assembly *a, int64_t p, const program_key *key)
 {
     return a->template_of[p] == key->template_idx && a->recompute_of[p] == key->recompute &&
            a->offload_of[p] == key->offload && a->host_states[p] == key->host_states &&
-           is_stream_place(&a->stream_place[p], &key->stream) &&
+           vp_is_stream_place(&a->stream_place[p], &key->stream) &&
            is_slot_place(&a->slot_place[p], &key->slot);
 }
 
@@ -88,7 +81,7 @@ static bool copy_lowered(vp_arena *arena, const vp_lowered *from, vp_lowered *to
     *to = *from;
     for (int pass = 0; pass < VP_N_PASSES; pass++) {
         vp_program *p  = &to->program;
-        p->steps[pass] = vp_arena_array(arena, p->n_steps[pass] + 1, sizeof *p->steps[pass]);
+        p->steps[pass] = vp_arena_room(arena, p->n_steps[pass] + 1, sizeof *p->steps[pass]);
         if (p->steps[pass] && p->n_steps[pass])
             memcpy(p->steps[pass], from->program.steps[pass],
                    (size_t)p->n_steps[pass] * sizeof *p->steps[pass]);
@@ -107,7 +100,7 @@ static int64_t lowered_alike(const vp_assembly *a, int64_t p)
 }
 
 static vp_status lower_at(const vp_assembly *a, vp_arena *arena, int64_t p, int64_t n_samples,
-                          vp_lowered *out, vp_err *err)
+                          vp_heights heights, vp_lowered *out, vp_err *err)
 {
     const vp_graph    *g          = &a->graph;
     const vp_scenario *s          = a->scenario;
@@ -116,6 +109,7 @@ static vp_status lower_at(const vp_assembly *a, vp_arena *arena, int64_t p, int6
                                      .offload            = a->offload_of[p],
                                      .chunk_rows         = s->loss_chunk,
                                      .compute_capability = a->cost->device->compute_capability,
+                                     .heights            = heights,
                                      .control_idx        = VP_FIXED_CONTROL,
                                      .angles_idx         = a->angles};
     opts.span_idx[g->tokens_span] = VP_FIXED_TOKENS;
@@ -137,9 +131,9 @@ static vp_status lower_steps(const vp_assembly *a, vp_arena *arena, int64_t p, v
     bool       alike  = true;
     vp_status  st     = VP_OK;
 
-    VP_TRY(lower_at(a, arena, p, a->scenario->micro_batch, out, err));
-    if (n_last) {
-        VP_TRY(lower_at(a, arena, p, n_last, &last, err));
+    VP_TRY(lower_at(a, arena, p, a->scenario->micro_batch, VP_HEIGHTS_PACKED, out, err));
+    if (n_last) { /* whose buffers lie where the others' lie */
+        VP_TRY(lower_at(a, arena, p, n_last, VP_HEIGHTS_NONE, &last, err));
         VP_TRY(vp_last_step_add(arena, &last, out, &alike, err));
     }
     *unlike = !alike;
@@ -247,6 +241,92 @@ out:
     return st;
 }
 
+static vp_phase_key phase_key_of(const vp_assembly *a, int64_t p)
+{
+    const vp_scenario *s = a->scenario;
+
+    return (vp_phase_key){.template_idx = a->template_of[p],
+                          .optimizer    = s->recipe.optimizer,
+                          .precision    = s->recipe.precision,
+                          .gradients    = s->recipe.gradients,
+                          .host_states  = a->host_states[p],
+                          .host_step    = s->offload.host_step,
+                          .streamed     = s->offload.blocks,
+                          .in_backward  = vp_scenario_updates_in_backward(s),
+                          .place        = a->stream_place[p]};
+}
+
+/* Segments are templates of one assembly: what follows them is not kept. */
+static bool lasts(const vp_assembly *a)
+{
+    bool all = true;
+
+    for (int64_t p = 0; p < a->n_programs; p++)
+        all &= a->template_of[p] < a->model->graph.n_templates;
+    return all;
+}
+
+/* Where norm and updates of all programs are known, they are done with. */
+static vp_status find_phases(vp_assembly *a, vp_err *err)
+{
+    bool      known = a->cost->store && !a->needs_steps && lasts(a);
+    vp_status st    = VP_OK;
+
+    if (!known)
+        return VP_OK;
+    a->phase_of = vp_arena_array(a->arena, a->n_programs, sizeof *a->phase_of);
+    VP_TRY_ALLOC(err, a->phase_of);
+    for (int64_t p = 0; known && p < a->n_programs; p++) {
+        vp_phase_key key = phase_key_of(a, p);
+        a->phase_of[p]   = vp_lowered_store_find_phase(a->cost->store, &key);
+        known            = a->phase_of[p];
+    }
+    if (!known)
+        a->phase_of = NULL;
+    for (int64_t p = 0; known && p < a->n_programs; p++)
+        for (int k = 0; k < VP_N_PHASES; k++)
+            a->lowered[p].program.n_steps[VP_PASS_NORM + k] = 0;
+out:
+    return st;
+}
+
+/* What was priced, for others. */
+static vp_status keep_phases(const vp_assembly *a, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (!a->cost->store || a->phase_of || !lasts(a))
+        return VP_OK;
+    for (int64_t p = 0; p < a->n_programs; p++) {
+        const vp_phase_key key = phase_key_of(a, p);
+        int64_t            ns[VP_N_PHASES];
+        if (vp_lowered_store_find_phase(a->cost->store, &key))
+            continue;
+        vp_price_of_phase(a, p, ns);
+        VP_TRY_ALLOC(err, vp_lowered_store_put_phase(a->cost->store, &key, &a->lowered[p].program,
+                                                     ns, a->cost->device->is_cpu));
+    }
+out:
+    return st;
+}
+
+/* The steps of norm and updates with their copies, unless what they take is known. */
+static vp_status finish_phases(vp_assembly *a, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_optimizer_phase_add(a, err));
+    VP_TRY(find_phases(a, err));
+    for (int64_t k = 0; !a->phase_of && k < a->n_programs; k++)
+        if (a->host_states[k])
+            VP_TRY(vp_offload_updates(a, k, err));
+    if (!a->phase_of && a->scenario->offload.host_step &&
+        vp_scenario_updates_in_backward(a->scenario))
+        VP_TRY(vp_offload_bring_control(a, err));
+out:
+    return st;
+}
+
 /* What follows lowering: it depends on the optimizer. */
 static vp_status finish(vp_assembly *a, vp_err *err)
 {
@@ -255,15 +335,11 @@ static vp_status finish(vp_assembly *a, vp_err *err)
     VP_TRY(vp_layout_list_windows(a, err));
     VP_TRY(vp_stream_list_slots(a, err));
     VP_TRY(vp_activations_list_slots(a, err));
-    VP_TRY(vp_optimizer_phase_add(a, err));
-    for (int64_t k = 0; k < a->n_programs; k++)
-        if (a->host_states[k])
-            VP_TRY(vp_offload_updates(a, k, err));
-    if (a->scenario->offload.host_step && vp_scenario_updates_in_backward(a->scenario))
-        VP_TRY(vp_offload_bring_control(a, err));
+    VP_TRY(finish_phases(a, err));
     VP_TRY(vp_activations_move(a, err));
-    VP_TRY(vp_stream_add_copies(a, 0, VP_PASS_UPDATE, err));
+    VP_TRY(vp_stream_add_copies(a, 0, a->phase_of ? VP_PASS_BACKWARD : VP_PASS_UPDATE, err));
     VP_TRY(work_out_figures(a, err));
+    VP_TRY(keep_phases(a, err));
 out:
     return st;
 }
@@ -331,7 +407,7 @@ static bool copy_buffers(vp_assembly *a)
 {
     for (int64_t k = 0; k < a->n_programs; k++) {
         vp_lowered     *l    = &a->lowered[k];
-        vp_plan_buffer *copy = vp_arena_array(a->arena, l->program.n_buffers + 1, sizeof *copy);
+        vp_plan_buffer *copy = vp_arena_room(a->arena, l->program.n_buffers + 1, sizeof *copy);
         if (copy && l->program.n_buffers)
             memcpy(copy, l->program.buffers, (size_t)l->program.n_buffers * sizeof *copy);
         l->program.buffers = copy;
@@ -368,12 +444,12 @@ out:
 }
 
 vp_status vp_frame_make(const vp_model *model, const vp_scenario *scenario,
-                        const vp_recipe *recipes, int64_t n, vp_cost *cost, vp_frame **out,
-                        vp_err *err)
+                        const vp_recipe *recipes, int64_t n, bool timed, vp_cost *cost,
+                        vp_frame **out, vp_err *err)
 {
     vp_frame   *f   = calloc(1, sizeof *f);
     vp_scenario s   = *scenario;
-    vp_assembly all = {.model = model, .scenario = &s, .cost = cost};
+    vp_assembly all = {.model = model, .scenario = &s, .cost = cost, .untimed = !timed};
     vp_status   st  = VP_OK;
 
     *out = NULL;
@@ -465,7 +541,11 @@ vp_status vp_assemble(const vp_model *model, const vp_scenario *scenario, vp_cos
 
     *out = NULL;
     VP_TRY_ALLOC(err, plan);
-    vp_assembly a      = {.model = model, .scenario = scenario, .cost = cost, .arena = plan->arena};
+    vp_assembly a      = {.model       = model,
+                          .scenario    = scenario,
+                          .cost        = cost,
+                          .arena       = plan->arena,
+                          .needs_steps = true};
     cost->all_measured = true;
     VP_TRY(work_out(&a, err));
     if (a.figures.unlike)

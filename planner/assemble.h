@@ -64,14 +64,15 @@ bool vp_figures_may_fit(const vp_device *device, const vp_figures *figures, int6
 
 /* The same for many scenarios that differ in loss chunk, and in the optimizer of up to VP_N_OPTIMIZERS recipes: in place of
  * the scenario's. Chunks change the head alone: all else is lowered, given its updates and priced once.
- *     VP_TRY(vp_frame_make(model, &scenario, recipes, n, &cost, &frame, err));
+ *     VP_TRY(vp_frame_make(model, &scenario, recipes, n, timed, &cost, &frame, err));
  *     VP_TRY(vp_frame_figures(frame, 4096, figures, err));     figures[n]
- * Model and cost are borrowed as long as the frame lives, which the caller frees. Blocks move no activations. */
+ * timed: step_time_s is wanted also where it takes a simulation; else it is -1 there. Model and cost are borrowed as long as
+ * the frame lives, which the caller frees. Blocks move no activations. */
 typedef struct vp_frame vp_frame;
 
 vp_status vp_frame_make(const vp_model *model, const vp_scenario *scenario,
-                        const vp_recipe *recipes, int64_t n, vp_cost *cost, vp_frame **out,
-                        vp_err *err);
+                        const vp_recipe *recipes, int64_t n, bool timed, vp_cost *cost,
+                        vp_frame **out, vp_err *err);
 vp_status vp_frame_figures(const vp_frame *frame, int64_t loss_chunk, vp_figures *out, vp_err *err);
 void      vp_frame_free(vp_frame *frame);
 

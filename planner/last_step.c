@@ -47,7 +47,7 @@ static vp_status take_pass(vp_arena *arena, const vp_program *x, vp_program *to,
 {
     int      as   = pass == VP_PASS_FORWARD ? VP_PASS_LAST_FORWARD : VP_PASS_LAST_BACKWARD;
     int64_t  n    = 0;
-    vp_step *list = vp_arena_array(arena, x->n_steps[pass] + 1, sizeof *list);
+    vp_step *list = vp_arena_room(arena, x->n_steps[pass] + 1, sizeof *list);
 
     if (!list)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");

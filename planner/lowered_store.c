@@ -14,14 +14,28 @@ typedef struct entry {
     bool           unlike;
 } entry;
 
+typedef struct phase {
+    struct phase   *before;
+    vp_phase_key    key;
+    vp_priced_phase priced;
+} phase;
+
 struct vp_lowered_store {
-    entry *kept; /* oldest first */
-    int    n, cap;
+    entry    *kept; /* oldest first */
+    int       n, cap;
+    vp_arena *arena; /* of phases */
+    phase    *latest;
 };
 
 vp_lowered_store *vp_lowered_store_new(void)
 {
-    return calloc(1, sizeof(vp_lowered_store));
+    vp_lowered_store *s = calloc(1, sizeof *s);
+
+    if (s && !(s->arena = vp_arena_new())) {
+        free(s);
+        return NULL;
+    }
+    return s;
 }
 
 static void drop_oldest(vp_lowered_store *s, int n)
@@ -39,6 +53,7 @@ void vp_lowered_store_free(vp_lowered_store *s)
     if (s->n)
         drop_oldest(s, s->n);
     free(s->kept);
+    vp_arena_free(s->arena);
     free(s);
 }
 
@@ -78,5 +93,50 @@ bool vp_lowered_store_put(vp_lowered_store *s, const vp_lowered_key *key, vp_are
         s->cap  = cap;
     }
     s->kept[s->n++] = (entry){.key = *key, .arena = arena, .lowered = *lowered, .unlike = unlike};
+    return true;
+}
+
+/* ---- norm and updates ---- */
+
+bool vp_is_stream_place(const vp_stream_place *a, const vp_stream_place *b)
+{
+    return a->is == b->is && a->slot == b->slot && a->first == b->first && a->last == b->last &&
+           a->second_last == b->second_last;
+}
+
+static bool is_phase_key(const vp_phase_key *a, const vp_phase_key *b)
+{
+    return a->template_idx == b->template_idx && a->optimizer == b->optimizer &&
+           a->precision == b->precision && a->gradients == b->gradients &&
+           a->host_states == b->host_states && a->host_step == b->host_step &&
+           a->streamed == b->streamed && a->in_backward == b->in_backward &&
+           vp_is_stream_place(&a->place, &b->place);
+}
+
+const vp_priced_phase *vp_lowered_store_find_phase(const vp_lowered_store *s,
+                                                   const vp_phase_key     *key)
+{
+    for (const phase *x = s ? s->latest : NULL; x; x = x->before)
+        if (is_phase_key(&x->key, key))
+            return &x->priced;
+    return NULL;
+}
+
+bool vp_lowered_store_put_phase(vp_lowered_store *s, const vp_phase_key *key,
+                                const vp_program *program, const int64_t kernels_ns[VP_N_PHASES],
+                                bool host_is_device)
+{
+    phase *x = vp_arena_alloc(s->arena, sizeof *x);
+
+    if (!x)
+        return false;
+    *x = (phase){.before = s->latest, .key = *key};
+    for (int k = 0; k < VP_N_PHASES; k++) {
+        x->priced.kernels_ns[k] = kernels_ns[k];
+        if (!vp_pass_time(s->arena, program->steps[VP_PASS_NORM + k],
+                          program->n_steps[VP_PASS_NORM + k], host_is_device, &x->priced.timed[k]))
+            return false;
+    }
+    s->latest = x;
     return true;
 }

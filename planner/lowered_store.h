@@ -1,13 +1,15 @@
-/* planner/lowered_store.h: programs that were lowered and priced, to be taken again.
+/* planner/lowered_store.h: programs that were lowered and priced, and what follows their last backward, to be taken again.
  *     cost.store = vp_lowered_store_new();
  *     VP_TRY(vp_assemble_figures(model, &scenario, &cost, &figures, err));
  *     VP_TRY(vp_assemble_figures(model, &another, &cost, &figures, err));
  *
  * Scenarios of one micro-batch differ in loss chunk, optimizer and offload, of which a block's lowering
- * knows nothing. A store is for one model and the device and profile of the cost that it is in. */
+ * knows nothing; norm and updates know nothing of micro-batch and chunk. A store is for one model and request, and the
+ * device and profile of the cost that it is in. */
 #ifndef VP_PLANNER_LOWERED_STORE_H
 #define VP_PLANNER_LOWERED_STORE_H
 
+#include "plan/simulate.h"
 #include "planner/lowering/lower.h"
 #include "planner/lowering/semantics.h"
 
@@ -33,7 +35,43 @@ const vp_lowered *vp_lowered_store_find(const vp_lowered_store *store, const vp_
 bool vp_lowered_store_put(vp_lowered_store *store, const vp_lowered_key *key, vp_arena *arena,
                           const vp_lowered *lowered, bool unlike);
 
-/* Before an assembly: drop the oldest of many. Nothing may point to what was found before. */
+/* Where a program of a streamed block stands in the chain: what it fetches and waits for. */
+typedef struct vp_stream_place {
+    bool is;                       /* streamed                                */
+    int  slot;                     /* whose parameters and gradients it uses  */
+    bool first, last, second_last; /* of the blocks                           */
+} vp_stream_place;
+
+bool vp_is_stream_place(const vp_stream_place *a, const vp_stream_place *b);
+
+/* What a program's norm and updates depend on. */
+typedef struct vp_phase_key {
+    int             template_idx;
+    vp_optimizer    optimizer;
+    vp_precision    precision;
+    vp_gradients    gradients;
+    bool            host_states, host_step, streamed, in_backward;
+    vp_stream_place place;
+} vp_phase_key;
+
+/* Nanoseconds of its kernels, and its steps for a walk: of the norm, and of the updates. */
+enum { VP_N_PHASES = 2 };
+
+typedef struct vp_priced_phase {
+    int64_t       kernels_ns[VP_N_PHASES];
+    vp_timed_pass timed[VP_N_PHASES];
+} vp_priced_phase;
+
+/* NULL: it has none. What is found lives as long as the store. */
+const vp_priced_phase *vp_lowered_store_find_phase(const vp_lowered_store *store,
+                                                   const vp_phase_key     *key);
+
+/* Put those of a program. False: out of memory. */
+bool vp_lowered_store_put_phase(vp_lowered_store *store, const vp_phase_key *key,
+                                const vp_program *program, const int64_t kernels_ns[VP_N_PHASES],
+                                bool host_is_device);
+
+/* Before an assembly: drop the oldest of many. Nothing may point to what vp_lowered_store_find() found before. */
 void vp_lowered_store_trim(vp_lowered_store *store);
 
 #endif

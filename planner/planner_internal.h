@@ -5,6 +5,7 @@
 #define VP_PLANNER_INTERNAL_H
 
 #include "planner/assemble.h"
+#include "planner/lowered_store.h"
 #include "planner/lowering/lower.h"
 
 /* The first fixed buffers; token types, lengths, angles, scratch and workspace follow where
@@ -31,13 +32,6 @@ enum {
     VP_FIRST_ACTIVATION_COPY = VP_FIRST_STREAM_COPY + 5 * VP_MAX_STREAMED
 };
 
-/* Where a program of a streamed block stands in the chain: what it fetches and waits for. */
-typedef struct vp_stream_place {
-    bool is;                       /* streamed                                */
-    int  slot;                     /* whose parameters and gradients it uses  */
-    bool first, last, second_last; /* of the blocks                           */
-} vp_stream_place;
-
 /* What a block's program has to know of another one, the last before it that works on its slot. */
 typedef struct vp_slot_place {
     int      slot;
@@ -60,10 +54,16 @@ typedef struct vp_assembly {
     bool                    *host_states;  /* whether it updates what lies in host memory */
     bool                    *unlike; /* whether its smaller last micro-step has other buffers */
     struct vp_program_price *price;  /* pricing.c's, of each program; NULL: not priced yet */
-    vp_stream_place         *stream_place;
-    vp_slot_place           *slot_place;
-    int64_t                  n_programs;
-    int64_t                 *program_of; /* per instance                           */
+    /* of each program what its norm and updates are known to take, which then have no steps here; NULL:
+     * they have */
+    const vp_priced_phase **phase_of;
+    bool                    needs_steps; /* they must have */
+    /* where it takes a simulation to tell a step's seconds, they are not wanted */
+    bool             untimed;
+    vp_stream_place *stream_place;
+    vp_slot_place   *slot_place;
+    int64_t          n_programs;
+    int64_t         *program_of; /* per instance                           */
     /* per template: of each region, parameters aligned */
     int64_t (*held_bytes)[VP_N_REGIONS];
     vp_plan_fixed fixed[VP_MAX_FIXED];
@@ -158,6 +158,9 @@ void vp_price_steps(const vp_assembly *a, vp_program *p);
 /* pricing.c: seconds of every step, and the figures in nanoseconds. Where programs were priced already, they
  * are the same but for the last one's forward and backward. VP_ERR_INPUT: beyond 64 bits. */
 vp_status vp_price(vp_assembly *a, vp_err *err);
+
+/* pricing.c: nanoseconds of a priced program's norm and updates. */
+void vp_price_of_phase(const vp_assembly *a, int64_t program_idx, int64_t ns[VP_N_PHASES]);
 
 /* plan_of.c: everything worked out, written into a plan whose arena holds the programs. */
 vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err);

@@ -75,8 +75,7 @@ void vp_price_steps(const vp_assembly *a, vp_program *p)
 }
 
 /* known: NULL, or what its norm and updates are known to take. */
-static vp_program_price price_program(vp_assembly *a, int64_t program_idx,
-                                      const vp_program_price *known)
+static vp_program_price price_program(vp_assembly *a, int64_t program_idx, const int64_t *known)
 {
     vp_program      *p           = &a->lowered[program_idx].program;
     vp_program_price out         = {.first_only_ns = 0};
@@ -85,9 +84,7 @@ static vp_program_price price_program(vp_assembly *a, int64_t program_idx,
     vp_price_steps(a, p);
     for (int pass = 0; pass < VP_N_PASSES; pass++) {
         if (known && (pass == VP_PASS_NORM || pass == VP_PASS_UPDATE)) {
-            out.kernels_ns[pass] = known->kernels_ns[pass];
-            out.in_ns[pass]      = known->in_ns[pass];
-            out.out_ns[pass]     = known->out_ns[pass];
+            out.kernels_ns[pass] = known[pass - VP_PASS_NORM];
             continue;
         }
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
@@ -105,6 +102,20 @@ static vp_program_price price_program(vp_assembly *a, int64_t program_idx,
     return out;
 }
 
+/* What a program's norm and updates are known to take; NULL: nothing is known. */
+static const int64_t *known_phases(const vp_assembly *a, int64_t program_idx)
+{
+    return a->phase_of ? a->phase_of[program_idx]->kernels_ns
+           : a->price  ? &a->price[program_idx].kernels_ns[VP_PASS_NORM]
+                       : NULL;
+}
+
+void vp_price_of_phase(const vp_assembly *a, int64_t program_idx, int64_t ns[VP_N_PHASES])
+{
+    for (int k = 0; k < VP_N_PHASES; k++)
+        ns[k] = a->price[program_idx].kernels_ns[VP_PASS_NORM + k];
+}
+
 /* ---- streamed blocks ---- */
 
 /* The passes of every program that stand in a step, by program. */
@@ -115,16 +126,19 @@ static vp_timed_pass (*time_programs(const vp_assembly *a))[N_WALKED]
     vp_timed_pass(*timed)[N_WALKED] = vp_arena_array(a->arena, a->n_programs, sizeof *timed);
 
     for (int64_t k = 0; timed && k < a->n_programs; k++)
-        for (int pass = 0; pass < N_WALKED; pass++) {
+        for (int pass = a->untimed ? VP_PASS_NORM : 0; pass < N_WALKED; pass++) {
             const vp_program *p = &a->lowered[k].program;
-            if (!vp_pass_time(a->arena, p->steps[pass], p->n_steps[pass], a->cost->device->is_cpu,
-                              &timed[k][pass]))
+            if (pass >= VP_PASS_NORM && a->phase_of)
+                timed[k][pass] = a->phase_of[k]->timed[pass - VP_PASS_NORM];
+            else if (!vp_pass_time(a->arena, p->steps[pass], p->n_steps[pass],
+                                   a->cost->device->is_cpu, &timed[k][pass]))
                 return NULL;
         }
     return timed;
 }
 
-/* As plan/expand.c walks a plan. */
+/* As plan/expand.c walks a plan. No micro-step: the optimizer's passes alone, before which all copies have
+ * been waited for. */
 static vp_status simulate(const vp_assembly *a, int64_t n_micro, double *step_s,
                           double *optimizer_s, vp_err *err)
 {
@@ -190,7 +204,9 @@ static vp_status price_streamed(vp_assembly *a, const vp_program_price *price, i
     double    optimizer_s = 0;
     vp_status st          = VP_OK;
 
-    VP_TRY(simulate(a, n_micro, &a->figures.step_time_s, &optimizer_s, err));
+    VP_TRY(simulate(a, a->untimed ? 0 : n_micro, &a->figures.step_time_s, &optimizer_s, err));
+    if (a->untimed)
+        a->figures.step_time_s = -1;
     sum = vp_mul(n_micro, vp_add(at_least(embedding->kernels_ns[VP_PASS_FORWARD], params_ns),
                                  head->kernels_ns[VP_PASS_FORWARD]));
     sum = vp_add(sum, backward_ns(embedding, back_ns, back_ns, n_micro));
@@ -217,6 +233,9 @@ static vp_status price_moved(vp_assembly *a, int64_t n_micro, vp_err *err)
     double    optimizer_s;
     vp_status st = VP_OK;
 
+    a->figures.step_time_s = -1;
+    if (a->untimed)
+        return VP_OK;
     VP_TRY(simulate(a, n_micro, &a->figures.step_time_s, &optimizer_s, err));
     /* whole nanoseconds, as sums are: the same kernels take the same time */
     a->figures.step_time_s = (double)llround(a->figures.step_time_s * 1e9) * 1e-9;
@@ -252,9 +271,8 @@ vp_status vp_price(vp_assembly *a, vp_err *err)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     for (int64_t k = 0; k < a->n_programs; k++) {
         int64_t n = 0, passes_ns, once_ns;
-        price[k]  = !known                  ? price_program(a, k, NULL)
-                    : k < a->n_programs - 1 ? known[k]
-                                            : price_program(a, k, &known[k]);
+        price[k] =
+            known && k < a->n_programs - 1 ? known[k] : price_program(a, k, known_phases(a, k));
         for (int64_t i = 0; i < g->n_instances; i++)
             n += a->program_of[i] == k;
         passes_ns = vp_mul(

@@ -111,10 +111,10 @@ static least_need least_of(const vp_plan_request *r, const vp_setting *s, int64_
     return least;
 }
 
-/* All that a setting's chunks have in common. */
+/* All that a setting's chunks have in common. timed: as for vp_frame_make(). */
 static vp_status frame_of(const vp_plan_request *r, vp_cost *cost, const vp_recipes *from,
-                          vp_attention_kind attention, const vp_setting *s, vp_frame **out,
-                          vp_err *err)
+                          vp_attention_kind attention, const vp_setting *s, bool timed,
+                          vp_frame **out, vp_err *err)
 {
     vp_scenario x = {.recipe         = from->of[0],
                      .seq            = r->seq,
@@ -126,7 +126,7 @@ static vp_status frame_of(const vp_plan_request *r, vp_cost *cost, const vp_reci
                      .updates_at_end = r->updates == VP_UPDATES_END};
 
     vp_scenario_set_all(&x, r->model, vp_pinned_set(r));
-    return vp_frame_make(r->model, &x, from->of, from->n, cost, out, err);
+    return vp_frame_make(r->model, &x, from->of, from->n, timed, cost, out, err);
 }
 
 vp_status vp_setting_figures(const vp_plan_request *r, vp_cost *cost, const vp_recipes *from,
@@ -135,7 +135,7 @@ vp_status vp_setting_figures(const vp_plan_request *r, vp_cost *cost, const vp_r
     vp_frame *frame = NULL;
     vp_status st    = VP_OK;
 
-    VP_TRY(frame_of(r, cost, from, attention, s, &frame, err));
+    VP_TRY(frame_of(r, cost, from, attention, s, false, &frame, err));
     VP_TRY(vp_frame_figures(frame, s->loss_chunk, s->figures, err));
 out:
     vp_frame_free(frame);
@@ -273,8 +273,11 @@ static vp_status list_levels(const vp_plan_request *r, vp_plan_answer *a, vp_cos
 {
     vp_offload levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
     int        n_levels                      = vp_request_offloads(r, levels);
+    bool       host_steps                    = false; /* for which seconds are compared */
     vp_status  st                            = VP_OK;
 
+    for (int level = 0; level < n_levels; level++)
+        host_steps |= levels[level].host_step;
     /* who knows what a measured call takes in smaller chunks; what moves needs less than any block */
     *low = !r->profile && r->host_bytes == 0;
     for (int level = 0; level < n_levels; level++) {
@@ -287,7 +290,7 @@ static vp_status list_levels(const vp_plan_request *r, vp_plan_answer *a, vp_cos
         *s            = like;
         s->offload    = levels[level];
         if (!frames[level])
-            VP_TRY(frame_of(r, cost, from, attention, s, &frames[level], err));
+            VP_TRY(frame_of(r, cost, from, attention, s, host_steps, &frames[level], err));
         VP_TRY(vp_frame_figures(frames[level], s->loss_chunk, s->figures, err));
         if (s->figures[0].unlike)
             continue;

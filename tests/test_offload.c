@@ -696,37 +696,51 @@ static void a_frame_says_what_the_whole_does(void **state)
                                   {.states = 6, .blocks = true, .host_step = true}};
     const int64_t    chunks[]  = {0, 256, 512};
     vp_recipe        recipes[] = {vp_recipe_default(), vp_recipe_default()};
-    int              n         = 0;
+    int              n = 0, n_untimed = 0;
 
     (void)state;
     vp_recipe_set_optimizer(&recipes[1], VP_OPT_LION);
-    for (int clip = 0; clip < 2; clip++)
+    for (int clip = 0; clip < 2; clip++) { /* a request, of which all has one store */
+        vp_cost cost = {.device = &card, .store = vp_lowered_store_new()};
         for (size_t level = 0; level < sizeof levels / sizeof *levels; level++)
             for (int64_t micro = 4; micro <= 12;
                  micro += 4) { /* of 12 samples: the last of 8 is 4 */
                 if (12 % micro && levels[level].blocks)
                     continue;
-                vp_cost     cost = {.device = &card, .store = vp_lowered_store_new()};
+                vp_cost     bare = {.device = &card};
                 vp_scenario s    = {
                        .seq = 64, .global_batch = 12, .micro_batch = micro, .offload = levels[level]};
-                vp_frame  *frame;
-                vp_figures framed[2], whole;
+                vp_frame  *frame, *untimed;
+                vp_figures framed[2], again[2], whole;
                 recipes[0].clip_norm = recipes[1].clip_norm = clip;
                 vp_scenario_set_all(&s, model, 0);
-                OK(vp_frame_make(model, &s, recipes, 2, &cost, &frame, err));
+                OK(vp_frame_make(model, &s, recipes, 2, true, &cost, &frame, err));
+                OK(vp_frame_make(model, &s, recipes, 2, false, &cost, &untimed, err));
                 for (int k = 0; k < 3; k++) {
                     OK(vp_frame_figures(frame, chunks[k], framed, err));
+                    OK(vp_frame_figures(untimed, chunks[k], again, err));
                     for (int i = 0; i < 2; i++, n++) {
                         vp_scenario one = s;
                         one.recipe      = recipes[i];
                         one.loss_chunk  = chunks[k];
-                        OK(vp_assemble_figures(model, &one, &cost, &whole, err));
+                        OK(vp_assemble_figures(model, &one, &bare, &whole, err));
                         assert_same_figures(&framed[i], &whole);
+                        if (again[i].step_time_s < 0) { /* it takes a simulation */
+                            assert_true(levels[level].states > 0);
+                            again[i].step_time_s = framed[i].step_time_s;
+                            n_untimed++;
+                        }
+                        assert_same_figures(&again[i], &whole);
+                        OK(vp_assemble_figures(model, &one, &cost, &again[i], err));
+                        assert_same_figures(&again[i], &whole);
                     }
                 }
                 vp_frame_free(frame);
-                vp_lowered_store_free(cost.store);
+                vp_frame_free(untimed);
             }
+        vp_lowered_store_free(cost.store);
+    }
+    assert_true(n_untimed > 0 && n_untimed < n);
     assert_int_equal(n, 2 * (4 * 3 + 2 * 2) * 3 * 2);
     vp_model_free(model);
 }
