@@ -93,8 +93,8 @@ static void read_back(vp_arena *arena, const vp_emitted *e, const vp_target *tar
 
 static bool by_script(const vp_target *t, int setting)
 {
-    for (int i = 0; t->script && t->script[i]; i += 2)
-        if (strncmp(t->script[i], vp_setting_key(setting), strlen(vp_setting_key(setting))) == 0)
+    for (const vp_told *row = t->script; row && row->setting; row++)
+        if (strncmp(row->setting, vp_setting_key(setting), strlen(vp_setting_key(setting))) == 0)
             return true;
     return setting == VP_SETTING_ALLOCATOR; /* of the launch line */
 }
