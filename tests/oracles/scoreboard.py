@@ -43,6 +43,7 @@ WHAT = {
     "narrow_steps.csv": "8-bit weights, DoRA, NF4 without checkpoints",
     "feature_steps.csv": "packing, masks over NF4, DoRA",
     "checkpoint_steps.csv": "checkpoints of some layers, or in host memory",
+    "later_steps.csv": "adapters and TRL of families recorded later, masks over NF4, longrope",
     "trl_steps.csv": "TRL's SFTTrainer",
     "packed_steps.csv": "TRL's packing",
     "dpo_steps.csv": "TRL's DPOTrainer",

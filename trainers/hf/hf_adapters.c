@@ -22,6 +22,11 @@ static const struct {
     {"gemma2", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"gemma3_text", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"olmo2", {LLAMA_LINEARS}, NULL},
+    {"olmo3", {LLAMA_LINEARS}, NULL},
+    {"ernie4_5", {LLAMA_LINEARS}, NULL},
+    {"mixtral", {"q_proj", "k_proj", "v_proj", "o_proj"}, "q_proj+v_proj"}, /* the same */
+    {"starcoder2", {"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj"}, NULL},
+    {"falcon", {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}, "query_key_value"},
     {"smollm3", {LLAMA_LINEARS}, NULL},
     {"granite", {LLAMA_LINEARS}, NULL},
     {"stablelm", {LLAMA_LINEARS}, "q_proj+v_proj"},

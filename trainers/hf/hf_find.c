@@ -524,6 +524,29 @@ static vp_status choose_target(search *r, vp_err *err)
     return VP_OK;
 }
 
+enum { MOST_BESIDE = 5 }; /* layers: gemma 3's repeat after six */
+
+/* The program of a key; where layers repeat in blocks, and the model's are no whole ones, that with so many beside them. */
+static vp_status find_of_layers(const search *r, const char *key,
+                                const vp_recorded_program **program, vp_err *err)
+{
+    const vp_recorded_program *other;
+    int64_t                    n_layers = r->found->sizes.n_layers[0];
+    char                       beside[KEY_SIZE + 80];
+    vp_status                  st = VP_OK;
+
+    VP_TRY(vp_recording_find(r->found->recording, key, program, err));
+    for (int n = 1; n <= MOST_BESIDE && !(*program && vp_recorded_repeats(*program, n_layers));
+         n++) {
+        snprintf(beside, sizeof beside, "%s rest=%d", key, n);
+        VP_TRY(vp_recording_find(r->found->recording, beside, &other, err));
+        if (other && vp_recorded_repeats(other, n_layers))
+            *program = other;
+    }
+out:
+    return st;
+}
+
 /* With one sample in a batch fewer tensors are copied: a program of its own where that was recorded. */
 static vp_status find_program(search *r, const char *key, const vp_recorded_program **program,
                               vp_err *err)
@@ -535,10 +558,10 @@ static vp_status find_program(search *r, const char *key, const vp_recorded_prog
     *program = NULL;
     snprintf(of_one, sizeof of_one, "%s one=1", key);
     if (is_alone)
-        VP_TRY(vp_recording_find(r->found->recording, of_one, program, err));
+        VP_TRY(find_of_layers(r, of_one, program, err));
     if (*program)
         return VP_OK;
-    VP_TRY(vp_recording_find(r->found->recording, key, program, err));
+    VP_TRY(find_of_layers(r, key, program, err));
     if (*program && is_alone)
         vp_hf_assume(r->out,
                      "this step was recorded with several samples in a batch; with one PyTorch "
@@ -806,6 +829,9 @@ vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_
     if (is_emulated(request) && pass == VP_HF_STEP)
         vp_hf_assume(out, "bf16 below compute capability 8.0 is emulated by PyTorch: its bytes are "
                           "the same, its products are at best as fast as fp32's");
+    if (found->sizes.has_longrope && pass == VP_HF_STEP)
+        vp_hf_assume(out, "longrope takes its frequencies anew in each pass, which was not "
+                          "recorded: 512 bytes");
     if (found->sizes.defaults[0])
         vp_hf_assume(out, "not in the config, so as the class has it: %s", found->sizes.defaults);
     snprintf(out->versions, sizeof out->versions, "%s", vp_recording_versions(found->recording));

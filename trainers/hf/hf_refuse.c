@@ -109,7 +109,8 @@ static void say(const char *word, size_t n, const char *precision, char *buf, si
             join(buf, size, sayings[i].said);
             return;
         }
-    if (strncmp(text, "upcast", 6) == 0 || strncmp(text, "one", 3) == 0)
+    if (strncmp(text, "upcast", 6) == 0 || strncmp(text, "one", 3) == 0 ||
+        strncmp(text, "rest", 4) == 0)
         return;
     bool        is_lora = strncmp(text, "lora=", 5) == 0, saves = strncmp(text, "save=", 5) == 0;
     char       *value  = strchr(text, '=');

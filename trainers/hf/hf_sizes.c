@@ -183,7 +183,9 @@ static vp_status check_dropout(const vp_model *model, const char *key, bool reco
                       model->family, recorded ? "with" : "without", some ? "with" : "without");
 }
 
-static vp_status check_rope(const vp_model *model, vp_err *err)
+/* longrope, which Phi 3's first configs call su, takes its frequencies anew in each pass (transformers 5.17,
+ * modeling_rope_utils.py: longrope_frequency_update): 512 bytes. dynamic's depend on the longest sequence so far. */
+static vp_status check_rope(const vp_model *model, vp_hf_sizes *sizes, vp_err *err)
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
 
@@ -192,8 +194,8 @@ static vp_status check_rope(const vp_model *model, vp_err *err)
         const char   *type = json_string_value(json_object_get(rope, "rope_type"));
         if (!type)
             type = json_string_value(json_object_get(rope, "type"));
-        if (type && (strcmp(type, "dynamic") == 0 || strcmp(type, "longrope") == 0 ||
-                     strcmp(type, "su") == 0))
+        sizes->has_longrope |= type && (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0);
+        if (type && strcmp(type, "dynamic") == 0)
             return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, keys[i],
                               "rotary scaling of type %s was not recorded", type);
     }
@@ -217,7 +219,7 @@ vp_status vp_hf_check_config(const vp_model *model, const vp_recording *recordin
             VP_TRY(check_dropout(model, key, strcmp(line + used, "some") == 0, &none, err));
     }
     sizes->without_dropout = none == 1;
-    VP_TRY(check_rope(model, err));
+    VP_TRY(check_rope(model, sizes, err));
 out:
     return st;
 }

@@ -16,7 +16,8 @@ typedef struct vp_hf_sizes {
     bool        tied;
     vp_hf_heads heads;
     bool        without_dropout; /* where the recording has some, and a variant without */
-    char        defaults[200];   /* sizes that the class gave: "h 768, f 3072" */
+    bool        has_longrope;
+    char        defaults[200]; /* sizes that the class gave: "h 768, f 3072" */
 } vp_hf_sizes;
 
 /* VP_ERR_INPUT: a size that is missing or no size. */

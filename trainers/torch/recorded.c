@@ -35,17 +35,24 @@ static int64_t repetitions(const vp_recorded *s, int phase_idx, int section_idx)
     return x->group < 0 ? 1 : s->n_blocks[x->group] - x->irregular;
 }
 
+bool vp_recorded_repeats(const vp_recorded_program *p, int64_t n_layers)
+{
+    return n_layers >= p->rest && (n_layers - p->rest) % p->every == 0;
+}
+
 /* Whole blocks of layers, and enough of them for every phase. */
 static vp_status count_blocks(vp_recorded *s, const int64_t *n_layers, vp_err *err)
 {
     const vp_recorded_program *p = s->program;
 
     for (int g = 0; g < VP_RECORDED_GROUPS; g++) {
-        s->n_blocks[g] = n_layers[g] / p->every;
-        if (n_layers[g] % p->every || n_layers[g] > MAX_LAYERS)
+        s->n_blocks[g] = n_layers[g] / p->every; /* what is beside blocks is less than one */
+        if ((n_layers[g] && !vp_recorded_repeats(p, n_layers[g])) || n_layers[g] > MAX_LAYERS)
             return VP_FAIL(err, VP_ERR_INPUT,
-                           "%lld layers: this step was recorded for whole groups of %lld, up to %d",
-                           (long long)n_layers[g], (long long)p->every, MAX_LAYERS);
+                           "%lld layers: this step was recorded for whole groups of %lld layers "
+                           "and %lld more, up to %d",
+                           (long long)n_layers[g], (long long)p->every, (long long)p->rest,
+                           MAX_LAYERS);
     }
     if (s->symbols->at[VP_SYM_YC])
         s->n_blocks[VP_RECORDED_TILES] =
@@ -554,7 +561,7 @@ bool vp_recorded_is_regular(const vp_recorded *s)
         for (int k = 0; k < p->phases[i].n_sections; k++)
             if (p->phases[i].sections[k].irregular)
                 return false;
-    return true;
+    return !p->rest;
 }
 
 static int64_t count_slots(const vp_recorded *s, vp_owner owner)

@@ -351,8 +351,10 @@ static vp_status read_program_line(vp_recorded_program *p, const char *line, int
     if (starts(line, "phase", &rest))
         return read_phase(p, rest, number, err);
     if (starts(line, "every", &rest)) {
-        p->every = strtoll(rest, NULL, 10);
-        if (p->every >= 1)
+        char *more;
+        p->every = strtoll(rest, &more, 10);
+        p->rest  = strtoll(more, NULL, 10);
+        if (p->every >= 1 && p->rest >= 0 && p->rest < p->every)
             return VP_OK;
     }
     return broken(p, number, "no line of a recorded program", err);

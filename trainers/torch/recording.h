@@ -42,6 +42,9 @@ vp_status   vp_recording_find(vp_recording *recording, const char *key,
                               const vp_recorded_program **out, vp_err *err);
 const char *vp_recording_key(const vp_recording *recording, int64_t i);
 
+/* Whether so many layers are whole blocks of a program, and what it has beside them. */
+bool vp_recorded_repeats(const vp_recorded_program *program, int64_t n_layers);
+
 /* A program for these sizes and so many layers, in a ledger that is borrowed. What is
  * allocated stays until vp_recorded_free(), which takes NULL. VP_ERR_INPUT: too few layers. */
 vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *symbols,

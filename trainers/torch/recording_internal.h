@@ -74,6 +74,7 @@ struct vp_recorded_program {
     const char          *same; /* the key of the program that it equals, or NULL */
     const vp_recording  *recording;
     int64_t              every; /* layers in one block */
+    int64_t              rest;  /* layers behind the last block, in the sections beside it */
     phase                phases[MAX_PHASES];
     int                  n_phases, n_workspaces;
     int32_t              untied[MAX_UNTIED]; /* slots that a model with tied tables has not */

@@ -24,7 +24,7 @@ N_SHAPES, N_SMALL = 6, 3
 STEP, EVALUATION = ["prefix", "forward", "reference", "output", "backward", "ending"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", one=0, packed=0)
+DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", one=0, packed=0, rest=0)
 
 
 def phases_of(v):
@@ -104,7 +104,7 @@ def number_or_word(x):
 
 def play_once(v, family, shape, blocks):
     f = families.FAMILIES[family]
-    layers = [n * f.repeats(v) for n in blocks]
+    layers = [n * f.repeats(v) + v["rest"] for n in blocks]
     if v["freeze"] != "none":         # frozen layers are a group of blocks before those that are trained
         v = dict(v, n_frozen=layers[0] if v["freeze"] == "layers" else 0)
     config = f.config(shape, [sum(layers)] if v["freeze"] == "layers" else layers, v["tied"], v)
@@ -184,7 +184,7 @@ def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
     groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"]) + (v["freeze"] == "layers")         # tiles of a loss are one
-    least = 8 if v["offload"] and v["trainer"] in play.TRL else 4         # TRL keeps the last five tensors that it offloads for a while
+    least = 8 if v["offload"] and v["trainer"] in play.TRL else 2 if families.FAMILIES[family].repeats(v) >= 6 else 4         # TRL keeps the last five tensors that it offloads for a while
     base = (least,) * groups
     lengths = [base] + [tuple(n if h == g else least for h in range(groups)) for g in range(groups) for n in (least + 1, least + 2)]
     repeats = [play_once(v, family, shapes[0], n) for n in lengths]
@@ -374,7 +374,7 @@ def write(v, family, result):
                 number[name, k, pos] = sum(t[0] == "a" for t in toks[:pos])
     lines = ["program " + key_of(v)]
     if families.FAMILIES[family].repeats(v) > 1:
-        lines.append("every %d" % families.FAMILIES[family].repeats(v))
+        lines.append("every %d" % families.FAMILIES[family].repeats(v) + " %d" % v["rest"] * (v["rest"] > 0))
     for slot in tied:
         lines.append("tied %s %s%d" % (NAMES[slot[0]], "abcdefg"[slot[1]], number[slot]))
     for phase, at in run.workspaces if not v["eval"] else []:         # an evaluation has those of the steps before it

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -108,6 +108,8 @@ NAMED = {
                     intermediate_size=8192, vocab_size=50304, num_hidden_layers=16, max_position_embeddings=2048, tie_word_embeddings=False),
     "phi-4": dict(PHI3, hidden_size=5120, num_attention_heads=40, num_key_value_heads=10, intermediate_size=17920, vocab_size=100352,
                   num_hidden_layers=40, max_position_embeddings=16384, original_max_position_embeddings=16384, sliding_window=None),
+    "phi-3.5-mini": dict(PHI3, max_position_embeddings=131072, sliding_window=262144, rope_scaling={"type": "longrope", "short_factor": [1.0] * 48,
+                                                                                        "long_factor": [1.0] * 48}),
     "stablelm-3b": dict(model_type="stablelm", architectures=["StableLmForCausalLM"], hidden_size=2560, num_attention_heads=32,
                         num_key_value_heads=32, intermediate_size=6912, vocab_size=50304, num_hidden_layers=32, max_position_embeddings=4096,
                         partial_rotary_factor=0.25, tie_word_embeddings=False),
@@ -126,6 +128,10 @@ NAMED.update({
     "distilbert-names": dict(DISTIL, architectures=["DistilBertForTokenClassification"], id2label={str(i): "label %d" % i for i in range(9)}),
     "xlm-roberta-classes": dict(ROBERTA, model_type="xlm-roberta", architectures=["XLMRobertaForSequenceClassification"], vocab_size=250002,
                                 id2label={str(i): "label %d" % i for i in range(20)}),
+    "gemma-2b": dict(model_type="gemma", architectures=["GemmaForCausalLM"], hidden_size=2048, num_attention_heads=8, num_key_value_heads=1, head_dim=256,
+                     intermediate_size=16384, vocab_size=256000, num_hidden_layers=18, max_position_embeddings=8192, tie_word_embeddings=True, pad_token_id=0),
+    "olmo2-1b": dict(model_type="olmo2", architectures=["Olmo2ForCausalLM"], hidden_size=2048, num_attention_heads=16, num_key_value_heads=16,
+                     intermediate_size=8192, vocab_size=100352, num_hidden_layers=16, max_position_embeddings=4096, tie_word_embeddings=False),
     "gemma3-1b": dict(model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], hidden_size=1152, num_attention_heads=4, num_key_value_heads=1,
                       head_dim=256, intermediate_size=6912, vocab_size=262144, num_hidden_layers=26, max_position_embeddings=32768,
                       sliding_window=512, query_pre_attn_scalar=256, tie_word_embeddings=True, pad_token_id=0),
@@ -531,6 +537,7 @@ def main():
     p.add_argument("--peft", action="store_true")
     p.add_argument("--frozen", action="store_true")
     p.add_argument("--allocators", action="store_true")
+    p.add_argument("--padded", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--attention")
@@ -571,6 +578,7 @@ def main():
     rows = [r + ("torch", "none", 0, "none") * (len(r) == 10) for r in rows]
     rows = by_trainer(rows, a.seed, a.evaluate, a.liger) if a.evaluate or a.liger else rows
     rows = [r[:3] + (a.attention,) + r[4:] for r in rows] if a.attention else rows
+    rows = [r[:7] + (-(-r[7] // 8) * 8, r[8], "mask") + r[10:] for r in rows] if a.padded else rows
     if a.targets:
         at = COLUMNS.index("lora")
         rows = [r[:at] + (a.targets,) + r[at + 1:] for r in rows if r[at] != "none"]

@@ -255,7 +255,7 @@ class Fitter:
                 divisor = rest[0]
                 for other in rest[1:]:
                     divisor = gcd(divisor, other)
-                for q in (1, 2, 4, 8, 12, 16, 24, 512, divisor):
+                for q in (1, 2, 4, 8, 12, 16, 24, 512, 131072, divisor):         # 131072 are of KS
                     if divisor % q == 0:
                         n = self.columns.get(tuple(u // q for u in rest))
                         if n is not None:
