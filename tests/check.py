@@ -5,7 +5,15 @@
     ok(2 + 2 == 4, "two and two", 2 + 2)
     finish()
 """
+import atexit
+import os
+import shutil
 import sys
+import tempfile
+
+# What a test finds out about a card is kept in a place of its own, and what its user keeps changes no answer.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], True)
 
 counts = {"passed": 0, "failed": 0, "skipped": 0}
 

@@ -6,6 +6,7 @@
 #     ok "and says so" says "no model"
 #     finish
 passed=0 failed=0 skipped=0
+export XDG_STATE_HOME=$work/state # what a test finds out about a card is not its user's, nor the other way round
 
 ok() { # ok NAME COMMAND...: a case: the command succeeds
     local name=$1

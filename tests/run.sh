@@ -38,7 +38,7 @@ count_script() {
 run_one() {
     local id=$1 test=$2 out=$work/$1.out err=$work/$1.err code counts why="" start took built=$BUILD name
     local passed=0 failed=0 skipped=0 missing=0 limit
-    limit="timeout -k 10 $seconds"
+    limit="env XDG_STATE_HOME=$work/$id.state timeout -k 10 $seconds"
     name=$(basename "$test")
     case $test in
     *.sh) ;;
