@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { PADDED_TO = 8 }; /* tokens: masked attention was recorded so */
+
 #define EXPANDABLE "expandable_segments:True"
 
 typedef struct change {
@@ -68,9 +70,9 @@ static bool one_evaluated(vp_hf_request *q)
 
 static bool half_seq(vp_hf_request *q)
 {
-    if (q->seq < 32 || q->seq % 16)
+    if (q->seq < 4 * PADDED_TO)
         return false;
-    q->seq /= 2;
+    q->seq = q->seq / 2 / PADDED_TO * PADDED_TO;
     return true;
 }
 
@@ -136,7 +138,7 @@ static void name_it(const change *c, const vp_hf_request *before, const vp_hf_re
         snprintf(buf, size, "%s", c->option);
 }
 
-enum { PADDED_TO = 8, TRIES = 4 };
+enum { TRIES = 4 };
 
 /* Where samples differ in length, the sequence of the batch that decides with these settings: another one than before
  * where tensors of other sizes lie in PyTorch's cache, or samples are cut shorter. */

@@ -133,6 +133,10 @@ for conf, words in (("expandable:True", "expandable: "), ("per_process_memory_fr
 code, j = said("estimate", "gpt2", "--alloc-conf", EXPANDABLE, "--json")
 ok(code == 2 and "--trainer" in j["error"]["message"], "of PyTorch's trainers alone", (code, j))
 
+# ---- a sequence that is no multiple of 16 is halved to whole eights ----
+code, j = said("estimate", "gemma-2-9b", "--qlora", "--device", "4090", "--seq", "4088", "--json")
+ok(code == 3 and "--seq 2040" in j["fits_with"]["options"], "4,088 tokens, 2,040 fit", (code, j["fits_with"]))
+
 # ---- torch.compile: the eager step, in an interval that holds every compiled one that was played ----
 COMPILED = ("estimate", "gpt2", "--trainer", "hf", "--seq", "1024", "--micro-batch", "8", "--json")
 _, eager = said(*COMPILED)
