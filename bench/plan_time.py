@@ -87,7 +87,7 @@ def library_sizes(solver):
 
 def built_in(args):
     """But for those that are small for tests."""
-    names = [m["name"] for m in common.answer([common.program(args, "vplan"), "models", "--json"])["models"]]
+    names = [m["name"] for m in common.answer([common.program(args, "vplan"), "models", "--json"])["models"] if m["has_graph"]]
     return [name for name in names if not name.endswith("-tiny")]
 
 

@@ -51,10 +51,9 @@ static void print_count(const char *label, int64_t n)
 }
 
 /* One model in full. */
-static void print_model(const vp_zoo_entry *z, const vp_model *model)
+static void print_model(const vp_zoo_entry *z, const vp_model *model, sizes s)
 {
-    sizes s = sizes_of(z, model);
-    char  count[32];
+    char count[32];
 
     printf("%s: %s parameters\n", z->name, vp_count_text(s.params, count, sizeof count));
     printf("  %-12s %s\n", "family", model->family);
@@ -69,9 +68,9 @@ static void print_model(const vp_zoo_entry *z, const vp_model *model)
     print_folded(z->config);
 }
 
-static vp_status add(json_t *list, const vp_zoo_entry *z, const vp_model *model, vp_err *err)
+static vp_status add(json_t *list, const vp_zoo_entry *z, const vp_model *model, sizes s,
+                     vp_err *err)
 {
-    sizes   s = sizes_of(z, model);
     json_t *j = json_pack(
         "{s:s, s:s, s:I, s:o, s:o, s:s?, s:s, s:b, s:O}", "name", z->name, "family", model->family,
         "params_total", (json_int_t)s.params, "max_seq", vp_json_int_or_null(s.positions),
@@ -86,15 +85,15 @@ out:
 }
 
 /* An id that is too long for its column stands in a line of its own. */
-static void print_row(const vp_zoo_entry *z, const vp_model *model)
+static void print_row(const vp_zoo_entry *z, const vp_model *model, sizes s)
 {
     enum { WIDTH = 80, COUNT_ENDS = 34 };
     const char *id = or_none(z->hub_id);
     char        count[32];
     int         n = printf("%s", z->name);
 
-    n += printf(" %*s  %-8s", COUNT_ENDS - n - 1,
-                vp_count_text(sizes_of(z, model).params, count, sizeof count), model->family);
+    n += printf(" %*s  %-8s", COUNT_ENDS - n - 1, vp_count_text(s.params, count, sizeof count),
+                model->family);
     if (n + 1 + (int)strlen(id) > WIDTH)
         printf("\n%*s\n", WIDTH, id);
     else
@@ -124,11 +123,12 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         vp_model_opts opts = {.config_only = !vp_zoo_has_graph(z)};
         VP_TRY(vp_model_open(z->name, &opts, &model, err));
         n_recorded += opts.config_only;
-        VP_TRY(add(list, z, model, err));
+        sizes s = sizes_of(z, model);
+        VP_TRY(add(list, z, model, s, err));
         if (!cli->json && name)
-            print_model(z, model);
+            print_model(z, model, s);
         else if (!cli->json)
-            print_row(z, model);
+            print_row(z, model, s);
         vp_model_free(model);
         model = NULL;
     }

@@ -152,6 +152,7 @@ static const struct {
     const char *beside; /* only where this key stands there too; NULL: alone */
 } others[] = {
     {"GPT-NeoX", "pipe_parallel_size pipe-parallel-size attention_config attention-config"},
+    {"nanotron", "parallelism.pp_engine parallelism.recompute_layer optimizer.optimizer_factory"},
     {"LLM Foundry", "device_train_microbatch_size"},
     {"LLaMA-Factory's v1", "kernel_config dist_config model_class"},
     {"LLaMA-Factory's Megatron modes",

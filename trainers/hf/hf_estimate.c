@@ -659,7 +659,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
         vp_hf_assume(
             out,
             "torch.compile: the eager step is counted; compiled ones that were played took "
-            "a tenth to a half less, and the interval is %.0f %% less to %.0f %% more",
+            "1 to 48 %% less, and the interval is %.0f %% less to %.0f %% more",
             100 * VP_HF_COMPILED_LOW, 100 * VP_HF_COMPILED_HIGH);
     if (strcmp(request->optimizer, "adafactor") == 0 && !vp_hf_has_adapters(request))
         vp_hf_assume(
