@@ -63,7 +63,16 @@ ok([int(r["trial"]) for r in rows] == [t["id"] for t in request["trials"]] and a
 screen = call("study", "s.db")
 lines = screen.rstrip("\n").split("\n")
 ok(max(map(len, lines)) <= 80 and lines[0].startswith("BEST: ") and ", number %d of %d" % (request["best"], len(request["trials"])) in lines[0], "the screen", screen)
-ok(" ".join(["vplan"] + TUNE[1:]) in " ".join(screen[screen.index("next  ") + 11:].replace("\\\n", " ").split()) and "micro-batch 2, loss all at once; 2 blocks recompute" in screen, "and its words", screen)
+ok(" ".join(["vplan"] + TUNE[1:]) in " ".join(screen[screen.index("next  ") + 11:].replace("\\\n", " ").split()), "the command that asked", screen)
+def words(run):
+    one = run["n_blocks"] == 1
+    how = "in segments of %d" % run["segment"] if run["segment"] > 1 else "recompute%s %s" % ("s" * one, " + ".join(run["recompute"]) or "nothing")
+    return "%d block%s %s" % (run["n_blocks"], "" if one else "s", how)
+
+
+for t in request["trials"]:
+    said = "micro-batch %d, loss all at once; %s" % (t["what"]["micro_batch"], "; ".join(map(words, t["what"]["blocks"])))
+    ok(said in " ".join(screen.split()), "trial %d in words: %s" % (t["id"], said), screen)
 ok(digest("s.db") == before and not [f for f in os.listdir(".") if f != "s.db"], "only read", os.listdir("."))
 os.chmod("s.db", 0o400)
 call("study", "s.db")
