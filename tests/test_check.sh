@@ -114,6 +114,15 @@ ok(unread == ["bf16", "fp16"], "what is no literal is named, and the rest of the
 for name in ("open.toml", "twice.toml", "table.toml", "plain.toml", "over.toml", "two.toml", "zero.toml", "bomb.yaml", "tabs.yaml", "colon.yaml", "open.json", "tag.yaml", "noanchor.yaml", "two.yaml", "brace.json"):
     code, j, err = check(write(name, hostile[name]))
     ok(code == 4 and (j["findings"][0]["line"] or 0) >= 1, name + ": the line", j["findings"])
+# ---- a file that a variable names is looked for by what the variable says ----
+for name, text in (("before.sh", "VOCAB_FILE=vocab.json torchrun --nproc_per_node 2 pretrain_gpt.py --micro-batch-size 1 --vocab-file $VOCAB_FILE\n"),
+                   ("alone.sh", "VOCAB_FILE=vocab.json\ntorchrun --nproc_per_node 2 pretrain_gpt.py --micro-batch-size 1 --vocab-file $VOCAB_FILE\n"),
+                   ("override.sh", "python train.py data=data.yaml --per_device_train_batch_size 1\n")):
+    code, j, err = check(write(name, text))
+    ok(code == 0 and not [f for f in j["findings"] if f["severity"] != "note"], name + ": no file of that name", (code, j["findings"], err))
+write("ds.json", '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1}')
+code, j, err = check(write("known.sh", "CFG=ds.json torchrun train.py --per_device_train_batch_size 1 --deepspeed $CFG --bf16 true\n"))
+ok(code == 0 and j["common"]["parallel"] == "zero2", "a variable before the command", (code, j["common"], j["findings"]))
 # ---- what the files leave open stays open ----
 for devices, batch, micro, common in ((1, 12, 4, {"world": 1, "parallel": "none", "recompute": "none", "accumulation": 3}), (2, 12, 2, {"world": 2, "parallel": "fsdp", "recompute": "full", "accumulation": 3}),
                                       (1, 10, 4, {"world": 1, "accumulation": None}), ("auto", 12, 4, {"world": None, "parallel": None, "recompute": None, "accumulation": None})):

@@ -4,6 +4,7 @@
 
 #include "trainers/files/target.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -118,11 +119,26 @@ bool vp_launch_is_path(const char *text, size_t n)
             ends_in(text, n, ".toml"));
 }
 
+/* NAME=x.json before a command is a variable, and name=x.yaml behind one an override. */
+static bool is_assignment(const char *text, size_t n)
+{
+    size_t name = 0;
+
+    while (name < n && (isalnum((unsigned char)text[name]) || text[name] == '_'))
+        name++;
+    return name && name < n && text[name] == '=';
+}
+
+bool vp_launch_is_argument(const char *word, size_t n)
+{
+    return vp_launch_is_path(word, n) && !is_assignment(word, n);
+}
+
 bool vp_launch_names_file(const char *program)
 {
     for (const char *p = program; p && *p;) {
         size_t n = strcspn(p, " ");
-        if (vp_launch_is_path(p, n))
+        if (vp_launch_is_argument(p, n))
             return true;
         p += n + (p[n] == ' ');
     }

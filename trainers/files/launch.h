@@ -35,6 +35,9 @@ vp_status vp_launch_of_comment(vp_document *doc, const char *bytes, int64_t n, v
  * shell or another file still has to fill in. */
 bool vp_launch_is_path(const char *text, size_t n);
 
+/* Whether a word of a command is such a path, and no assignment: of a variable, or of a script's own override. */
+bool vp_launch_is_argument(const char *word, size_t n);
+
 /* Whether one of a command's words, its program's name first, is such a path; NULL: no. */
 bool vp_launch_names_file(const char *program);
 

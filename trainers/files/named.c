@@ -157,7 +157,7 @@ static vp_status open_of_program(namer *x, const vp_document *doc, const vp_dial
         vp_value at = {.kind = VP_VALUE_NULL, .line = doc->root->line};
         char     path[PATH_MAX];
         snprintf(path, sizeof path, "%.*s", (int)n, p);
-        if (vp_launch_is_path(path, strlen(path))) {
+        if (vp_launch_is_argument(path, strlen(path))) {
             vp_status st = open_named(x, &at, path, path, d, true);
             if (st != VP_OK)
                 return st;
