@@ -193,7 +193,11 @@ static const char *default_precision(const vp_device *card, const char *tuning,
     bool   frozen    = tuning && strcmp(tuning, "full") != 0;
     bool   quantised = tuning && strcmp(tuning, "qlora") == 0;
     vp_err why       = {0};
-    bool   only_bf16 = language->own && vp_hf_check_trl("fp16", 80, quantised, &why) != VP_OK;
+    bool   only_bf16 =
+        language->own &&
+        vp_hf_check_trl(
+            &(vp_hf_trl_question){.precision = "fp16", .capability = 80, .is_quantised = quantised},
+            &why) != VP_OK;
 
     return frozen && (card->bf16 || only_bf16)   ? "bf16-amp"
            : frozen && card->fp16_flop_per_s > 0 ? "fp16"
@@ -683,14 +687,9 @@ static void print_answer(const answer *a, const json_t *doc)
 
 static vp_status choose(answer *a, vp_err *err)
 {
-    vp_status st;
-
-    if (!a->free_precision)
-        return vp_choose(a->arena, &a->request, &a->chosen, err);
-    st = vp_choose_any_precision(a->arena, &a->request, &a->chosen, &a->precision_why, err);
-    if (st != VP_OK)
-        vp_hf_precision_unasked(err);
-    return st;
+    return a->free_precision
+               ? vp_choose_any_precision(a->arena, &a->request, &a->chosen, &a->precision_why, err)
+               : vp_choose(a->arena, &a->request, &a->chosen, err);
 }
 
 static int64_t context_bytes(const vp_device *card)

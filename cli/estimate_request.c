@@ -247,15 +247,16 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
 
     a->seq_is_default = !o->seq;
     a->request        = (vp_hf_request){
-               .trainer   = trainer_of(o),
-               .precision = o->precision,
-               .attention = attention_word(o->attention),
-               .optimizer = o->optimizer ? optimizer_word(o->optimizer) : d->optimizer,
-               .recompute = o->recompute              ? o->recompute
-                            : offloads_activations(o) ? "full"
-                                                      : d->recompute,
-               .offloads  = offloads_activations(o),
-               .padded    = (o->padding && strcmp(o->padding, "mask") == 0) ||
+               .trainer              = trainer_of(o),
+               .precision            = o->precision,
+               .precision_is_default = a->precision_is_default,
+               .attention            = attention_word(o->attention),
+               .optimizer            = o->optimizer ? optimizer_word(o->optimizer) : d->optimizer,
+               .recompute            = o->recompute              ? o->recompute
+                                       : offloads_activations(o) ? "full"
+                                                                 : d->recompute,
+               .offloads             = offloads_activations(o),
+               .padded               = (o->padding && strcmp(o->padding, "mask") == 0) ||
                          (!o->padding && strcmp(trainer_of(o), "dpo") == 0),
                .packed          = o->packing,
                .lora            = {.targets = "none"},

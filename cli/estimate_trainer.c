@@ -255,8 +255,6 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
                            &a->of_lengths);
     find_remedies(a, &o);
 out:
-    if (st != VP_OK && a->precision_is_default)
-        vp_hf_precision_unasked(err);
     return st;
 }
 

@@ -764,6 +764,21 @@ void vp_chosen_release(vp_chosen *chosen)
     chosen->versions = NULL;
 }
 
+/* Where the card itself rules the default out for this trainer: the error says that nobody gave it. */
+static vp_status say_default(const vp_choose_request *request, const char *precision, vp_err *err)
+{
+    const char        *tuning = request->pinned[VP_SETTING_TUNING];
+    vp_hf_trl_question q      = {.precision    = precision,
+                                 .capability   = request->job.device->compute_capability,
+                                 .is_quantised = tuning && strcmp(tuning, "qlora") == 0,
+                                 .is_default   = true};
+    vp_err             why    = {0};
+
+    if (request->job.language->own && vp_hf_check_trl(&q, &why) != VP_OK)
+        *err = why;
+    return VP_ERR_INPUT;
+}
+
 vp_status vp_choose_any_precision(vp_arena *arena, vp_choose_request *request, vp_chosen *out,
                                   const char **why_other, vp_err *err)
 {
@@ -795,5 +810,5 @@ vp_status vp_choose_any_precision(vp_arena *arena, vp_choose_request *request, v
         *err = (vp_err){0};
         return VP_FAIL(err, st, "%s", told);
     }
-    return st;
+    return st == VP_ERR_INPUT ? say_default(request, first, err) : st;
 }

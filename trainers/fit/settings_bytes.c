@@ -95,8 +95,10 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
                        "%s has no model of the family %s; those of its own are %s",
                        job->language->target, job->model->family, job->language->families);
     if (job->language->own &&
-        vp_hf_check_trl(s->value[VP_SETTING_PRECISION], job->device->compute_capability,
-                        is(s, VP_SETTING_TUNING, "qlora"), err) != VP_OK)
+        vp_hf_check_trl(&(vp_hf_trl_question){.precision    = s->value[VP_SETTING_PRECISION],
+                                              .capability   = job->device->compute_capability,
+                                              .is_quantised = is(s, VP_SETTING_TUNING, "qlora")},
+                        err) != VP_OK)
         return err->code;
     if (job->language->wraps && !is(s, VP_SETTING_PRECISION, "fp32") &&
         (is(s, VP_SETTING_PARALLEL, "none") || is(s, VP_SETTING_PARALLEL, "ddp")))

@@ -35,14 +35,15 @@ typedef struct vp_hf_lora {
 typedef struct vp_hf_request {
     /* torch, a plain loop; hf, transformers' Trainer; trl, SFTTrainer; dpo, DPOTrainer, of whose batch each is a pair */
     const char *trainer;
-    const char *task;      /* clm, mlm, seq2seq, ...; NULL: that of the config's class */
-    const char *precision; /* fp32, bf16-mixed, bf16, bf16-amp, fp16, fp16-mixed */
-    const char *attention; /* sdpa:flash, sdpa:efficient, sdpa:math, eager */
-    const char *optimizer; /* vp_optimizer_step_name() */
-    const char *recompute; /* none, full, every:N (layers) */
-    bool        offloads;  /* what a checkpoint keeps is in pinned host memory */
-    bool        padded;    /* a mask with padding is passed */
-    int64_t     packed;    /* documents in a sequence, all of a batch's in one row; 0: not packed */
+    const char *task;                 /* clm, mlm, seq2seq, ...; NULL: that of the config's class */
+    const char *precision;            /* fp32, bf16-mixed, bf16, bf16-amp, fp16, fp16-mixed */
+    bool        precision_is_default; /* nobody gave it: what refuses it says so */
+    const char *attention;            /* sdpa:flash, sdpa:efficient, sdpa:math, eager */
+    const char *optimizer;            /* vp_optimizer_step_name() */
+    const char *recompute;            /* none, full, every:N (layers) */
+    bool        offloads;             /* what a checkpoint keeps is in pinned host memory */
+    bool        padded;               /* a mask with padding is passed */
+    int64_t     packed; /* documents in a sequence, all of a batch's in one row; 0: not packed */
     bool        keep_output;
     const char *liger; /* use_liger_kernel: none (or NULL), loss (its loss alone), all */
     bool        clips; /* gradients to a norm, before the optimizer's step */
@@ -123,11 +124,14 @@ double vp_hf_reserved_share(const vp_hf_request *request);
 #define VP_HF_COMPILED_LOW  0.60
 #define VP_HF_COMPILED_HIGH 0.10
 
-/* Whether a trainer of TRL's (1.16, in torch 2.11) trains in this precision on a card of this compute capability (80: 8.0); quantised: adapters over
- * such weights. VP_ERR_INPUT: its step ends with an error. */
-vp_status vp_hf_check_trl(const char *precision, int capability, bool is_quantised, vp_err *err);
-/* Where err refuses the precision so, and nobody gave it: it says that it is a default. */
-void vp_hf_precision_unasked(vp_err *err);
+/* Whether a trainer of TRL's (1.16, in torch 2.11) trains so. VP_ERR_INPUT: its step ends with an error. */
+typedef struct vp_hf_trl_question {
+    const char *precision;
+    int         capability;   /* 80: 8.0 */
+    bool        is_quantised; /* adapters over such weights */
+    bool        is_default;   /* nobody gave the precision, and the error says so */
+} vp_hf_trl_question;
+vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err);
 
 /* VP_ERR_NO_FIT: more than request->at_most_bytes. VP_ERR_INPUT: a family, a variant or a field of the config without a recording, with what there
  * is. */

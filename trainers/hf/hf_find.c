@@ -755,8 +755,12 @@ static vp_status find_training(search *r, vp_err *err)
 
     r->found->plain = vp_hf_is_plain(r->request);
     if (vp_hf_is_trl(r->request)) {
-        VP_TRY(vp_hf_check_trl(r->request->precision, r->request->capability,
-                               vp_hf_is_quantised(r->request), err));
+        VP_TRY(
+            vp_hf_check_trl(&(vp_hf_trl_question){.precision    = r->request->precision,
+                                                  .capability   = r->request->capability,
+                                                  .is_quantised = vp_hf_is_quantised(r->request),
+                                                  .is_default   = r->request->precision_is_default},
+                            err));
         VP_TRY(find_step(r, &r->found->program, err));
         vp_hf_assume(r->out,
                      "TRL 1.16: every token of a sequence but the first is learnt from; with "
@@ -787,31 +791,36 @@ out:
 
 /* Its loss adds products of bf16 up in fp32 (TRL 1.16, kernels/chunked_logprob.py: _addmm_fp32), for which cuBLAS in PyTorch
  * wants 8.0 (aten, CUDABlas.cpp: gemm_internal_cublas_bfloat16_helper with fp32 output). */
-static vp_status check_trl_loss(const char *precision, int capability, bool is_quantised,
-                                vp_err *err)
+static vp_status check_trl_loss(const vp_hf_trl_question *q, const char *asked, vp_err *err)
 {
-    if (strncmp(precision, "bf16", 4) != 0 || capability >= 80)
+    if (strncmp(q->precision, "bf16", 4) != 0 || q->capability >= 80)
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT,
-                   "precision %s does not run here: TRL's loss adds products of bf16 up in fp32, "
-                   "which PyTorch does from compute capability 8.0 on (RuntimeError in torch 2.11 "
-                   "with TRL 1.16). %s",
-                   precision,
-                   is_quantised ? "Nor does fp16 over quantised weights; --trainer hf does"
-                                : "--precision fp16 does");
+                   "%s does not run here: TRL's loss adds products of bf16 up in fp32, which "
+                   "PyTorch does from compute capability 8.0 on (RuntimeError in torch 2.11 with "
+                   "TRL 1.16). %s",
+                   asked,
+                   q->is_quantised ? "Nor does fp16 over quantised weights; --trainer hf does"
+                                   : "--precision fp16 does");
 }
 
-vp_status vp_hf_check_trl(const char *precision, int capability, bool is_quantised, vp_err *err)
+vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err)
 {
-    if (!is_quantised || strncmp(precision, "fp16", 4) != 0)
-        return check_trl_loss(precision, capability, is_quantised, err);
+    char asked[120];
+
+    snprintf(asked, sizeof asked,
+             q->is_default ? "--precision is not given, and %s, the default for this card,"
+                           : "precision %s",
+             q->precision);
+    if (!q->is_quantised || strncmp(q->precision, "fp16", 4) != 0)
+        return check_trl_loss(q, asked, err);
     return VP_FAIL(err, VP_ERR_INPUT,
-                   "precision %s does not run here: over quantised weights TRL's trainers make "
-                   "adapters bf16, whose gradients PyTorch's GradScaler cannot unscale "
+                   "%s does not run here: over quantised weights TRL's trainers make adapters "
+                   "bf16, whose gradients PyTorch's GradScaler cannot unscale "
                    "(NotImplementedError in torch 2.11). %s",
-                   precision,
-                   capability >= 80 ? "--precision bf16-amp does"
-                                    : "Nor does bf16 on this card; --trainer hf does");
+                   asked,
+                   q->capability >= 80 ? "--precision bf16-amp does"
+                                       : "Nor does bf16 on this card; --trainer hf does");
 }
 
 vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_pass pass,
@@ -843,19 +852,4 @@ void vp_hf_found_release(vp_hf_found *found)
 {
     put_back(found);
     *found = (vp_hf_found){0};
-}
-
-void vp_hf_precision_unasked(vp_err *err)
-{
-    static const char head[] = "precision ";
-    char              text[sizeof err->message];
-    size_t            n = sizeof head - 1, word;
-
-    if (strncmp(err->message, head, n) != 0)
-        return;
-    snprintf(text, sizeof text, "%s", err->message + n);
-    word = strcspn(text, " ");
-    snprintf(err->message, sizeof err->message,
-             "--precision is not given, and %.*s, the default for this card,%s", (int)word, text,
-             text + word);
 }
