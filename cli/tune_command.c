@@ -220,7 +220,7 @@ static json_t *tune_json(const vp_command_result *r, const best_files *files, co
     if (r->had)
         had = trial_json(r, r->had);
     return json_pack(
-        "{s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}, s:o, s:O, s:s, s:o, s:{s:f}}",
+        "{s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}, s:o, s:O, s:s, s:o, s:{s:f, s:I}}",
         "schema_version", 1, "best", best, "trials", trials, "space", "settings",
         (json_int_t)r->n_settings, "tried", (json_int_t)r->n_tried, "ruled_out_by_memory",
         (json_int_t)r->n_ruled_out_memory, "ruled_out_by_speed", (json_int_t)r->n_ruled_out_speed,
@@ -228,7 +228,7 @@ static json_t *tune_json(const vp_command_result *r, const best_files *files, co
         (json_int_t)r->n_expected_slower, "expected_too_large", (json_int_t)r->n_expected_too_large,
         "axes", axes_json(r), "had", had, "assumptions", r->assumptions, "stopped_because",
         r->stopped_because, "study", study ? json_string(study) : json_null(), "timing", "seconds",
-        r->wall_s);
+        r->wall_s, "played_ahead", (json_int_t)r->n_ahead);
 }
 
 static void print_figures(const vp_command_trial *t)

@@ -182,6 +182,30 @@ ok "and says the same" python3 -c "
 import json
 a, b = (json.load(open(f)) for f in ('$work/first', '$work/out'))
 assert a['best']['settings'] == b['best']['settings'] and all(t['from_study'] for t in b['trials'])"
+# What is asked for follows from the verdicts alone: in the same order by one core and by four, and from any part of a study.
+order() { python3 -c 'import json, sys; print([(t["settings"], t["verdict"], t["device_bytes"]) for t in json.load(open(sys.argv[1]))["trials"]])' "$1"; }
+order "$work/first" > "$work/order"
+ok "by one core" exits 0 tune --budget 4300MiB --jobs 1 "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16
+ok "asks for the same, in the same order" [ "$(order "$work/out")" = "$(cat "$work/order")" ]
+ok "and plays nothing ahead" json 'd["timing"]["played_ahead"] == 0'
+ok "by four, slowly" exits 0 tune --budget 4300MiB --jobs 4 "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16 --sleep 0.3
+ok "asks for the same" [ "$(order "$work/out")" = "$(cat "$work/order")" ]
+ok "and plays little in vain" json 'd["timing"]["played_ahead"] <= len(d["trials"])'
+for left in 1 2 3 4 5; do # of a study, trials chosen by chance
+    cp "$work/s.db" "$work/part.db"
+    python3 - "$work/part.db" $left <<'PY'
+import random, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+ids = [r[0] for r in db.execute("SELECT id FROM command_trial")]
+random.seed(int(sys.argv[2]))
+for i in random.sample(ids, len(ids) * int(sys.argv[2]) // 6):
+    db.execute("DELETE FROM command_trial WHERE id = ?", (i,))
+db.commit()
+PY
+    ok "from a study without $left sixths of its trials" exits 0 tune --budget 4300MiB --study "$work/part.db" "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16
+    ok "asks for the same" [ "$(order "$work/out")" = "$(cat "$work/order")" ]
+done
+n=$(wc -l < "$COUNT_RUNS")
 ok "another budget is another request" exits 0 tune --budget 4400MiB --study "$work/s.db" --try --batch=1 -- "${cmd[@]}" --batch 1
 ok "which ran" [ "$(wc -l < "$COUNT_RUNS")" = "$((n + 1))" ]
 echo "# edited" >> training.py
@@ -203,6 +227,7 @@ for i in range(times):
     p.kill()
     p.wait()
     if os.path.exists(study):
+        rows = []
         for attempt in range(50):
             try:
                 rows = sqlite3.connect(study, timeout=5).execute("SELECT id, words, verdict, device_bytes FROM command_trial WHERE state = 'done'").fetchall()
@@ -216,10 +241,16 @@ for i in range(times):
 out = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 assert out.returncode == 0, (out.returncode, out.stderr[-2000:])
 d = json.loads(out.stdout)
-assert sum(t["from_study"] for t in d["trials"]) >= min(len(finished), len(d["trials"]) - 1) - 1, (len(finished), d["trials"])
+asked = [(t["settings"], t["verdict"], t["device_bytes"], t["step_time_s"]) for t in d["trials"]]
+at = words.index("--study")
+fresh = json.loads(subprocess.run(words[:at] + ["--jobs", "1"] + words[at + 2:], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+assert asked == [(t["settings"], t["verdict"], t["device_bytes"], t["step_time_s"]) for t in fresh["trials"]], (asked, fresh["trials"])
+assert d["best"]["command"] == fresh["best"]["command"]
+kept = sum(t["id"] in finished for t in d["trials"])
+assert kept == sum(t["from_study"] for t in d["trials"]) or kept == len(d["trials"]), (kept, d["trials"])
 print(len(finished), "trials finished under", times, "kills")
 PY
-ok "killed 40 times: nothing finished is lost" env VPLAN_TUNE_TEST="$work" python3 "$work/kill.py" "$work/k.db" 40 "$vplan" tune --device l4 --json --budget 4300MiB \
+ok "killed 40 times: nothing finished is lost, and the same is asked for as by one that was not" env VPLAN_TUNE_TEST="$work" python3 "$work/kill.py" "$work/k.db" 40 "$vplan" tune --device l4 --json --budget 4300MiB \
     --study "$work/k.db" "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16 --sleep 0.2
 sleep 1
 ok "and no process is left" sh -c "! grep -lzx 'VPLAN_TUNE_TEST=$work' /proc/[0-9]*/environ 2> /dev/null | grep -q ."

@@ -387,3 +387,17 @@ int64_t vp_choice_neighbour(vp_choice *c)
     }
     return -1;
 }
+
+void vp_choice_better(vp_choice *c, int64_t setting)
+{
+    const vp_command_trial *trial = &c->settings[setting].trial;
+    double                  speed, best;
+
+    if (trial->verdict != VP_COMMAND_OK)
+        return;
+    speed = vp_choice_speed(c, setting);
+    best  = c->best < 0 ? 0 : vp_choice_speed(c, c->best);
+    if (c->best < 0 || speed > best ||
+        (speed == best && trial->reserved_bytes < c->settings[c->best].trial.reserved_bytes))
+        c->best = setting;
+}

@@ -173,6 +173,9 @@ int64_t vp_choice_next(vp_choice *choice, char *rulings);
  * plain one where the two were never compared with all else equal. -1: all were tried, or are ruled out by trials. */
 int64_t vp_choice_neighbour(vp_choice *choice);
 
+/* Make a setting that was tried the best, where it fits and is faster than that, or as fast and smaller. */
+void vp_choice_better(vp_choice *choice, int64_t setting);
+
 /* What counts: samples a second, or steps where nobody counted samples. */
 double vp_choice_speed(const vp_choice *choice, int64_t setting);
 

@@ -23,7 +23,7 @@ typedef struct running {
     vp_trial_folder folder;
 } running;
 
-enum { HAD = -2 };
+enum { HAD = -2, NOBODY = -3 };
 
 typedef struct search {
     const vp_command_opts *opts;
@@ -36,9 +36,10 @@ typedef struct search {
     char                   program[PATH_MAX], build[32], parent[PATH_MAX];
     vp_job                 jobs[MAX_JOBS];
     running                running[MAX_JOBS];
-    int                    n_jobs; /* side by side     */
     int                    n_busy;
-    int64_t                n_started, n_run, n_folders;
+    char                  *ahead;   /* of a setting: its verdict is here, and was not asked for */
+    int64_t                n_ahead; /* of them, with those that run */
+    int64_t                n_asked, n_folders;
     bool                   verifying;
     double                 start_s;
     const char            *failure; /* of the last trial that failed, not for memory */
@@ -209,12 +210,7 @@ static vp_status take(search *q, int64_t setting, vp_err *err)
 
     if (setting >= 0) {
         q->choice.state[setting] = VP_SETTING_DONE;
-        if (t->verdict == VP_COMMAND_OK &&
-            (q->choice.best < 0 ||
-             vp_choice_speed(&q->choice, setting) > vp_choice_speed(&q->choice, q->choice.best) ||
-             (vp_choice_speed(&q->choice, setting) == vp_choice_speed(&q->choice, q->choice.best) &&
-              t->reserved_bytes < q->r->settings[q->choice.best].trial.reserved_bytes)))
-            q->choice.best = setting;
+        vp_choice_better(&q->choice, setting);
     }
     q->r->tried[q->r->n_tried++] = s;
     if (t->verdict != VP_COMMAND_OK && t->verdict != VP_COMMAND_OOM_DEVICE)
@@ -236,8 +232,8 @@ static vp_status take(search *q, int64_t setting, vp_err *err)
     return setting >= 0 && setting != first_of(q) ? refuse_option(q, t, err) : VP_OK;
 }
 
-/* Start a setting's trial, or take it from the study: *started says which. */
-static vp_status start(search *q, int64_t setting, bool *started, vp_err *err)
+/* Look a setting's verdict up in the study; where it has none, start its trial. */
+static vp_status begin(search *q, int64_t setting, bool *known, vp_err *err)
 {
     vp_command_setting *s = setting_of(q, setting);
     char *const *command  = vp_command_line_of(q->r, q->opts->command, s, q->r->arena), *const *
@@ -250,13 +246,11 @@ static vp_status start(search *q, int64_t setting, bool *started, vp_err *err)
           .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .max_output_bytes = 8 << 20};
     vp_status st = VP_OK;
 
-    *started = false;
     VP_TRY_ALLOC(err, command && (text = text_of(q, s, command)));
     VP_TRY(vp_command_find(q->study, q->r->arena, q->request, text, &s->trial, err));
-    if (s->trial.verdict != VP_COMMAND_UNTRIED) {
-        VP_TRY(take(q, setting, err));
+    *known = s->trial.verdict != VP_COMMAND_UNTRIED;
+    if (*known)
         goto out;
-    }
     while (q->jobs[slot].watcher > 0)
         slot++;
     run          = &q->running[slot];
@@ -275,11 +269,7 @@ static vp_status start(search *q, int64_t setting, bool *started, vp_err *err)
     char cwd[PATH_MAX + 8];
     snprintf(cwd, sizeof cwd, "%s/cwd", run->folder.path);
     VP_TRY(vp_job_start(&child, cwd, &q->jobs[slot], err));
-    if (setting >= 0)
-        q->choice.state[setting] = VP_SETTING_RUNNING;
     q->n_busy++;
-    q->n_run++;
-    *started = true;
 out:
     if (st != VP_OK && run && run->folder.path[0])
         vp_trial_folder_remove(&run->folder);
@@ -287,8 +277,8 @@ out:
     return st;
 }
 
-/* Wait for a trial and take it. false: a signal asked for the end. */
-static vp_status wait_one(search *q, vp_err *err)
+/* Wait until a trial has ended, and keep its verdict: *setting is whose. At a signal *setting stays. */
+static vp_status wait_one(search *q, int64_t *setting, vp_err *err)
 {
     vp_child_result child = {0};
     int             slot  = -1;
@@ -305,16 +295,12 @@ static vp_status wait_one(search *q, vp_err *err)
     vp_trial_read(&child, q->r->arena, &s->trial, q->r->assumptions);
     s->trial.id = run->id;
     vp_trial_folder_remove(&run->folder);
-    if (ended_by ||
-        s->trial.verdict ==
-            VP_COMMAND_INTERRUPTED) { /* ended with us, or by a signal of its own: no result */
-        if (ended_by) {
-            VP_TRY(vp_command_cancel(q->study, run->id, err));
-            goto out;
-        }
+    if (ended_by) { /* it ended with us: no result */
+        VP_TRY(vp_command_cancel(q->study, run->id, err));
+        goto out;
     }
     VP_TRY(vp_command_finish(q->study, &s->trial, err));
-    VP_TRY(take(q, run->setting, err));
+    *setting = run->setting;
 out:
     vp_child_result_release(&child);
     return st;
@@ -374,52 +360,126 @@ static bool has_places(const search *q)
     return false;
 }
 
-/* Trials until nothing is left that is expected to be faster. */
-static vp_status search_all(search *q, vp_err *err)
+/* What the search is expected to ask for next, by all verdicts that are here and with what runs under way; -1: nobody
+ * can say. */
+static int64_t guess(search *q)
 {
-    int64_t   next;
-    bool      started;
+    char     *state = malloc((size_t)q->space.n + 1);
+    vp_choice c     = q->choice;
+    int64_t   next  = -1;
+
+    if (!state)
+        return -1;
+    memcpy(state, q->choice.state, (size_t)q->space.n);
+    c.state = state;
+    for (int64_t s = 0; s < q->space.n; s++)
+        if (q->ahead[s]) {
+            state[s] = VP_SETTING_DONE;
+            vp_choice_better(&c, s);
+        }
+    for (int i = 0; i < MAX_JOBS; i++)
+        if (q->jobs[i].watcher > 0 && q->running[i].setting >= 0)
+            state[q->running[i].setting] = VP_SETTING_RUNNING;
+    next = vp_choice_next(&c, NULL);
+    next = next < 0 ? vp_choice_neighbour(&c) : next;
+    free(state);
+    return next;
+}
+
+/* Let idle cores play what the search is expected to ask for. */
+static vp_status play_ahead(search *q, vp_err *err)
+{
     vp_status st = VP_OK;
 
-    while (!ended_by) {
-        q->n_jobs = q->n_run ? side_by_side(q) : 1;
-        next      = -1;
-        if (q->n_busy < q->n_jobs && q->n_started < q->opts->max_trials) {
-            next = vp_choice_next(&q->choice, NULL);
-            if (next < 0 && !q->n_busy) {
-                next = vp_choice_neighbour(&q->choice);
-                if (next >= 0 && !q->verifying)
-                    note(q,
-                         "nothing left that is expected to be faster: the neighbours of the best");
-                q->verifying = q->verifying || next >= 0;
-            }
-        }
-        if (next >= 0) {
-            VP_TRY(start(q, next, &started, err));
-            q->n_started++;
-            if (q->n_run == 1 && started && q->n_started == 1)
-                VP_TRY(wait_one(q, err)); /* alone: how much host memory they take */
-        } else if (q->n_busy) {
-            VP_TRY(wait_one(q, err));
-        } else {
+    while (q->r->n_tried && q->n_busy < side_by_side(q) &&
+           q->n_asked + q->n_ahead < q->opts->max_trials) {
+        int64_t next  = guess(q);
+        bool    known = false;
+        if (next < 0)
             break;
-        }
-        if (q->r->n_tried >= 3 && q->choice.best < 0 &&
-            q->failure) { /* nothing but failures: the command's own */
-            bool all = true;
-            for (int64_t i = 0; i < q->r->n_tried; i++)
-                all = all && q->r->tried[i]->trial.verdict != VP_COMMAND_OK &&
-                      q->r->tried[i]->trial.verdict != VP_COMMAND_OOM_DEVICE;
-            if (all)
-                break;
-        }
+        VP_TRY(begin(q, next, &known, err));
+        q->ahead[next] = known;
+        q->n_ahead++;
     }
-    q->r->stopped_because =
-        ended_by ? "interrupted"
-        : q->n_started >= q->opts->max_trials && vp_choice_next(&q->choice, NULL) >= 0
-            ? "as many trials as were allowed"
-        : q->choice.best < 0 ? "nothing fits"
-                             : "nothing left is expected to be faster";
+out:
+    return st;
+}
+
+static bool is_running(const search *q, int64_t setting)
+{
+    for (int i = 0; i < MAX_JOBS; i++)
+        if (q->jobs[i].watcher > 0 && q->running[i].setting == setting)
+            return true;
+    return false;
+}
+
+/* A setting's verdict, for the search, which knows of no other: from the study, from a trial that was played ahead of it,
+ * or from one played now. So its order follows from the verdicts alone, whenever and wherever they were found. */
+static vp_status ask(search *q, int64_t setting, vp_err *err)
+{
+    bool      known = setting >= 0 && q->ahead[setting], runs = is_running(q, setting);
+    vp_status st = VP_OK;
+
+    q->n_ahead -= known || runs;
+    q->n_asked++;
+    while (!known && !ended_by) {
+        int64_t ended = NOBODY;
+        if (!runs && q->n_busy < side_by_side(q)) {
+            VP_TRY(begin(q, setting, &known, err));
+            runs = !known;
+        }
+        if (!known && runs)
+            VP_TRY(play_ahead(q, err));
+        if (!known)
+            VP_TRY(wait_one(q, &ended, err));
+        known = known || ended == setting;
+        if (ended >= 0 && ended != setting)
+            q->ahead[ended] = true;
+    }
+    if (!known)
+        goto out;
+    if (setting >= 0)
+        q->ahead[setting] = false;
+    VP_TRY(take(q, setting, err));
+out:
+    return st;
+}
+
+/* Whether nothing but failures came: the command's own. */
+static bool always_fails(const search *q)
+{
+    bool all = q->r->n_tried >= 3 && q->choice.best < 0 && q->failure;
+
+    for (int64_t i = 0; i < q->r->n_tried && all; i++)
+        all = q->r->tried[i]->trial.verdict != VP_COMMAND_OK &&
+              q->r->tried[i]->trial.verdict != VP_COMMAND_OOM_DEVICE;
+    return all;
+}
+
+/* Ask until nothing is left that is expected to be faster. */
+static vp_status search_all(search *q, vp_err *err)
+{
+    bool      verifying = false;
+    int64_t   next      = -1;
+    vp_status st        = VP_OK;
+
+    while (!ended_by && !always_fails(q)) {
+        next = vp_choice_next(&q->choice, NULL);
+        if (next < 0) {
+            next = vp_choice_neighbour(&q->choice);
+            if (next >= 0 && !verifying)
+                note(q, "nothing left that is expected to be faster: the neighbours of the best");
+            verifying = verifying || next >= 0;
+        }
+        if (next < 0 || q->n_asked >= q->opts->max_trials)
+            break;
+        VP_TRY(ask(q, next, err));
+    }
+    q->r->stopped_because = ended_by ? "interrupted"
+                            : next >= 0 && q->n_asked >= q->opts->max_trials
+                                ? "as many trials as were allowed"
+                            : q->choice.best < 0 ? "nothing fits"
+                                                 : "nothing left is expected to be faster";
 out:
     return st;
 }
@@ -428,15 +488,13 @@ out:
 static vp_status try_had(search *q, vp_err *err)
 {
     int64_t   first = first_of(q);
-    bool      started;
-    vp_status st = VP_OK;
+    vp_status st    = VP_OK;
 
     if (first < 0 && has_places(q))
         return VP_OK;
-    VP_TRY(start(q, first < 0 ? HAD : first, &started, err));
-    q->n_started++;
-    if (started)
-        VP_TRY(wait_one(q, err));
+    VP_TRY(ask(q, first < 0 ? HAD : first, err));
+    if (ended_by)
+        goto out;
     first     = first_of(q); /* its trial may have said what it leaves out */
     q->r->had = setting_of(q, first < 0 ? HAD : first);
     if (first < 0) { /* what is not said is taken to be the first value */
@@ -504,8 +562,10 @@ static vp_status prepare(search *q, vp_err *err)
     r->tried       = vp_arena_array(r->arena, q->space.n + 1, sizeof(vp_command_setting *));
     r->assumptions = json_array();
     char *state    = vp_arena_alloc(r->arena, (size_t)q->space.n);
+    q->ahead       = vp_arena_alloc(r->arena, (size_t)q->space.n);
     q->as_it_is    = vp_arena_array(r->arena, 1, sizeof *q->as_it_is);
-    VP_TRY_ALLOC(err, r->settings && r->tried && r->assumptions && state && q->as_it_is);
+    VP_TRY_ALLOC(err,
+                 r->settings && r->tried && r->assumptions && state && q->ahead && q->as_it_is);
     for (int64_t i = 0; i < q->space.n; i++)
         r->settings[i] = (vp_command_setting){
             .value = q->space.values + i * q->space.n_axes,
@@ -549,6 +609,8 @@ vp_status vp_command_tune(const vp_command_opts *opts, vp_command_result *r, vp_
     VP_TRY(try_had(q, err));
     VP_TRY(search_all(q, err));
     count_rulings(q);
+    for (int64_t i = 0; i < r->n_settings; i++)
+        r->n_ahead += q->ahead[i] && !r->settings[i].trial.from_study;
     r->best   = q->choice.best >= 0 ? &r->settings[q->choice.best] : NULL;
     r->wall_s = vp_now_s() - q->start_s;
     if (!r->best && q->failure && strcmp(r->stopped_because, "interrupted") != 0) {

@@ -20,9 +20,10 @@
  * faster than the best. Then the best one's neighbours along the assumed axes are tried.
  *
  * A trial goes through a few optimizer steps (dryrun --steps), without writing checkpoints, in a folder of its own
- * that mirrors the current one; options that name an output folder get one in there. Trials
- * run side by side as far as cores and host memory allow. Everything goes to the study as it happens: a
- * finished trial of the same command, files, card and budget is not run again.
+ * that mirrors the current one; options that name an output folder get one in there. Everything goes to the study as it
+ * happens: a finished trial of the same command, files, card and budget is not run again. The search asks for one verdict
+ * after another and knows of those alone: what it asks for next follows from the space and from what it was told, wherever
+ * a verdict comes from. Idle cores play ahead, as far as host memory allows, what it is expected to ask for.
  *
  * Seconds are those of `dryrun --time`: the planner's time model (devices/efficiency.h), assumed. */
 #ifndef VP_TUNER_COMMAND_TUNE_H
@@ -140,13 +141,14 @@ typedef struct vp_command_result {
     int64_t                    n_settings;
     const vp_command_setting  *had;  /* the command as it is; NULL: it has no such thing          */
     const vp_command_setting  *best; /* NULL: none fits                                           */
-    const vp_command_setting **tried; /* in the order of their ends                              */
+    const vp_command_setting **tried; /* in the order in which they were asked for               */
     int64_t                    n_tried;
     json_t                    *assumptions; /* array of strings                                   */
     const char                *stopped_because;
     int64_t                    n_ruled_out_memory, n_ruled_out_speed, n_no_use, n_expected_slower,
         n_expected_too_large;
-    double wall_s;
+    int64_t n_ahead; /* played while others ran, and never asked for */
+    double  wall_s;
 } vp_command_result;
 
 /* The command with a setting's values; NULL-terminated, in arena. */
