@@ -232,13 +232,21 @@ double vp_simulate_passes(const vp_step_passes *step, double *optimizer_s)
 vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,
                       vp_simulation *out, vp_err *err)
 {
-    int64_t   n  = vp_min_i64(bucket->n_micro_steps, VP_SIMULATED_MICRO_STEPS);
+    return vp_simulate_micro_steps(plan, bucket,
+                                   vp_min_i64(bucket->n_micro_steps, VP_SIMULATED_MICRO_STEPS), fn,
+                                   ctx, out, err);
+}
+
+vp_status vp_simulate_micro_steps(const vp_plan *plan, const vp_bucket *bucket, int64_t n,
+                                  vp_simulate_fn fn, void *ctx, vp_simulation *out, vp_err *err)
+{
     clocks    c  = {.fn = fn, .ctx = ctx, .host_is_device = plan->compute_capability == 0};
     vp_status st = VP_OK;
 
     assert(bucket->n_micro_steps >= 1);
+    assert(n == bucket->n_micro_steps || (n >= 3 && n < bucket->n_micro_steps));
+    assert(n <= VP_SIMULATED_MICRO_STEPS);
     VP_TRY(vp_expand(plan, bucket, n, advance, &c, err));
-    assert(bucket->n_micro_steps <= n || n >= 3);
     *out = with_the_rest(&c, n, bucket->n_micro_steps);
 out:
     return st;

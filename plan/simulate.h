@@ -38,6 +38,12 @@ typedef struct vp_simulation {
 vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,
                       vp_simulation *out, vp_err *err);
 
+/* The same where n_micro_steps are walked: all of the bucket's, or three at least; VP_SIMULATED_MICRO_STEPS
+ * at most. */
+vp_status vp_simulate_micro_steps(const vp_plan *plan, const vp_bucket *bucket,
+                                  int64_t n_micro_steps, vp_simulate_fn fn, void *ctx,
+                                  vp_simulation *out, vp_err *err);
+
 /* A pass as a walk needs it, some bytes a step: a chain's passes are walked for every micro-step. False: out
  * of memory. The steps are read here and not later. */
 typedef struct vp_timed_step vp_timed_step;

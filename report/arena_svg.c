@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "plan/expand.h"
+#include "plan/simulate.h"
 #include "report/axis.h"
 #include "report/page.h"
 
@@ -25,10 +26,10 @@ typedef struct drawing {
     const vp_plan *plan;
     vp_expansion   x;
     int64_t        n_micro;
-    double        *begin_s; /* of each step; one more: the end of the last */
+    double        *begin_s; /* of each step, by the kernels' clock; one more: the end of all */
     signed char   *part;    /* which part of the step it is: see part_of() */
-    double         now_s;
-    int64_t        peak_bytes, top; /* the arena's height; the first buffer that reaches it */
+    double         kernels_s, end_s; /* when the last kernel ended, and the last of all streams */
+    int64_t        peak_bytes, top;  /* the arena's height; the first buffer that reaches it */
     vp_text       *out;
 } drawing;
 
@@ -40,17 +41,21 @@ static signed char part_of(const drawing *d, const vp_expanded_step *s)
                                          : (signed char)(2 * d->n_micro);
 }
 
-static vp_status note_step(const vp_expanded_step *s, void *ctx, vp_err *err)
+/* What copies and the host do is drawn from when it is asked for: kernels go on beside it. */
+static vp_status note_step(const vp_expanded_step *s, const vp_simulated_step *when, void *ctx,
+                           vp_err *err)
 {
     drawing *d = ctx;
 
     (void)err;
     assert(s->idx < d->x.n_steps);
-    d->begin_s[s->idx] = d->now_s;
+    d->begin_s[s->idx] = d->kernels_s;
     d->part[s->idx]    = part_of(d, s);
-    if (s->step->kernel != VP_K_COPY_START)
-        d->now_s += s->step->seconds;
-    d->begin_s[s->idx + 1] = d->now_s;
+    if (s->step->stream == VP_STREAM_COMPUTE ||
+        (s->step->stream == VP_STREAM_HOST && d->plan->compute_capability == 0))
+        d->kernels_s = when->end_s;
+    if (when->end_s > d->end_s)
+        d->end_s = when->end_s;
     return VP_OK;
 }
 
@@ -58,7 +63,7 @@ static vp_status note_step(const vp_expanded_step *s, void *ctx, vp_err *err)
 
 static double x_at(const drawing *d, int64_t step)
 {
-    double share = d->now_s > 0 ? d->begin_s[step] / d->now_s : (double)step / (double)d->x.n_steps;
+    double share = d->end_s > 0 ? d->begin_s[step] / d->end_s : (double)step / (double)d->x.n_steps;
 
     return LEFT + (WIDTH - LEFT - RIGHT) * share;
 }
@@ -202,7 +207,7 @@ static void add_svg(const drawing *d)
     vp_text_printf(d->out,
                    "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">time: %s</text>\n</svg>\n",
                    (LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 46,
-                   d->now_s > 0 ? vp_time_text(d->now_s, time, sizeof time) : "by steps");
+                   d->end_s > 0 ? vp_time_text(d->end_s, time, sizeof time) : "by steps");
 }
 
 /* ---- what is there at the peak ---- */
@@ -309,6 +314,7 @@ vp_status vp_report_arena(const vp_plan *plan, vp_text *out, vp_err *err)
     const vp_bucket *b     = &plan->buckets[0];
     vp_arena        *arena = vp_arena_new();
     drawing          d     = {.plan = plan, .out = out};
+    vp_simulation    step;
     char             text[200];
     vp_status        st = VP_OK;
 
@@ -318,7 +324,8 @@ vp_status vp_report_arena(const vp_plan *plan, vp_text *out, vp_err *err)
     d.begin_s = vp_arena_array(arena, d.x.n_steps + 1, sizeof *d.begin_s);
     d.part    = vp_arena_array(arena, d.x.n_steps + 1, sizeof *d.part);
     VP_TRY_ALLOC(err, d.begin_s && d.part);
-    VP_TRY(vp_expand(plan, b, d.n_micro, note_step, &d, err));
+    VP_TRY(vp_simulate_micro_steps(plan, b, d.n_micro, note_step, &d, &step, err));
+    d.begin_s[d.x.n_steps] = d.end_s;
     find_top(&d);
     vp_page_heading(out, "Memory over the step");
     snprintf(

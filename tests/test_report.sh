@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.." || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" <<'P'
-import csv, io, json, os, re, shutil, subprocess, sys, xml.etree.ElementTree as ET
+import csv, io, json, os, re, shutil, struct, subprocess, sys, zlib, xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
 sys.path.insert(0, "tests")
@@ -107,6 +107,14 @@ for r in high:
     ok(any(abs(y - a) < 0.02 and abs(height - b) < 0.02 for a, b, _ in names[r["name"]]), "where it lies: " + r["name"], (y, height, names[r["name"]]))
 ok("peak %.1f MiB: " % (peak / 2 ** 20) in open("explain.html").read(), "the peak is marked", peak)
 
+# ---- the time below it is the step's, waits for copies and updates by the host included ----
+
+OFFLOAD = "plan gpt2-xl --device 4090 --budget 5GiB --host-memory 64GiB --seq 1024 --global-batch 4 --micro-batch 2"
+call(OFFLOAD + " --html offload.html")
+text = open("offload.html").read()
+takes = re.search(r"FITS: .* of .*, (\S+ \S+) a step", text)
+ok(takes and "time: %s<" % takes.group(1) in text, "the time of a step with copies", (takes and takes.group(1), re.findall(r"time: [^<]*", text)))
+
 # ---- a name from a file is a text, not a piece of the page ----
 
 plan["model_name"] = "<script>alert(1)</script>&\"'\x1b[31m"
@@ -130,15 +138,51 @@ call("explain plan.json --html plan.json --force", 2)
 
 # ---- as a browser draws it ----
 
+def pixels(name):
+    """Width, height and the bytes of each pixel of a PNG of 8 bits without interlacing, which is what a browser writes."""
+    data, at, packed = open(name, "rb").read(), 8, b""
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    while at < len(data):
+        n, kind = struct.unpack(">I4s", data[at : at + 8])
+        if kind == b"IHDR":
+            width, height, bits, colour, _, _, laced = struct.unpack(">IIBBBBB", data[at + 8 : at + 21])
+            assert bits == 8 and colour in (2, 6) and not laced
+        packed += data[at + 8 : at + 8 + n] if kind == b"IDAT" else b""
+        at += 12 + n
+    raw, each = zlib.decompress(packed), {2: 3, 6: 4}[colour]
+    rows, before = [], bytearray(width * each)
+    for y in range(height):
+        line = bytearray(raw[y * (width * each + 1) + 1 : (y + 1) * (width * each + 1)])
+        how = raw[y * (width * each + 1)]
+        for i in range(len(line)):
+            left, up, corner = line[i - each] if i >= each else 0, before[i], before[i - each] if i >= each else 0
+            guess = left + up - corner
+            near = min((abs(guess - left), 0, left), (abs(guess - up), 1, up), (abs(guess - corner), 2, corner))[2]
+            line[i] = (line[i] + (0, left, up, (left + up) // 2, near)[how]) & 255
+        rows.append(line)
+        before = line
+    return width, height, [[tuple(r[x * each : x * each + 3]) for x in range(width)] for r in rows]
+
+
+# Without scripts: what a browser puts on a screen has the picture's frame, every colour of its legend, and nothing beyond the window's width.
+COLOURS = {"explain.html": ("4477aa", "88ccee", "cc6677", "ddaa33"), "offload.html": ("4477aa", "cc6677", "ddaa33", "44aa99")}
 chromium = shutil.which("chromium")
-if chromium:
-    p = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-javascript", "--hide-scrollbars", "--window-size=1000,1600",
-                        "--user-data-dir=" + work + "/profile", "--screenshot=" + work + "/page.png", "file://" + work + "/plan.html"],
+for name, colours in COLOURS.items():
+    if not chromium:
+        skip("no chromium here to draw " + name)
+        continue
+    png = name.replace("html", "png")
+    p = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-javascript", "--hide-scrollbars", "--window-size=800,700",
+                        "--user-data-dir=" + work + "/profile", "--screenshot=" + work + "/" + png, "file://" + work + "/" + name],
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
-    png = open("page.png", "rb").read() if os.path.exists("page.png") else b""
-    # a page of white alone is a few KB
-    ok(png[:8] == b"\x89PNG\r\n\x1a\n" and len(png) > 30000, "chromium draws it", (p.returncode, len(png), p.stderr[-300:]))
-else:
-    skip("no chromium here to draw a page")
+    if not ok(os.path.exists(png), "chromium draws " + name, (p.returncode, p.stderr[-300:])):
+        continue
+    width, height, drawn = pixels(png)
+    seen = {}
+    for y, row in enumerate(drawn):
+        for x, c in enumerate(row):
+            seen.setdefault("%02x%02x%02x" % c, []).append((x, y))
+    ok((width, height) == (800, 700) and all(len(seen.get(c, ())) > 100 for c in colours), name + ": its colours are seen", {c: len(seen.get(c, ())) for c in colours})
+    ok(all(row[x] == (255, 255, 255) for row in drawn for x in list(range(10)) + list(range(width - 10, width))), name + ": within the window")
 finish()
 P
