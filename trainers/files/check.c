@@ -149,7 +149,7 @@ static bool has_sign(const vp_dialect *d, const vp_document *doc)
 /* Files of others that share keys with those of a target: known by one of these, and not judged. */
 static const struct {
     const char *whose, *keys, *programs;
-    const char *beside; /* only where this key stands there too; NULL: alone */
+    const char *beside; /* only where one of these keys stands there too; NULL: alone */
 } others[] = {
     {"GPT-NeoX", "pipe_parallel_size pipe-parallel-size attention_config attention-config"},
     {"nanotron", "parallelism.pp_engine parallelism.recompute_layer optimizer.optimizer_factory"},
@@ -159,7 +159,11 @@ static const struct {
      "tensor_model_parallel_size pipeline_model_parallel_size use_mca use_megatron_bridge", NULL,
      "finetuning_type"},
     {"the test recipes of Megatron-LM", "MODEL_ARGS"},
-    {"ms-swift's Megatron mode", NULL, "megatron"},
+    {"ms-swift's Ray mode", "colocate_groups rollout.gpus train.gpus", NULL, "rlhf_type"},
+    {"ms-swift's Megatron mode",
+     "micro_batch_size global_batch_size lr_warmup_fraction tensor_model_parallel_size "
+     "expert_model_parallel_size",
+     "megatron", "tuner_type train_type rlhf_type"},
     {"verl", "actor_rollout_ref",
      "verl.trainer.main_ppo verl.trainer.sft_trainer verl.trainer.fsdp_sft_trainer"},
     {"OpenRLHF", "micro_train_batch_size",
@@ -193,7 +197,7 @@ static const char *others_of(const vp_document *doc, const vp_value **at)
         *at = NULL;
         if (is_program(others[i].programs, doc))
             return others[i].whose;
-        if (others[i].beside && !vp_value_member(doc->root, others[i].beside))
+        if (others[i].beside && !first_of(doc, others[i].beside))
             continue;
         *at = first_of(doc, others[i].keys);
         if (*at)

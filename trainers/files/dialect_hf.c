@@ -362,6 +362,42 @@ const vp_dialect vp_dialect_fsdp = {
     .only  = VP_FORMAT_JSON,
 };
 
+/* The file that ms-swift's --fsdp names: both of Trainer's keys, and FSDP2 where it says no version. Keys that begin with
+ * an underscore are its notes. */
+static const vp_key swift_fsdp_keys[] = {
+    {"fsdp", VP_KEY_ANY},
+    {"fsdp_config", VP_KEY_MAP},
+    {"fsdp_config.fsdp_activation_cpu_offload", VP_KEY_BOOL, "false"},
+    FSDP_KEYS("fsdp_config."),
+};
+static const vp_section swift_fsdp_sections[] = {
+    {"", VP_STRANGERS_DROPPED, "_description _requires _note _param_docs _comment"},
+    {"fsdp_config", VP_STRANGERS_DROPPED, FSDP_KNOWN, .prefix = "fsdp_"},
+};
+static const vp_saying swift_fsdp_says[] = {
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.fsdp_version", "2", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", "1", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp", "$set", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.fsdp_version", NULL, .read_only = true},
+    FSDP_SAYS("fsdp_config."),
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "fsdp_config.fsdp_activation_cpu_offload", "true",
+     .read_only = true},
+    {VP_SETTING_OFFLOAD_PARAMS, "cpu", "fsdp", "full_shard auto_wrap offload", .read_only = true},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp", "full_shard auto_wrap offload",
+     .read_only = true},
+};
+
+const vp_dialect vp_dialect_swift_fsdp = {
+    .name    = "swift_fsdp",
+    .library = "ms-swift",
+    .version = "4.6.0",
+    ARRAY(swift_fsdp_keys, keys),
+    ARRAY(swift_fsdp_sections, sections),
+    ARRAY(swift_fsdp_says, says),
+    .signs = "fsdp",
+    .only  = VP_FORMAT_JSON,
+};
+
 /* ---- TRL ---- */
 
 /* Of DPO, KTO, CPO and GRPO, whose files have most keys in common with SFT's. */

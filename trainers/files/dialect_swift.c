@@ -33,11 +33,13 @@ static const vp_key swift_keys[] = {
     {"quant_method", VP_KEY_TEXT},
     {"bnb_4bit_use_double_quant", VP_KEY_BOOL, "true"},
     {"sequence_parallel_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"fsdp", VP_KEY_TEXT, .opens = "swift_fsdp"},
+    {"use_ray", VP_KEY_BOOL, "false"},
 };
 
 static const vp_section swift_sections[] = {
     {"", VP_STRANGERS_KEPT,
-     "dataset val_dataset template system model_type task_type model_revision adapters streaming "
+     "device_groups dataset val_dataset template system model_type task_type model_revision adapters streaming "
      "dataset_num_proc:i lazy_tokenize use_hf freeze_llm freeze_vit "
      "freeze_aligner truncation_strategy bnb_4bit_compute_dtype bnb_4bit_quant_type "
      "bnb_4bit_quant_storage use_galore galore_rank loss_scale "
@@ -187,6 +189,10 @@ static const vp_saying swift_says[] = {
     {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "deepspeed", "zero3", .read_only = true},
     {VP_SETTING_OFFLOAD_PARAMS, "cpu", "deepspeed", "zero3_offload", .read_only = true},
     {VP_SETTING_OFFLOAD_PARAMS, "none", "deepspeed", "zero3", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp", "fsdp2", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp", "$file:", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp", "$file:", .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full", "fsdp", "fsdp2", .read_only = true},
     {VP_SETTING_TUNING, "full", "tuner_type", "full"},
     {VP_SETTING_TUNING, "lora", "tuner_type", "lora"},
     {VP_SETTING_TUNING, "lora", "quant_bits", NULL},

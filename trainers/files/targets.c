@@ -38,6 +38,7 @@ static const vp_dialect *const dialects[] = {
     &vp_dialect_torchtune,    &vp_dialect_torchtitan_recipe,
     &vp_dialect_torchtitan,   &vp_dialect_unsloth,
     &vp_dialect_megatron,     &vp_dialect_torch,
+    &vp_dialect_swift_fsdp,
 };
 enum { N_DIALECTS = sizeof dialects / sizeof *dialects };
 
