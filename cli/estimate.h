@@ -12,7 +12,7 @@ typedef struct vp_estimate_options {
         *freeze, *load, *task, *parallel, *offload, *method, *calibration, *alloc_conf;
     vp_amount budget;
     int64_t   seq, target_seq, micro_batch, accumulation, eval_batch, packing, world;
-    bool      keep_output, qlora, liger, compiles, all, ladder, trainer_is_default;
+    bool      keep_output, qlora, liger, compiles, syncs_each, all, ladder, trainer_is_default;
 } vp_estimate_options;
 
 /* Where --seq is not said: at most; and SFTConfig's max_length. */

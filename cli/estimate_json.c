@@ -247,6 +247,8 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
         json_object_set_new(settings, "resident", json_string(q->resident));
     if (q->compiles)
         json_object_set_new(settings, "compile", json_true());
+    if (q->syncs_each)
+        json_object_set_new(settings, "sync_each_batch", json_true());
     if (q->alloc_conf)
         json_object_set_new(settings, "alloc_conf", json_string(q->alloc_conf));
     add_cards(a, settings);

@@ -62,6 +62,7 @@ static void add_plan(const vp_estimate_next *f, const vp_command_line *line, vp_
         {"-o", "settings.json", false, false},
         {"--micro-batch", NULL, false, true},
         {"--accumulation", NULL, false, true},
+        {"--sync-each-batch", NULL, false, true},
         {"--recompute", NULL, false, true},
         {"--max", NULL, false, true},
         {"--all", NULL, false, true},

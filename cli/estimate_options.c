@@ -46,6 +46,13 @@ static const vp_option rows[] = {
      .help      = "Backward passes before the optimizer's step",
      .otherwise = "1",
      .example   = "4"},
+    {.name = "--sync-each-batch",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_estimate_options, syncs_each),
+     .help =
+         "With --accumulation under fsdp or fsdp2: gradients are reduced after each micro-batch, "
+         "as Accelerate's sync_each_batch has it. Otherwise each card keeps all of them, uncut, "
+         "until the last one"},
     {.name  = "--method",
      .kind  = VP_OPTION_CHOICE,
      .at    = offsetof(vp_estimate_options, method),
@@ -223,6 +230,7 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->padding      ? "padding"
                         : o->packing      ? "packing"
                         : o->accumulation ? "accumulation"
+                        : o->syncs_each   ? "sync-each-batch"
                         : o->eval_batch   ? "eval-batch"
                         : o->method       ? "method"
                         : o->peft         ? "peft"

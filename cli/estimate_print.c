@@ -185,9 +185,10 @@ static void print_setting(const vp_estimate_answer *a, bool all)
         snprintf(x, sizeof x, ", evaluation by %lld", (long long)q->eval_batch);
     if (q->packed)
         snprintf(x, sizeof x, ", %lld documents packed in each", (long long)q->packed);
-    vp_screen_line("setting", "micro-batch %lld%s, sequence %lld, accumulation %lld%s\n",
+    vp_screen_line("setting", "micro-batch %lld%s, sequence %lld, accumulation %lld%s%s\n",
                    (long long)q->batch, strcmp(q->trainer, "dpo") == 0 ? " pairs" : "",
-                   (long long)a->estimate.seq, (long long)q->accumulation, x);
+                   (long long)a->estimate.seq, (long long)q->accumulation,
+                   q->syncs_each ? " (each is reduced)" : "", x);
 }
 
 /* What is alive at the peak; items below a thousandth together, unless all are wanted. */

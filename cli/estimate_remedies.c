@@ -34,6 +34,17 @@ static bool recompute(vp_hf_request *q)
     return !on;
 }
 
+/* Cards that cut the gradients keep whole ones while they are only added up. */
+static bool sync_each(vp_hf_request *q)
+{
+    bool keeps = q->accumulation > 1 && q->world > 1 && vp_world_syncs_each(q->parallel);
+
+    if (!keeps || q->syncs_each)
+        return false;
+    q->syncs_each = true;
+    return true;
+}
+
 /* As Trainer has them. */
 static bool liger(vp_hf_request *q)
 {
@@ -57,6 +68,7 @@ static bool half_batch(vp_hf_request *q)
         return false;
     q->batch /= 2;
     q->accumulation *= 2;
+    sync_each(q);
     return true;
 }
 
@@ -103,6 +115,7 @@ static bool shard(vp_hf_request *q)
 
     q->world    = q->world < 2 ? 2 : on ? 2 * q->world : q->world;
     q->parallel = on ? q->parallel : "fsdp2";
+    sync_each(q);
     return !vp_hf_is_trl(q) && !q->offloads && q->world <= 1024 &&
            (!q->resident || strcmp(q->resident, "none") == 0);
 }
@@ -110,6 +123,10 @@ static bool shard(vp_hf_request *q)
 static const change changes[VP_REMEDIES] = {
     {"--alloc-conf " EXPANDABLE,
      "as PYTORCH_ALLOC_CONF before the command; costs nothing known, not on Windows", expandable},
+    {"--sync-each-batch",
+     "sync_each_batch of Accelerate: cards wait for each other in each "
+     "micro-batch, not once a step",
+     sync_each},
     {"--recompute full", "a forward pass more in each step: about a third slower", recompute},
     {"--liger", "Liger's kernels, to be installed: no logits are made", liger},
     {"--optimizer adamw_8bit", "states of 8 bits, by bitsandbytes", small_states},
@@ -125,13 +142,16 @@ static const change changes[VP_REMEDIES] = {
 static void name_it(const change *c, const vp_hf_request *before, const vp_hf_request *q, char *buf,
                     size_t size)
 {
+    const char *syncs = q->syncs_each != before->syncs_each ? " --sync-each-batch" : "";
+
     if (c->apply == half_batch)
-        snprintf(buf, size, "%s %lld --accumulation %lld", c->option, (long long)q->batch,
-                 (long long)q->accumulation);
+        snprintf(buf, size, "%s %lld --accumulation %lld%s", c->option, (long long)q->batch,
+                 (long long)q->accumulation, syncs);
     else if (c->apply == half_seq)
         snprintf(buf, size, "%s %lld", c->option, (long long)q->seq);
     else if (c->apply == shard)
-        snprintf(buf, size, "%s %lld --parallel %s", c->option, (long long)q->world, q->parallel);
+        snprintf(buf, size, "%s %lld --parallel %s%s", c->option, (long long)q->world, q->parallel,
+                 syncs);
     else if (c->apply == quantised && strcmp(q->precision, before->precision) != 0)
         snprintf(buf, size, "%s --precision %s", c->option, q->precision);
     else
@@ -284,6 +304,7 @@ static bool go_down(const vp_model *model, vp_hf_request *q, int64_t most_bytes,
     size_t n                                     = sizeof ways / sizeof *ways - !shorter;
 
     one_evaluated(q);
+    sync_each(q);
     while (half_batch(q))
         ;
     if (fits(model, q, most_bytes, bytes))
@@ -338,6 +359,7 @@ static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
     TELL(strcmp(q->offload, asked->offload) != 0, " --offload %s", q->offload);
     TELL(q->batch != asked->batch, " --micro-batch %lld --accumulation %lld", (long long)q->batch,
          (long long)q->accumulation);
+    TELL(q->syncs_each != asked->syncs_each && q->accumulation > 1, " --sync-each-batch");
     TELL(q->eval_batch != asked->eval_batch, " --eval-batch %lld", (long long)q->eval_batch);
     TELL(strcmp(q->liger, asked->liger) != 0, " --liger");
     TELL(!qlora && strcmp(q->recompute, asked->recompute) != 0, " --recompute %s", q->recompute);

@@ -6,10 +6,10 @@
 #include "cli/estimate_lengths.h"
 #include "trainers/hf/hf_estimate.h"
 
-enum { VP_REMEDIES = 10 };
+enum { VP_REMEDIES = 11 };
 
 typedef struct vp_remedy {
-    char        option[48]; /* as one would type it */
+    char        option[80]; /* as one would type it */
     const char *costs;
     int64_t     reserved_bytes; /* with it */
     int64_t     world;          /* cards, with it */

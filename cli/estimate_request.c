@@ -280,6 +280,7 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .default_seq     = d->seq,
                .task            = o->task,
                .accumulation    = o->accumulation ? o->accumulation : 1,
+               .syncs_each      = o->syncs_each,
                .eval_batch      = o->eval_batch,
                .capability      = o->device ? a->device.compute_capability : 90,
                .processors      = o->device ? a->device.multiprocessors : 132,

@@ -28,12 +28,16 @@ def refused(what, code, words, config, *options):
 
 
 # ---- rows ----
-rows, adapted = [list(csv.DictReader(line for line in open("tests/golden/trainers/" + name) if not line.startswith("#"))) for name in ("worlds.csv", "adapted_worlds.csv")]
+rows, adapted, synced = [list(csv.DictReader(line for line in open("tests/golden/trainers/" + name) if not line.startswith("#")))
+                         for name in ("worlds.csv", "adapted_worlds.csv", "synced_worlds.csv")]
+for r in synced:
+    r["synced"] = "each micro-batch is reduced"
 off = {}
-for r in rows + adapted:
-    name = " ".join(r[k] for k in ("model", "parallel", "world", "offload", "precision", "recompute", "optimizer", "accumulation", "load") if k in r)
+for r in rows + adapted + synced:
+    name = " ".join(r[k] for k in ("model", "parallel", "world", "offload", "precision", "recompute", "optimizer", "accumulation", "load", "synced") if k in r)
     options = [x for k in ("world", "parallel", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "accumulation")
                for x in ("--" + k.replace("_", "-"), r[k])]
+    options += ["--sync-each-batch"] if "synced" in r else []
     options += ["--lora", "r=%s,targets=%s" % (r["r"], r["lora"]), "--load", r["load"]] if "lora" in r else []
     rc, j = estimate(json.loads(r["config"]), *options, "--offload", r["offload"])
     if not ok(rc == 0, name, j.get("error")):
@@ -74,6 +78,14 @@ held = {p["name"]: {i["name"]: i["bytes"] for i in p["items"]} for p in j["phase
 ok(2 * elements <= held["inputs"]["parameters"] <= 2 * elements + (1 << 20) and elements <= held["inputs"]["master_parameters"] <= elements + (1 << 20),
    "ZeRO 2: 16-bit weights whole, a quarter of them in 32 bits", held["inputs"])
 ok(held["step2"].get("optimizer_state", 0) in range(2 * elements, 2 * elements + (2 << 20)), "ZeRO 2: a quarter of the states", held["step2"])
+# ---- micro-batches: a card of FSDP keeps the whole gradients of all layers until the last, or an eighth of them ----
+COMMON = "--world", "8", "--parallel", "fsdp2", "--precision", "bf16-mixed", "--seq", "128", "--accumulation", "2"
+(rc, kept), (rc2, each) = estimate(gpt2, *COMMON), estimate(gpt2, *COMMON, "--sync-each-batch")
+at = lambda j: {p["name"]: {i["name"]: i["bytes"] for i in p["items"]} for p in j["phases"]}["forward1.2"].get("gradients", 0)
+ok(at(kept) in range(2 * elements, 2 * elements + (5 << 20)) and at(each) in range(elements // 2, elements // 2 + (2 << 20)) and each["settings"]["sync_each_batch"],
+   "gradients between micro-batches: 16-bit whole ones, or fp32 of an eighth", (at(kept), at(each)))
+(rc, kept), (rc2, each) = estimate(gpt2, *COMMON[:3], "ddp", *COMMON[4:]), estimate(gpt2, *COMMON[:3], "ddp", *COMMON[4:], "--sync-each-batch")
+ok(kept["phases"] == each["phases"], "DDP keeps them anyway")
 rc, one = estimate(gpt2, "--precision", "bf16-mixed", "--seq", "128")
 rc, two = estimate(gpt2, "--world", "2", "--precision", "bf16-mixed", "--seq", "128")
 ok(two["settings"]["parallel"] == "ddp" and two["allocated_peak_bytes"] - one["allocated_peak_bytes"] in range(4 * elements - (16 << 20), 4 * elements + (16 << 20)),
@@ -113,10 +125,11 @@ for options, device, way in ((["--world", "4", "--parallel", "ddp"], "4090", "--
     rc, there = said("--micro-batch", "2", "--device", device, *way.split())
     ok(len(r) == 1 and there["device_bytes"] == r[0]["device_bytes"], "advised: " + way, (j["remedies"], there["device_bytes"]))
 rc, j = said("--micro-batch", "2", "--device", "4090", "--budget", "18GiB", "--world", "4", "--parallel", "ddp")
-ok(rc == 3 and j["fits_with"]["options"] == "--world 4 --parallel fsdp2 --recompute full" and not j["fits_with"]["trains_adapters"], "the same training on the cards there are comes before adapters", j["fits_with"])
+ok(rc == 3 and j["fits_with"]["options"] == "--world 4 --parallel fsdp2 --micro-batch 1 --accumulation 2 --sync-each-batch" and not j["fits_with"]["trains_adapters"], "the same training on the cards there are comes before adapters", j["fits_with"])
 for name, device, way, seq, want, what in (("llama-3.1-8b", "h100", "2 zero2", "1024", "--offload optimizer --micro-batch", "host memory, where the cards alone are not enough"),
                                            ("qwen2.5-32b", "l40s", "4 zero3", "6144", "--offload params", "parameters in host memory, where states are not enough"),
-                                           ("llama-3.1-8b", "4090", "4 fsdp2", "4096", "--qlora --world 4 --parallel ddp", "adapters are on each card"),
+                                           ("llama-3.1-8b", "4090", "4 zero2", "4096", "--qlora --world 4 --parallel ddp", "adapters are on each card"),
+                                           ("llama-3.1-70b", "h100", "8 fsdp2", "4096", "--offload params --micro-batch 4 --accumulation 2 --sync-each-batch", "gradients that are reduced with each micro-batch"),
                                            ("qwen2.5-32b", "4090", "4 zero3", "1024", "--world 8 --parallel zero3", "more cards, where nothing else is enough")):
     world, way = way.split()
     asked = {"--trainer": "hf", "--seq": seq, "--device": device, "--world": world, "--parallel": way}

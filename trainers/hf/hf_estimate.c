@@ -201,6 +201,7 @@ static vp_status share(run *r, vp_err *err)
                          .adapter_rank         = q->lora.rank,
                          .is_tied              = r->found.sizes.tied,
                          .is_recomputed        = strcmp(q->recompute, "none") != 0,
+                         .syncs_each           = q->syncs_each && vp_world_syncs_each(q->parallel),
                          .loads_in_parts       = !vp_hf_is_plain(q),
                          .device_bytes         = q->device_bytes},
         r->step, &r->ledger, &r->world, err);
@@ -223,6 +224,13 @@ static int64_t micro_steps(const run *r)
     return r->request->accumulation < 3 ? r->request->accumulation : 3;
 }
 
+/* Whether gradients are reduced, and go, with each micro-batch: the next one finds none. DeepSpeed has no other way for what it cuts,
+ * and world_zero.c knows it. */
+static bool starts_anew(const run *r)
+{
+    return r->request->syncs_each && r->world && vp_world_syncs_each(r->request->parallel);
+}
+
 /* What a recording has by itself of the pass that is played, if anything: of a prefix's keys and values in all layers. */
 static vp_status play_beside(run *r, const char *word, const char *pass, const char *phase,
                              vp_err *err)
@@ -234,22 +242,23 @@ static vp_status play_beside(run *r, const char *word, const char *pass, const c
 
 static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err *err)
 {
+    bool      more = micro > 0 && !starts_anew(r);
     char      phase[32];
     vp_status st = VP_OK;
 
     vp_ledger_begin(&r->ledger, phase_name(r, word, step, micro));
-    snprintf(phase, sizeof phase, "%s%s", word, micro > 0 ? "_more" : "");
+    snprintf(phase, sizeof phase, "%s%s", word, more ? "_more" : "");
     if (r->world && step)
-        VP_TRY(vp_world_begin(r->world, word, micro + 1 == micro_steps(r), err));
+        VP_TRY(vp_world_begin(r->world, word, starts_anew(r) || micro + 1 == micro_steps(r), err));
     if (strcmp(word, "backward") == 0)
         VP_TRY(vp_hf_resident_backward(r->resident, err));
-    VP_TRY(play_beside(r, word, "forward", micro > 0 ? "prefix_more" : "prefix", err));
+    VP_TRY(play_beside(r, word, "forward", more ? "prefix_more" : "prefix", err));
     VP_TRY(vp_recorded_play(r->step, phase, err));
-    VP_TRY(play_beside(r, word, "backward", micro > 0 ? "ending_more" : "ending", err));
+    VP_TRY(play_beside(r, word, "backward", more ? "ending_more" : "ending", err));
     if (strcmp(word, "backward") == 0)
         VP_TRY(vp_hf_resident_backward_ends(r->resident, err));
     if (strcmp(word, "forward") == 0 && has_phase(r, "reference"))
-        VP_TRY(vp_recorded_play(r->step, micro > 0 ? "reference_more" : "reference", err));
+        VP_TRY(vp_recorded_play(r->step, more ? "reference_more" : "reference", err));
     if (strcmp(word, "forward") == 0)
         VP_TRY(vp_hf_resident_forward(r->resident, err));
     if (r->world && step)
@@ -301,7 +310,7 @@ out:
  * step. */
 static vp_status play_micro_step(run *r, int step, int64_t micro, vp_err *err)
 {
-    const char *output = micro > 0 ? "output_more" : "output";
+    const char *output = micro > 0 && !starts_anew(r) ? "output_more" : "output";
     bool        kept   = r->request->keep_output;
     vp_status   st     = VP_OK;
 
@@ -333,7 +342,7 @@ static vp_status play_step(run *r, int step, vp_err *err)
         VP_TRY(vp_world_stepped(r->world, err));
     vp_ledger_end(&r->ledger);
     if (r->request->keep_output)
-        VP_TRY(vp_recorded_play(r->step, n > 1 ? "output_more" : "output", err));
+        VP_TRY(vp_recorded_play(r->step, n > 1 && !starts_anew(r) ? "output_more" : "output", err));
     vp_recorded_drop_gradients(r->step);
     vp_hf_resident_drop_gradients(r->resident);
     if (r->world)

@@ -59,11 +59,12 @@ typedef struct vp_hf_request {
     int64_t         world;        /* ranks; 0 is 1 */
     int64_t         device_bytes; /* of the card, which DeepSpeed asks for; 0: enough */
     int64_t         batch, accumulation;
-    int64_t         eval_batch;       /* of an evaluation behind the second step; 0: none */
-    int64_t         target_seq;       /* of seq2seq; 0: as seq */
-    int64_t         seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
-    int             capability;       /* 90 */
-    int64_t         processors;       /* multiprocessors */
+    bool syncs_each; /* of several cards: each micro-batch's gradients are reduced, not their sum */
+    int64_t eval_batch;       /* of an evaluation behind the second step; 0: none */
+    int64_t target_seq;       /* of seq2seq; 0: as seq */
+    int64_t seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
+    int     capability;       /* 90 */
+    int64_t processors;       /* multiprocessors */
     /* of cuBLAS, a thread; 0: none, VP_HF_WORKSPACE_OF_CARD: by the compute capability */
     int64_t     workspace_bytes;
     const char *alloc_conf; /* PYTORCH_ALLOC_CONF, or NULL */

@@ -53,6 +53,13 @@ bool vp_world_offloads(const char *parallel, const char *offload)
     return strcmp(offload, "none") == 0 || (form && strstr(form->offloads, offload));
 }
 
+bool vp_world_syncs_each(const char *parallel)
+{
+    const vp_world_form *form = form_named(parallel);
+
+    return form && form->syncs_each;
+}
+
 /* Which unit holds a weight: before the layers the first one is the input's table. With tied tables it is
  * the head's too. */
 static int64_t unit_of(const vp_world *w, const vp_recorded_weight *x, int64_t *n_before)

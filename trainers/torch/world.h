@@ -25,6 +25,7 @@ typedef struct vp_world_opts {
     int64_t adapter_bytes, adapter_master_bytes, adapter_rank;
     bool    is_tied;
     bool    is_recomputed;  /* layers are computed anew in backward */
+    bool    syncs_each;     /* asked for, and vp_world_syncs_each() */
     bool    loads_in_parts; /* weights are cut as they are made: zero.Init() of transformers */
     int64_t device_bytes;   /* of the card; 0: not known, enough */
 } vp_world_opts;
@@ -38,6 +39,9 @@ bool vp_world_replicates(const char *parallel);
 /* Whether what it does with adapters beside frozen weights is known. */
 bool vp_world_adapts(const char *parallel, bool is_quantised);
 bool vp_world_offloads(const char *parallel, const char *offload);
+/* Whether it may reduce the gradients of each micro-batch, or else keeps whole ones until the last: Accelerate's
+ * sync_each_batch. Without a choice DeepSpeed does as its stage says; all cards of ddp keep them anyway. */
+bool vp_world_syncs_each(const char *parallel);
 
 /* Takes part in what the step plays from now on; opts are copied, the rest is borrowed. VP_ERR_INPUT: a step
  * whose layers are not told apart. */

@@ -164,7 +164,7 @@ static vp_status add_tied(vp_world *w, int64_t u, vp_ledger_block *sum, vp_err *
 static vp_status reduce(vp_world *w, int64_t u, vp_err *err)
 {
     int64_t         each = w->opts.weight_bytes, n = part(w, u), joint = flat_elements(w, u);
-    vp_ledger_block sum = {0}, flat = {0}, padded = {0}, wide = {0};
+    vp_ledger_block sum = {0}, flat = {0}, padded = {0}, kept = {0}, wide = {0};
     vp_status       st = VP_OK;
 
     if (!n)
@@ -184,20 +184,26 @@ static vp_status reduce(vp_world *w, int64_t u, vp_err *err)
         flat = (vp_ledger_block){0};
         goto out;
     }
-    vp_ledger_free(w->ledger, &w->reduced[u]);
+    if (!w->opts.syncs_each) /* the sum of whole ones */
+        vp_ledger_free(w->ledger, &w->reduced[u]);
     if (n * w->opts.ranks > joint)
         VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_BUCKET, n * w->opts.ranks * each, &padded, err));
-    VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * each, &w->reduced[u], err));
+    VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * each, &kept, err));
     if (is_mixed(w)) {
         VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * w->opts.master_bytes, &wide, err));
-        vp_ledger_free(w->ledger, &w->reduced[u]);
-        w->reduced[u] = wide;
-        wide          = (vp_ledger_block){0};
+        vp_ledger_free(w->ledger, &kept);
+        kept = wide;
+        wide = (vp_ledger_block){0};
+    }
+    if (!w->reduced[u].block) { /* else it is added to what is there */
+        w->reduced[u] = kept;
+        kept          = (vp_ledger_block){0};
     }
 out:
     vp_ledger_free(w->ledger, &sum);
     vp_ledger_free(w->ledger, &flat);
     vp_ledger_free(w->ledger, &padded);
+    vp_ledger_free(w->ledger, &kept);
     vp_ledger_free(w->ledger, &wide);
     return st;
 }
@@ -282,6 +288,7 @@ out:
 const vp_world_form vp_world_fsdp1 = {.name          = "fsdp",
                                       .by_layers     = true,
                                       .keeps_reduced = true,
+                                      .syncs_each    = true,
                                       .offloads      = "",
                                       .load          = load,
                                       .begin         = begin,

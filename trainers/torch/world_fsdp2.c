@@ -207,9 +207,10 @@ static vp_status reduce(vp_world *w, int64_t u, vp_err *err)
         output = wide;
     }
     drop_made(w, u, true);
-    if (is_offloaded(w))
+    if (is_offloaded(w) || w->reduced[u].block) /* added to what is there */
         vp_ledger_free(w->ledger, &output);
-    w->reduced[u] = output;
+    else
+        w->reduced[u] = output;
 out:
     return st;
 }
@@ -302,6 +303,7 @@ out:
 
 const vp_world_form vp_world_fsdp2 = {.name        = "fsdp2",
                                       .cuts_frozen = true,
+                                      .syncs_each  = true,
                                       .offloads    = "params",
                                       .load        = load,
                                       .begin       = begin,

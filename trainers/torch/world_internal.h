@@ -53,6 +53,7 @@ struct vp_world_form {
     bool        keeps_frozen; /* those that are not trained */
     bool        cuts_frozen;
     bool        keeps_reduced; /* what was reduced outlives the step */
+    bool        syncs_each;    /* vp_world_syncs_each() */
     bool by_layers; /* layer() is told of those of a first backward pass too, not of gradients */
     const char *offloads; /* words of --offload that it takes */
     vp_status (*load)(vp_world *w, vp_err *err);

@@ -27,7 +27,7 @@ def model_of(s, device):
     if device == "cuda":
         return play.make_model(v, (config["model_type"], fields))
     place, to = play.place, torch.nn.Module.to
-    play.place = lambda m, memo: None
+    play.place = lambda m, memo, seen=None: None
     torch.nn.Module.to = lambda m, *args, **kwargs: m         # what has no values yet stays so
     m = play.make_model(v, (config["model_type"], fields))
     play.place, torch.nn.Module.to = place, to
@@ -169,11 +169,11 @@ def main():
     loop = {"ddp": Distributed, "fsdp": Accelerated, "fsdp2": Accelerated}.get(s["parallel"], Zero)(s)
     gc.collect()
     end("load")
-    inputs = play.batch(dict(task="clm", mask=0), dict(B=s["micro_batch"], S=s["seq"]))
+    inputs = play.batch(dict(task="clm", mask=0, lora=s.get("lora", "none")), dict(B=s["micro_batch"], S=s["seq"]))
     n = s.get("accumulation", 1)
     for step in (1, 2):
         for micro in range(1, n + 1):
-            with loop.without_reduction() if micro < n else contextlib.nullcontext():
+            with loop.without_reduction() if micro < n and not s.get("sync_each_batch") else contextlib.nullcontext():
                 loss = loop.forward(inputs)
                 end("forward%d" % step)
                 loop.backward(loss)

@@ -37,6 +37,16 @@ SETTINGS = ["model", "config", "parallel", "world", "offload", "precision", "att
 ADAPTERS = "all-linear", 16          # targets and rank, with --adapters
 
 
+def synced():
+    """Accumulated over micro-batches each of which is reduced: Accelerate's sync_each_batch."""
+    def step_of(i, accumulation):
+        return STEPS[i][:6] + (accumulation,)
+    return ([("fsdp2", world, offload, step_of(i, n)) for world, offload, i, n in
+             ((2, "none", 0, 2), (4, "none", 3, 3), (8, "none", 2, 2), (4, "none", 6, 2), (8, "none", 5, 4), (4, "params", 0, 2), (2, "params", 3, 3), (8, "params", 1, 2))] +
+            [("fsdp", world, "none", step_of(i, n)) for world, i, n in ((2, 0, 2), (4, 3, 3), (8, 2, 2), (4, 6, 2))] +
+            [("ddp", 2, "none", step_of(0, 3)), ("ddp", 4, "none", step_of(3, 2))])
+
+
 def wanted(adapters):
     """(parallel, world, offload, step): every way with every world, models in turn."""
     ways = [("ddp", "none"), ("fsdp2", "none"), ("fsdp2", "params"), ("zero1", "none"), ("zero2", "none"), ("zero2", "optimizer"),
@@ -73,7 +83,7 @@ def play(a, row):
     (parallel, world, offload, (model, precision, recompute, optimizer, batch, seq, accumulation)) = row[:4]
     targets, rank = ADAPTERS if a.adapters else ("none", 0)
     setting = dict(lora=targets, r=rank, load=(row + ("none",))[4], config=rows.MODELS[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
-                   recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation)
+                   recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation, sync_each_batch=a.synced)
     python = a.deepspeed_python if parallel.startswith("zero") else a.python
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "peaks.json")
@@ -95,6 +105,7 @@ def main():
     p.add_argument("--deepspeed-python")
     p.add_argument("--only", nargs="*")
     p.add_argument("--adapters", action="store_true", help="rows of LoRA, with two columns more")
+    p.add_argument("--synced", action="store_true", help="rows whose micro-batches are each reduced")
     a = p.parse_args()
     had = set()
     if os.path.exists(a.out):
@@ -102,11 +113,11 @@ def main():
     with open(a.out, "a", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
         if not had:
-            versions = "import importlib.metadata as m; print(', '.join(n + ' ' + m.version(n).split('+')[0] for n in ('torch', 'transformers', 'accelerate', 'deepspeed')))"
+            versions = "import importlib.metadata as m; print(', '.join(n + ' ' + m.version(n).split('+')[0] for n in ('torch', 'transformers', 'accelerate', 'deepspeed')[:%d]))" % (4 if a.deepspeed_python else 3)
             said = subprocess.run([a.deepspeed_python or a.python, "-c", versions], stdout=subprocess.PIPE).stdout.decode().strip()
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
             out.writerow(columns(a) + ["reserved"] + ["allocated_" + n for n in PHASES])
-        for row in wanted(a.adapters):
+        for row in synced() if a.synced else wanted(a.adapters):
             if (row[0], str(row[1]), row[2], row[3][0], row[3][1], str(row[3][6]), row[3][3], (row + ("none",))[4]) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:
