@@ -38,8 +38,8 @@ static const vp_key deepspeed_keys[] = {
      .or_auto = true},
     {"zero_optimization.stage3_gather_16bit_weights_on_model_save", VP_KEY_BOOL, "false",
      .or_auto = true},
-    {"zero_optimization.stage3_gather_fp16_weights_on_model_save", VP_KEY_BOOL, .until = "0.20",
-     .instead = "stage3_gather_16bit_weights_on_model_save"},
+    {"zero_optimization.stage3_gather_fp16_weights_on_model_save", VP_KEY_BOOL, .until = "0.14",
+     .instead = "stage3_gather_16bit_weights_on_model_save", .warned = true},
     {"zero_optimization.stage3_allgather_sequential", VP_KEY_BOOL, "false"},
     {"zero_optimization.offload_optimizer", VP_KEY_MAP},
     {"zero_optimization.offload_optimizer.device", VP_KEY_WORD, "none", "none|cpu|nvme"},
@@ -103,9 +103,23 @@ static const vp_key deepspeed_keys[] = {
     {"wall_clock_breakdown", VP_KEY_BOOL, "false"},
     {"memory_breakdown", VP_KEY_BOOL, "false"},
     {"steps_per_print", VP_KEY_ANY},
-    {"amp", VP_KEY_MAP, .until = "0.17", .instead = "torch_autocast"},
-    {"sparse_attention", VP_KEY_MAP, .until = "0.17", .instead = "nothing"},
-    {"compression_training", VP_KEY_MAP, .until = "0.19", .instead = "nothing"},
+    /* whatever is in them: refused by their mere presence (_reject_removed_config_keys) */
+    {"sparse_attention", VP_KEY_MAP, .until = "0.19.7", .instead = "nothing"},
+    {"compression_training", VP_KEY_MAP, .until = "0.19.7", .instead = "nothing"},
+    {"nebula", VP_KEY_MAP, .until = "0.19.7", .instead = "nothing: torch.save"},
+    {"quantize_training", VP_KEY_MAP, .until = "0.19.7", .instead = "nothing"},
+    {"zero_optimization.mics_shard_size", VP_KEY_INT, NULL, .min = -1, .max = BIG,
+     .until = "0.19.7", .instead = "nothing"},
+    {"zero_optimization.mics_hierarchical_params_gather", VP_KEY_BOOL, .until = "0.19.7",
+     .instead = "nothing"},
+    {"amp", VP_KEY_MAP, .until = "0.19.8", .instead = "torch_autocast"},
+    {"sparse_gradients", VP_KEY_BOOL, .until = "0.19.8", .instead = "nothing"},
+    {"eigenvalue", VP_KEY_MAP, .until = "0.19.8", .instead = "nothing"},
+    {"elasticity", VP_KEY_MAP, .until = "0.19.8", .instead = "nothing"},
+    {"graph_harvesting", VP_KEY_BOOL, .until = "0.19.8", .instead = "nothing"},
+    {"curriculum_learning", VP_KEY_MAP, .until = "0.19.8", .instead = "data_efficiency"},
+    {"progressive_layer_drop", VP_KEY_MAP, .until = "0.19.8", .instead = "nothing"},
+    {"zero_optimization.zeropp_loco_param", VP_KEY_MAP, .until = "0.19.8", .instead = "nothing"},
     {"max_grad_norm", VP_KEY_REAL, .noop = true, .instead = "gradient_clipping"},
     {"compile", VP_KEY_MAP},
     {"compile.disable", VP_KEY_BOOL, .until = "0.15", .instead = "leave the section out"},
@@ -117,16 +131,16 @@ static const vp_key deepspeed_keys[] = {
 
 static const vp_section deepspeed_sections[] = {
     {"", VP_STRANGERS_DROPPED,
-     "_comment bfloat16 prescale_gradients:b gradient_predivide_factor:r sparse_gradients:b "
+     "_comment bfloat16 prescale_gradients:b gradient_predivide_factor:r "
      "disable_allgather:b dump_state:b disable_python_gc vocabulary_size flops_profiler autotuning "
-     "elasticity csv_monitor wandb tensorboard comet monitor_config comms_logger aio checkpoint "
-     "dataloader_drop_last:b pipeline data_efficiency curriculum_learning "
-     "progressive_layer_drop eigenvalue quantize_training hybrid_engine nebula weight_quantization "
-     "use_data_before_expert_parallelism graph_harvesting tensor_parallel sequence_parallel_size:i "
+     "csv_monitor wandb tensorboard comet monitor_config comms_logger aio checkpoint "
+     "dataloader_drop_last:b pipeline data_efficiency "
+     "hybrid_engine weight_quantization "
+     "use_data_before_expert_parallelism tensor_parallel sequence_parallel_size:i "
      "seq_parallel_communication_data_type fp32_allreduce:b timers zenflow "
      "managed_gradient_accumulation gradient_allreduce_op keep_in_fp32_modules ddp_bf16 "
      "data_parallel_group log_level load_universal_checkpoint use_node_local_storage_checkpoint "
-     "train_batch_size_per_gpu domino mics_shard_size mpu"},
+     "train_batch_size_per_gpu domino mpu"},
     {"zero_optimization", VP_STRANGERS_REFUSED,
      "use_multi_rank_bucket_allreduce:b compute_grad_norm:b load_from_fp32_weights:b elastic_checkpoint:b "
      "zenflow cpu_offload_param:b cpu_offload_use_pin_memory:b prefetch_bucket_size:i "
@@ -137,8 +151,7 @@ static const vp_section deepspeed_sections[] = {
      "ignore_unused_parameters:b legacy_stage1:b parameter_alignment:b zero_quantized_weights:b "
      "zero_quantized_nontrainable_weights:b zero_quantized_gradients:b memory_efficient_linear:b "
      "pipeline_loading_checkpoint:b override_module_apply:b log_trace_cache_warnings:b "
-     "enable_sanity_checks:b save_muon_momentum_buffer_in_memory:b leaf_module mics_shard_size "
-     "mics_hierarchical_params_gather"},
+     "enable_sanity_checks:b save_muon_momentum_buffer_in_memory:b leaf_module"},
     {"optimizer", VP_STRANGERS_DROPPED, "legacy_fusion"},
     /* of its Adam, Lamb, Lion, Adagrad and Muon, and of PyTorch's by name: what theirs do not take ends in a TypeError */
     {"optimizer.params", VP_STRANGERS_REFUSED,
