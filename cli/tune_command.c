@@ -143,16 +143,21 @@ static json_t *trial_json(const vp_command_result *r, const vp_command_setting *
 static json_t *axes_json(const vp_command_result *r)
 {
     static const char *const kinds[VP_N_AXIS_KINDS] = {
-        "nothing", "more needs more and is no slower", "on needs less and is slower",
-        "one or several", "packs tighter, as fast"};
+        "nothing",        "more needs more and is no slower",         "on needs less and is slower",
+        "one or several", "the later needs no more and is no slower", "packs tighter, as fast"};
     json_t *out = json_array();
 
     for (int a = 0; a < r->n_axes; a++) {
-        json_t *values = json_array();
+        json_t *values = json_array(), *against = json_array();
+        if (r->bytes_against[a])
+            json_array_append_new(against, json_string("memory"));
+        if (r->seconds_against[a])
+            json_array_append_new(against, json_string("seconds"));
         for (int i = 0; i < r->axes[a].n; i++)
             json_array_append_new(values, json_string(r->axes[a].values[i]));
-        json_array_append_new(out, json_pack("{s:s, s:o, s:s}", "name", r->axes[a].name, "values",
-                                             values, "assumed", kinds[r->axes[a].kind]));
+        json_array_append_new(out, json_pack("{s:s, s:o, s:s, s:o}", "name", r->axes[a].name,
+                                             "values", values, "assumed", kinds[r->axes[a].kind],
+                                             "contradicted", against));
     }
     return out;
 }

@@ -6,42 +6,11 @@
 
 /* A setting that the model expects to be slower than the best by more than this is not tried. */
 static const double margin = 0.015;
+/* The same where the trials do not tell apart what one axis does from what another does. */
+static const double wide_margin = 0.1;
 /* A neighbour of the best one that is expected to be slower by more than this is not tried to make sure. */
 static const double clear_margin = 0.05;
-/* One that it expects to need this many times the budget is not tried once every value was seen, and two sizes. */
-static const double far_too_large = 1.15;
-
-static const vp_command_trial *trial_of(const vp_choice *c, int64_t setting)
-{
-    return c->state[setting] == VP_SETTING_DONE ? &c->settings[setting].trial : NULL;
-}
-
 /* ---- what trials say of settings that were not tried ---- */
-
-/* Whether t is assumed to need no more than s, but for one axis (or -1). */
-static bool needs_no_more_but(const vp_choice *c, int64_t t, int64_t s, int but)
-{
-    const int *x = vp_choice_values(c, t), *y = vp_choice_values(c, s);
-
-    for (int a = 0; a < c->space->n_axes; a++) {
-        const vp_axis *axis = &c->space->axes[a];
-        if (a == but)
-            continue;
-        if ((axis->kind == VP_AXIS_PLAIN && x[a] != y[a]) ||
-            (axis->kind == VP_AXIS_SIZE && x[a] > y[a]) ||
-            (axis->kind == VP_AXIS_SAVES && x[a] < y[a]) ||
-            (axis->kind == VP_AXIS_PACKS && x[a] < y[a]) ||
-            (axis->kind == VP_AXIS_TIMES && vp_axis_number(axis, x[a]) > 1 &&
-             vp_axis_number(axis, y[a]) <= 1))
-            return false;
-    }
-    return true;
-}
-
-static bool needs_no_more(const vp_choice *c, int64_t t, int64_t s)
-{
-    return needs_no_more_but(c, t, s, -1);
-}
 
 /* Trials of two values of an axis with all else equal. */
 static bool equal_but(const vp_choice *c, int axis, int64_t t, int64_t u)
@@ -57,26 +26,29 @@ static bool equal_but(const vp_choice *c, int axis, int64_t t, int64_t u)
 /* Whether a value of an axis was seen to need as much as another one, with all else equal: it needs so elsewhere too. */
 static bool needs_as_much(const vp_choice *c, int axis, int one, int than)
 {
-    for (int64_t t = 0; t < c->space->n; t++)
-        for (int64_t u = 0; u < c->space->n && vp_choice_values(c, t)[axis] == one; u++)
-            if (vp_choice_values(c, u)[axis] == than && equal_but(c, axis, t, u) &&
-                vp_choice_fits_at(c, t) && vp_choice_fits_at(c, u) &&
+    for (int64_t i = 0; i < c->n_known; i++)
+        for (int64_t k = 0; k < c->n_known; k++) {
+            int64_t t = c->known[i], u = c->known[k];
+            if (vp_choice_values(c, t)[axis] == one && vp_choice_values(c, u)[axis] == than &&
+                equal_but(c, axis, t, u) && vp_choice_fits_at(c, t) && vp_choice_fits_at(c, u) &&
                 (double)vp_choice_fits_at(c, t)->device_bytes >
                     0.995 * (double)vp_choice_fits_at(c, u)->device_bytes)
                 return true;
+        }
     return false;
 }
 
 /* One that differs by a value of a plain axis and ran out of memory, where this value needs as much as that; -1: none. */
 static int64_t failure_as_large(const vp_choice *c, int64_t s)
 {
-    for (int64_t t = 0; t < c->space->n; t++) {
-        if (!trial_of(c, t) || trial_of(c, t)->verdict != VP_COMMAND_OOM_DEVICE)
+    for (int64_t i = 0; i < c->n_known; i++) {
+        int64_t t = c->known[i];
+        if (!vp_choice_trial(c, t) || vp_choice_trial(c, t)->verdict != VP_COMMAND_OOM_DEVICE)
             continue;
         for (int a = 0; a < c->space->n_axes; a++)
             if (c->space->axes[a].kind == VP_AXIS_PLAIN &&
                 vp_choice_values(c, t)[a] != vp_choice_values(c, s)[a] &&
-                needs_no_more_but(c, t, s, a) &&
+                vp_choice_needs_no_more_but(c, t, s, a) &&
                 needs_as_much(c, a, vp_choice_values(c, s)[a], vp_choice_values(c, t)[a]))
                 return t;
     }
@@ -86,17 +58,45 @@ static int64_t failure_as_large(const vp_choice *c, int64_t s)
 /* Whether a setting ran out of memory while enough of it was free, or is taken to do so as its like did. */
 static bool fails_scattered(const vp_choice *c, int64_t s)
 {
-    const vp_command_trial *trial = trial_of(c, s);
+    const vp_command_trial *trial = vp_choice_trial(c, s);
     int64_t                 like  = trial ? -1 : failure_as_large(c, s);
 
     if (like >= 0)
-        trial = trial_of(c, like);
+        trial = vp_choice_trial(c, like);
     return trial && trial->verdict == VP_COMMAND_OOM_DEVICE &&
            trial->needed_bytes <= c->budget_bytes;
 }
 
-/* Whether s only packs tighter what would not fail for that: the same without it is not known to have run out of memory
- * while enough of it was free. */
+/* Whether one that needs no more than s ran out of memory. */
+static bool fails_as(const vp_choice *c, int64_t s)
+{
+    for (int64_t i = 0; i < c->n_known; i++) {
+        int64_t t = c->known[i];
+        if (vp_choice_trial(c, t) && vp_choice_trial(c, t)->verdict == VP_COMMAND_OOM_DEVICE &&
+            vp_choice_needs_no_more(c, t, s))
+            return true;
+    }
+    return false;
+}
+
+/* Whether trials say that a setting does not fit. */
+static bool ruled_by_memory(const vp_choice *c, int64_t s)
+{
+    if (fails_as(c, s) || vp_choice_least_bytes(c, s) > (double)c->budget_bytes)
+        return true;
+    for (int a = 0; a < c->space->n_axes; a++) /* what asked for more than there is does not pack */
+        for (int64_t i = 0; i < c->n_known && c->space->axes[a].kind == VP_AXIS_PACKS; i++) {
+            int64_t t = c->known[i];
+            if (vp_choice_trial(c, t) && vp_choice_trial(c, t)->verdict == VP_COMMAND_OOM_DEVICE &&
+                vp_choice_trial(c, t)->needed_bytes > c->budget_bytes &&
+                vp_choice_needs_no_more_but(c, t, s, a))
+                return true;
+        }
+    return false;
+}
+
+/* Whether s only packs tighter what would not fail for that: the same without it is not known to run out of memory. One that
+ * asks for more than there is does so however it is packed, which ruled_by_memory() says. */
 static bool packs_in_vain(const vp_choice *c, int64_t s)
 {
     const int *y = vp_choice_values(c, s);
@@ -106,35 +106,16 @@ static bool packs_in_vain(const vp_choice *c, int64_t s)
             continue;
         for (int64_t t = 0; t < c->space->n; t++) {
             const int *x    = vp_choice_values(c, t);
-            bool       same = fails_scattered(c, t);
+            bool       same = true;
 
             for (int b = 0; b < c->space->n_axes && same; b++)
                 same = b == a ? x[b] < y[b] : x[b] == y[b];
-            if (same)
+            if (same && (fails_scattered(c, t) || fails_as(c, t)))
                 return false;
         }
         return true;
     }
     return false;
-}
-
-/* Whether t is assumed to be no slower than s, a sample. */
-static bool no_slower(const vp_choice *c, int64_t t, int64_t s)
-{
-    const int *x = vp_choice_values(c, t), *y = vp_choice_values(c, s);
-    bool       same_times = true;
-
-    for (int a = 0; a < c->space->n_axes; a++) {
-        const vp_axis *axis = &c->space->axes[a];
-        if ((axis->kind == VP_AXIS_PLAIN && x[a] != y[a]) ||
-            (axis->kind == VP_AXIS_SIZE && x[a] < y[a]) ||
-            (axis->kind == VP_AXIS_SAVES && x[a] > y[a]))
-            return false;
-        same_times = same_times && (axis->kind != VP_AXIS_TIMES || x[a] == y[a]);
-    }
-    return same_times ||
-           vp_choice_product(c, t, VP_AXIS_SIZE) * vp_choice_product(c, t, VP_AXIS_TIMES) ==
-               vp_choice_product(c, s, VP_AXIS_SIZE) * vp_choice_product(c, s, VP_AXIS_TIMES);
 }
 
 /* Whether a value of a plain axis failed twice for another reason than memory, and never worked. */
@@ -144,12 +125,14 @@ static bool never_works(const vp_choice *c, int64_t s)
 
     for (int a = 0; a < c->space->n_axes; a++) {
         int failed = 0, worked = 0;
-        for (int64_t t = 0; t < c->space->n; t++)
-            if (trial_of(c, t) && vp_choice_values(c, t)[a] == y[a]) {
-                vp_command_verdict v = trial_of(c, t)->verdict;
+        for (int64_t i = 0; i < c->n_known; i++) {
+            int64_t t = c->known[i];
+            if (vp_choice_trial(c, t) && vp_choice_values(c, t)[a] == y[a]) {
+                vp_command_verdict v = vp_choice_trial(c, t)->verdict;
                 worked += v == VP_COMMAND_OK || v == VP_COMMAND_OOM_DEVICE;
                 failed += v == VP_COMMAND_CRASH || v == VP_COMMAND_TIMEOUT;
             }
+        }
         if (failed > 1 && !worked)
             return true;
     }
@@ -158,64 +141,45 @@ static bool never_works(const vp_choice *c, int64_t s)
 
 static vp_ruling ruled_by_trials(const vp_choice *c, int64_t s)
 {
-    for (int64_t t = 0; t < c->space->n; t++) {
-        const vp_command_trial *trial = trial_of(c, t);
-        if (!trial)
-            continue;
-        if (trial->verdict == VP_COMMAND_OOM_DEVICE && needs_no_more(c, t, s))
-            return VP_RULED_MEMORY;
-        if (trial->verdict == VP_COMMAND_OK && no_slower(c, t, s))
+    if (ruled_by_memory(c, s) || never_works(c, s))
+        return VP_RULED_MEMORY;
+    for (int64_t i = 0; i < c->n_known; i++) {
+        int64_t t = c->known[i];
+        if (vp_choice_trial(c, t) && vp_choice_trial(c, t)->verdict == VP_COMMAND_OK &&
+            vp_choice_no_slower(c, t, s))
             return VP_RULED_SPEED;
     }
-    return never_works(c, s)     ? VP_RULED_MEMORY
-           : packs_in_vain(c, s) ? VP_RULED_NO_USE
-                                 : VP_RULED_NOT;
+    return packs_in_vain(c, s) ? VP_RULED_NO_USE : VP_RULED_NOT;
 }
 
 /* ---- what to try next ---- */
-
-/* Whether trials of two sizes fit: how bytes grow was seen. */
-static bool growth_seen(const vp_choice *c)
-{
-    double size = 0;
-
-    for (int64_t s = 0; s < c->space->n; s++) {
-        double z = vp_choice_product(c, s, VP_AXIS_SIZE);
-        if (!vp_choice_fits_at(c, s))
-            continue;
-        if (size > 0 && z != size)
-            return true;
-        size = z;
-    }
-    return false;
-}
 
 /* Whether every value of the setting's plain and saving axes was seen to work. */
 static bool all_seen(const vp_choice *c, int64_t s, bool saves_too)
 {
     for (int a = 0; a < c->space->n_axes; a++) {
         const vp_axis *axis = &c->space->axes[a];
-        bool seen = axis->kind != VP_AXIS_PLAIN && !(saves_too && axis->kind == VP_AXIS_SAVES);
-        for (int64_t t = 0; t < c->space->n && !seen; t++)
-            seen =
-                vp_choice_fits_at(c, t) && vp_choice_values(c, t)[a] == vp_choice_values(c, s)[a];
+        bool           seen = axis->kind != VP_AXIS_PLAIN && axis->kind != VP_AXIS_BETTER &&
+                    !(saves_too && axis->kind == VP_AXIS_SAVES);
+        for (int64_t i = 0; i < c->n_known && !seen; i++) {
+            int64_t t = c->known[i];
+            seen      = vp_choice_fits_at(c, t) &&
+                   (vp_choice_values(c, t)[a] == vp_choice_values(c, s)[a] ||
+                    (axis->kind == VP_AXIS_BETTER &&
+                     vp_choice_values(c, t)[a] > vp_choice_values(c, s)[a]));
+        }
         if (!seen)
             return false;
     }
     return true;
 }
 
-/* Whether the trials leave little doubt that a setting does not fit. bytes: what they expect it to need, in budgets. */
-static bool expected_too_large(const vp_choice *c, int64_t s, double bytes, bool grows)
-{
-    return (all_seen(c, s, true) && grows && bytes > far_too_large) || failure_as_large(c, s) >= 0;
-}
-
 /* Whether a running trial may soon say something of this setting. */
 static bool waits_for_running(const vp_choice *c, int64_t s)
 {
     for (int64_t t = 0; t < c->space->n; t++)
-        if (c->state[t] == VP_SETTING_RUNNING && (needs_no_more(c, t, s) || no_slower(c, t, s)))
+        if (c->state[t] == VP_SETTING_RUNNING &&
+            (vp_choice_needs_no_more(c, t, s) || vp_choice_no_slower(c, t, s)))
             return true;
     return false;
 }
@@ -223,11 +187,13 @@ static bool waits_for_running(const vp_choice *c, int64_t s)
 /* Whether two values of an axis were tried with all else equal. */
 static bool compared(const vp_choice *c, int axis, int one, int other)
 {
-    for (int64_t t = 0; t < c->space->n; t++)
-        for (int64_t u = 0; u < c->space->n && vp_choice_values(c, t)[axis] == one; u++)
-            if (vp_choice_values(c, u)[axis] == other && equal_but(c, axis, t, u) &&
-                vp_choice_fits_at(c, t) && vp_choice_fits_at(c, u))
+    for (int64_t i = 0; i < c->n_known; i++)
+        for (int64_t k = 0; k < c->n_known; k++) {
+            int64_t t = c->known[i], u = c->known[k];
+            if (vp_choice_values(c, t)[axis] == one && vp_choice_values(c, u)[axis] == other &&
+                equal_but(c, axis, t, u) && vp_choice_fits_at(c, t) && vp_choice_fits_at(c, u))
                 return true;
+        }
     return false;
 }
 
@@ -253,13 +219,14 @@ static int64_t comparison_first(const vp_choice *c, int64_t s)
 {
     const int *y = vp_choice_values(c, s);
 
-    for (int64_t t = 0; t < c->space->n && c->best >= 0; t++) {
+    for (int64_t i = 0; i < c->n_known && c->best >= 0; i++) {
+        int64_t    t = c->known[i];
         const int *x = vp_choice_values(c, t);
-        if (!trial_of(c, t) || trial_of(c, t)->verdict != VP_COMMAND_OOM_DEVICE)
+        if (!vp_choice_trial(c, t) || vp_choice_trial(c, t)->verdict != VP_COMMAND_OOM_DEVICE)
             continue;
         for (int a = 0; a < c->space->n_axes; a++) {
             if (c->space->axes[a].kind != VP_AXIS_PLAIN || x[a] == y[a] ||
-                !needs_no_more_but(c, t, s, a) || compared(c, a, x[a], y[a]))
+                !vp_choice_needs_no_more_but(c, t, s, a) || compared(c, a, x[a], y[a]))
                 continue;
             int64_t twin = untried_twin(c, a, x[a], y[a]);
             if (twin < 0)
@@ -271,24 +238,116 @@ static int64_t comparison_first(const vp_choice *c, int64_t s)
     return s;
 }
 
+/* Whether two settings differ in one axis, and in sizes, how often and how tight, at most. */
+static bool alike_but(const vp_choice *c, int axis, int64_t t, int64_t u)
+{
+    for (int a = 0; a < c->space->n_axes; a++) {
+        vp_axis_kind kind = c->space->axes[a].kind;
+        if (a != axis && kind != VP_AXIS_SIZE && kind != VP_AXIS_TIMES && kind != VP_AXIS_PACKS &&
+            vp_choice_values(c, t)[a] != vp_choice_values(c, u)[a])
+            return false;
+    }
+    return true;
+}
+
 /* Whether two values of an axis were seen to have the host issue the same micro-step, whatever its size: what they change is the
  * optimizer's step, which is known of both. */
 static bool same_micro_step(const vp_choice *c, int axis, int one, int other)
 {
-    for (int64_t t = 0; t < c->space->n; t++)
-        for (int64_t u = 0; u < c->space->n && vp_choice_values(c, t)[axis] == one; u++) {
-            bool alike = vp_choice_values(c, u)[axis] == other && vp_choice_fits_at(c, t) &&
-                         vp_choice_fits_at(c, u);
-            for (int a = 0; a < c->space->n_axes && alike; a++)
-                alike = a == axis || c->space->axes[a].kind == VP_AXIS_SIZE ||
-                        c->space->axes[a].kind == VP_AXIS_TIMES ||
-                        vp_choice_values(c, t)[a] == vp_choice_values(c, u)[a];
-            if (!alike)
+    for (int64_t i = 0; i < c->n_known; i++)
+        for (int64_t k = 0; k < c->n_known; k++) {
+            int64_t t = c->known[i], u = c->known[k];
+            if (vp_choice_values(c, t)[axis] != one || vp_choice_values(c, u)[axis] != other ||
+                !vp_choice_fits_at(c, t) || !vp_choice_fits_at(c, u) || !alike_but(c, axis, t, u))
                 continue;
             double x = vp_models_micro_host(c, t), y = vp_models_micro_host(c, u);
             if (x > 0 && fabs(x - y) < 1e-6 * x)
                 return true;
         }
+    return false;
+}
+
+/* What a setting is expected to need, in budgets: by how bytes grew in its like where two sizes of it were seen; else by the
+ * model. */
+static double expected_bytes(const vp_choice *c, const vp_models *m, int64_t s)
+{
+    double bytes = vp_choice_grown_bytes(c, s);
+
+    return bytes > 0 ? bytes / (double)c->budget_bytes : vp_models_bytes(c, m, s);
+}
+
+/* Whether two trials that fit differ in nothing but a size: what that does is known. */
+static bool sizes_told_apart(const vp_choice *c)
+{
+    for (int64_t i = 0; i < c->n_known; i++)
+        for (int64_t k = 0; k < i; k++)
+            if (vp_choice_fits_at(c, c->known[i]) && vp_choice_fits_at(c, c->known[k]) &&
+                alike_but(c, -1, c->known[i], c->known[k]) &&
+                vp_choice_product(c, c->known[i], VP_AXIS_SIZE) !=
+                    vp_choice_product(c, c->known[k], VP_AXIS_SIZE))
+                return true;
+    return false;
+}
+
+/* Whether, for each axis but sizes in which s differs from the best one, the two values were tried with all other such axes equal. */
+static bool told_apart(const vp_choice *c, int64_t s)
+{
+    bool size_told = sizes_told_apart(c);
+
+    for (int a = 0; a < c->space->n_axes; a++) {
+        vp_axis_kind kind = c->space->axes[a].kind;
+        int          one = vp_choice_values(c, s)[a], other = vp_choice_values(c, c->best)[a];
+        bool         told =
+            one == other || kind == VP_AXIS_SIZE || kind == VP_AXIS_TIMES || kind == VP_AXIS_PACKS;
+        for (int64_t i = 0; i < c->n_known && !told; i++)
+            for (int64_t k = 0; k < c->n_known && !told; k++) {
+                int64_t t = c->known[i], u = c->known[k];
+                told = vp_choice_values(c, t)[a] == one && vp_choice_values(c, u)[a] == other &&
+                       vp_choice_fits_at(c, t) && vp_choice_fits_at(c, u) &&
+                       alike_but(c, a, t, u) &&
+                       (size_told || vp_choice_product(c, t, VP_AXIS_SIZE) ==
+                                         vp_choice_product(c, u, VP_AXIS_SIZE));
+            }
+        if (!told)
+            return false;
+    }
+    return true;
+}
+
+/* Whether t is s with a better value, and packs no tighter. */
+static bool is_better(const vp_choice *c, int64_t t, int64_t s)
+{
+    const int *x = vp_choice_values(c, t), *y = vp_choice_values(c, s);
+    int        better = 0;
+
+    for (int a = 0; a < c->space->n_axes; a++) {
+        vp_axis_kind kind = c->space->axes[a].kind;
+        if (kind == VP_AXIS_BETTER || kind == VP_AXIS_PACKS) {
+            if (kind == VP_AXIS_BETTER ? x[a] < y[a] : x[a] > y[a])
+                return false;
+            better += kind == VP_AXIS_BETTER && x[a] > y[a];
+        } else if (x[a] != y[a]) {
+            return false;
+        }
+    }
+    return better;
+}
+
+/* Whether there is one to try before s: the same with a better value, of which it is assumed that it needs no more and is no
+ * slower; no tighter. */
+static bool comes_after(const vp_choice *c, int64_t s)
+{
+    int packs = -1, better = 0;
+
+    for (int a = 0; a < c->space->n_axes; a++) {
+        packs = c->space->axes[a].kind == VP_AXIS_PACKS ? a : packs;
+        better += c->space->axes[a].kind == VP_AXIS_BETTER && !vp_choice_values(c, s)[a];
+    }
+    for (int64_t t = 0; t < c->space->n && better; t++)
+        if (c->state[t] == VP_SETTING_UNTRIED && is_better(c, t, s) &&
+            vp_choice_needs_no_more_but(c, t, s, packs) && vp_choice_no_slower(c, t, s) &&
+            ruled_by_trials(c, t) == VP_RULED_NOT)
+            return true;
     return false;
 }
 
@@ -300,7 +359,6 @@ int64_t vp_choice_next(vp_choice *c, char *rulings)
 
     if (!vp_models_fit(c, &m))
         return -1;
-    bool grows = growth_seen(c);
     if (c->best >= 0)
         best_seconds = -log(vp_choice_speed(c, c->best));
     for (int64_t s = 0; s < c->space->n; s++) {
@@ -310,16 +368,17 @@ int64_t vp_choice_next(vp_choice *c, char *rulings)
         double    seconds, bytes;
 
         seconds   = vp_models_seconds(c, &m, s);
-        bytes     = vp_models_bytes(c, &m, s);
+        bytes     = expected_bytes(c, &m, s);
         bool seen = all_seen(c, s, false);
-        if (ruling == VP_RULED_NOT && seen && c->best >= 0 && seconds > best_seconds + margin)
+        if (ruling == VP_RULED_NOT && seen && c->best >= 0 &&
+            seconds > best_seconds + (told_apart(c, s) ? margin : wide_margin))
             ruling = VP_RULED_EXPECTED_SLOWER;
         /* an expectation does not show that nothing fits: until something does, play it */
-        if (ruling == VP_RULED_NOT && c->best >= 0 && expected_too_large(c, s, bytes, grows))
+        if (ruling == VP_RULED_NOT && c->best >= 0 && failure_as_large(c, s) >= 0)
             ruling = VP_RULED_EXPECTED_LARGE;
         if (rulings)
             rulings[s] = (char)ruling;
-        if (ruling != VP_RULED_NOT || waits_for_running(c, s))
+        if (ruling != VP_RULED_NOT || waits_for_running(c, s) || comes_after(c, s))
             continue;
         if (!seen)
             seconds -= 1; /* a value nobody has seen: soon */
@@ -351,8 +410,8 @@ static bool is_neighbour(const vp_choice *c, int64_t s, const vp_models *m)
 
     for (int a = 0; a < c->space->n_axes; a++) {
         vp_axis_kind kind = c->space->axes[a].kind;
-        if (kind == VP_AXIS_PACKS && v[a] != b[a])
-            return false; /* as fast, by what is known of it */
+        if ((kind == VP_AXIS_PACKS || kind == VP_AXIS_BETTER) && v[a] != b[a])
+            return false; /* as fast, by what is known of it; no faster */
         if (kind == VP_AXIS_SIZE || kind == VP_AXIS_SAVES)
             steps += abs(v[a] - b[a]);
         else if (kind == VP_AXIS_PLAIN)
@@ -370,22 +429,44 @@ static bool is_neighbour(const vp_choice *c, int64_t s, const vp_models *m)
            !same_micro_step(c, other, v[other], b[other]);
 }
 
+/* Where the best one has a value that was assumed to be better for no trial's sake, no two of these having fit with all else
+ * equal: a twin of a trial that fits, the smallest of them. What it does may speak against what was assumed. -1: there is none. */
+static int64_t unchecked(const vp_choice *c)
+{
+    int64_t twin = -1, smallest = INT64_MAX;
+
+    for (int a = 0; a < c->space->n_axes && twin < 0; a++) {
+        int best = vp_choice_values(c, c->best)[a];
+        if (c->space->axes[a].kind != VP_AXIS_BETTER || !best || compared(c, a, best, 0))
+            continue;
+        for (int64_t i = 0; i < c->n_known; i++) {
+            const vp_command_trial *t = vp_choice_fits_at(c, c->known[i]);
+            for (int64_t s = 0; s < c->space->n && t && t->device_bytes < smallest; s++)
+                if (c->state[s] == VP_SETTING_UNTRIED && equal_but(c, a, s, c->known[i]) &&
+                    !ruled_by_memory(c, s)) {
+                    smallest = t->device_bytes;
+                    twin     = s;
+                }
+        }
+    }
+    return twin;
+}
+
 int64_t vp_choice_neighbour(vp_choice *c)
 {
     vp_models m;
 
     if (c->best < 0 || !vp_models_fit(c, &m))
         return -1;
-    bool grows = growth_seen(c);
     for (int64_t s = 0; s < c->space->n; s++) {
         if (c->state[s] != VP_SETTING_UNTRIED || !is_neighbour(c, s, &m) ||
-            expected_too_large(c, s, vp_models_bytes(c, &m, s), grows))
+            failure_as_large(c, s) >= 0)
             continue;
         vp_ruling ruling = ruled_by_trials(c, s);
         if (ruling != VP_RULED_MEMORY && ruling != VP_RULED_NO_USE)
             return s;
     }
-    return -1;
+    return unchecked(c);
 }
 
 void vp_choice_better(vp_choice *c, int64_t setting)
@@ -400,4 +481,16 @@ void vp_choice_better(vp_choice *c, int64_t setting)
     if (c->best < 0 || speed > best ||
         (speed == best && trial->reserved_bytes < c->settings[c->best].trial.reserved_bytes))
         c->best = setting;
+}
+
+int64_t vp_choice_ask(vp_choice *c, bool *verifying)
+{
+    vp_choice_doubt(c);
+    int64_t next = vp_choice_next(c, NULL);
+
+    if (next < 0) {
+        next       = vp_choice_neighbour(c);
+        *verifying = *verifying || next >= 0;
+    }
+    return next;
 }

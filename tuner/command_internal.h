@@ -5,6 +5,7 @@
  *     command_known.c    the axes of commands whose arguments or files are known
  *     command_files.c    the settings files that a command names, and edited copies of them
  *     command_model.c    what trials say of the seconds and bytes of other settings
+ *     command_order.c    which of two settings needs no more or is no slower, and what speaks against it
  *     command_choice.c   which setting to try next, and when to stop
  *     command_trial.c    a trial: its folder, its dry run, its verdict
  *     command_study.c    trials in the study
@@ -113,6 +114,10 @@ typedef struct vp_choice {
      * that setting is tried; -1 and NULL: none */
     int64_t                 near;
     const vp_command_trial *near_trial;
+    int64_t *known; /* room for the space; vp_choice_doubt() lists there what was tried, and near */
+    int64_t  n_known;
+    /* of each axis: trials were seen that speak against what is assumed of its bytes, and of its seconds */
+    char memory_against[VP_COMMAND_MAX_AXES], speed_against[VP_COMMAND_MAX_AXES];
 } vp_choice;
 
 /* ---- command_model.c ---- */
@@ -153,6 +158,26 @@ double vp_choice_product(const vp_choice *choice, int64_t setting, vp_axis_kind 
 /* A trial that fits, for the models: of this setting, or of the command as it is in its place. */
 const vp_command_trial *vp_choice_fits_at(const vp_choice *choice, int64_t setting);
 
+/* ---- command_order.c ---- */
+
+/* A setting's trial; NULL: it was not tried. */
+const vp_command_trial *vp_choice_trial(const vp_choice *choice, int64_t setting);
+
+/* Whether t is assumed to need no more than s (but for what one axis does); whether to be no slower, a sample. */
+bool vp_choice_needs_no_more(const vp_choice *choice, int64_t t, int64_t s);
+bool vp_choice_needs_no_more_but(const vp_choice *choice, int64_t t, int64_t s, int but);
+bool vp_choice_no_slower(const vp_choice *choice, int64_t t, int64_t s);
+
+/* List what is known, and find the axes of which the trials say otherwise: of these nothing is assumed from then on, of bytes or of seconds. */
+void vp_choice_doubt(vp_choice *choice);
+
+/* Bytes that a setting needs at least, by trials that fit and need no more, and by how bytes were seen to grow with a size; with
+ * those outside the allocator. 0: not known. */
+double vp_choice_least_bytes(const vp_choice *choice, int64_t setting);
+
+/* Bytes that it is expected to need, by a line through two trials that differ from it in one size alone. 0: there are none. */
+double vp_choice_grown_bytes(const vp_choice *choice, int64_t setting);
+
 /* ---- command_choice.c ---- */
 
 /* Why a setting is not tried. */
@@ -172,6 +197,10 @@ int64_t vp_choice_next(vp_choice *choice, char *rulings);
 /* The best setting's next untried neighbour: along an axis of which something is assumed, or with another value of a
  * plain one where the two were never compared with all else equal. -1: all were tried, or are ruled out by trials. */
 int64_t vp_choice_neighbour(vp_choice *choice);
+
+/* What the search asks for next: the former, and where that is -1 the latter, of which *verifying says that it began. A
+ * function of the space and the trials alone. */
+int64_t vp_choice_ask(vp_choice *choice, bool *verifying);
 
 /* Make a setting that was tried the best, where it fits and is faster than that, or as fast and smaller. */
 void vp_choice_better(vp_choice *choice, int64_t setting);

@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether an axis' values are told apart one by one. */
+static bool is_plain(vp_axis_kind kind)
+{
+    return kind == VP_AXIS_PLAIN || kind == VP_AXIS_BETTER;
+}
+
 const int *vp_choice_values(const vp_choice *c, int64_t setting)
 {
     return c->space->values + setting * c->space->n_axes;
@@ -110,7 +116,7 @@ static int part_features(const vp_choice *c, int64_t s, double *x)
             x[n++] = v[a];
     for (int a = 0; a < c->space->n_axes; a++) {
         const vp_axis *axis = &c->space->axes[a];
-        for (int k = 1; axis->kind == VP_AXIS_PLAIN && k < axis->n && n < VP_MAX_FEATURES; k++)
+        for (int k = 1; is_plain(axis->kind) && k < axis->n && n < VP_MAX_FEATURES; k++)
             x[n++] = v[a] == k;
     }
     return n;
@@ -162,6 +168,25 @@ static double size_of(const vp_choice *c, const vp_models *m, int64_t s, int par
     return part == VP_PART_CARD ? vp_choice_product(c, s, VP_AXIS_SIZE) + m->rest : 1;
 }
 
+/* A value that is assumed to be no slower is not expected to be. Whether one was. */
+static bool hold_in_order(const vp_choice *c, vp_linear *l)
+{
+    bool held = false;
+    int  i    = 1;
+
+    for (int a = 0; a < c->space->n_axes; a++)
+        i += c->space->axes[a].kind == VP_AXIS_SAVES;
+    for (int a = 0; a < c->space->n_axes; a++)
+        for (int k = 1; is_plain(c->space->axes[a].kind) && k < c->space->axes[a].n && i < l->n;
+             k++, i++)
+            if (c->space->axes[a].kind == VP_AXIS_BETTER && !c->speed_against[a] &&
+                l->weight[i] > 0) {
+                l->hold[i] = 1e9;
+                held       = true;
+            }
+    return held;
+}
+
 /* Fit a part with m->rest; the sum of squares that is left, with what its weights are off their priors. */
 static double fit_part(const vp_choice *c, vp_models *m, int part, double *x, double *y)
 {
@@ -189,6 +214,8 @@ static double fit_part(const vp_choice *c, vp_models *m, int part, double *x, do
         y[n++] = log(parts[part] / size_of(c, m, s, part));
     }
     m->has[part] = n > 0 && fit(l, n, x, y);
+    if (m->has[part] && hold_in_order(c, l))
+        m->has[part] = fit(l, n, x, y);
     for (int r = 0; m->has[part] && r < n; r++) {
         double off = y[r] - predicted(l, x + (size_t)r * (size_t)l->n);
         left += off * off;
@@ -198,25 +225,41 @@ static double fit_part(const vp_choice *c, vp_models *m, int part, double *x, do
     return left;
 }
 
-static void fit_seconds(const vp_choice *c, vp_models *m, double *x, double *y)
+/* What is left of the card's part with this rest. */
+static double left_with(const vp_choice *c, vp_models *m, double rest, double *x, double *y)
 {
     const double usual_rest = 4; /* where one size alone was seen: more at once is worth a trial */
+
+    m->rest = rest * m->z_least;
+    return fit_part(c, m, VP_PART_CARD, x, y) + 1e-7 * fabs(rest - usual_rest);
+}
+
+static void fit_seconds(const vp_choice *c, vp_models *m, double *x, double *y)
+{
     static const double rests[] = {0, 0.125, 0.25, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 24};
-    double              least = INFINITY, best = 0;
+    const size_t        n       = sizeof rests / sizeof *rests;
+    double              least   = INFINITY;
+    size_t              best    = 0;
 
     for (int part = 0; part < VP_N_PARTS; part++)
         if (part != VP_PART_CARD)
             fit_part(c, m, part, x, y);
-    for (size_t i = 0; i < sizeof rests / sizeof *rests; i++) {
-        m->rest     = rests[i] * m->z_least;
-        double left = fit_part(c, m, VP_PART_CARD, x, y) + 1e-7 * fabs(rests[i] - usual_rest);
+    for (size_t i = 0; i < n; i++) {
+        double left = left_with(c, m, rests[i], x, y);
         if (left < least) {
             least = left;
-            best  = m->rest;
+            best  = i;
         }
     }
-    m->rest = best;
-    fit_part(c, m, VP_PART_CARD, x, y);
+    double low = rests[best ? best - 1 : 0], high = rests[best + 1 < n ? best + 1 : best];
+    for (int i = 0; i < 20; i++) { /* thirds: 20 leave 3e-4 of what lay between */
+        double one = low + (high - low) / 3, other = high - (high - low) / 3;
+        if (left_with(c, m, one, x, y) < left_with(c, m, other, x, y))
+            high = other;
+        else
+            low = one;
+    }
+    left_with(c, m, (low + high) / 2, x, y);
 }
 
 /* Seconds of a step by its parts: the host's or the card's, whichever is more, and how the two compare. */
@@ -235,7 +278,8 @@ static double waits(const vp_choice *c, double card_to_host)
 {
     double nearest = INFINITY, factor = 1, parts[VP_N_PARTS], ratio;
 
-    for (int64_t s = 0; s < c->space->n; s++) {
+    for (int64_t i = 0; i < c->n_known; i++) {
+        int64_t                 s = c->known[i];
         const vp_command_trial *t = vp_choice_fits_at(c, s);
         if (!t)
             continue;
@@ -256,7 +300,8 @@ static double samples_of(const vp_choice *c, int64_t setting)
     double     samples = 1;
     int        nearest = 1 << 30;
 
-    for (int64_t s = 0; s < c->space->n; s++) {
+    for (int64_t i = 0; i < c->n_known; i++) {
+        int64_t                 s   = c->known[i];
         const vp_command_trial *t   = vp_choice_fits_at(c, s);
         int                     far = 0;
         for (int a = 0; a < c->space->n_axes; a++)
@@ -306,8 +351,7 @@ static int bytes_features(const vp_choice *c, const vp_models *m, int64_t s, dou
         }
     for (int a = 0; a < c->space->n_axes; a++) {
         const vp_axis *axis = &c->space->axes[a];
-        for (int k = 1; axis->kind == VP_AXIS_PLAIN && k < axis->n && n + 1 < VP_MAX_FEATURES;
-             k++) {
+        for (int k = 1; is_plain(axis->kind) && k < axis->n && n + 1 < VP_MAX_FEATURES; k++) {
             x[n++] = v[a] == k;
             x[n++] = v[a] == k ? z : 0;
         }

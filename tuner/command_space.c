@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_AXES = 12, MAX_VALUES = 64, MAX_SETTINGS = 20000 };
+enum { MAX_VALUES = 64, MAX_SETTINGS = 20000 };
 
 /* ---- what an axis is called, and what that lets us assume ---- */
 
@@ -56,6 +56,30 @@ double vp_axis_number(const vp_axis *axis, int value)
     return value >= 0 && end != axis->values[value] && !*end && isfinite(x) ? x : 0;
 }
 
+/* Of two values of an axis the one that needs no more and is no slower: one kernel in the place of several, which keep what is
+ * between them. */
+static const struct {
+    const char *word, *worse, *better;
+} orders[] = {
+    {"optim", "adamw_torch", "adamw_torch_fused"},
+    {"optim", "foreach", "fused"},
+    {"optimizer", "adamw_torch", "adamw_torch_fused"},
+    {"optimizer", "foreach", "fused"},
+    {"attn", "eager", "sdpa"},
+    {"attention", "eager", "sdpa"},
+};
+
+/* Whether value i of an axis of two is better than the other. */
+static bool is_better(const vp_axis *axis, int i)
+{
+    for (size_t k = 0; k < sizeof orders / sizeof *orders; k++)
+        if (has_word(axis->name, orders[k].word) &&
+            strcmp(axis->values[i], orders[k].better) == 0 &&
+            strcmp(axis->values[1 - i], orders[k].worse) == 0)
+            return true;
+    return false;
+}
+
 static vp_axis_kind kind_of(const vp_axis *axis)
 {
     static const char *const sizes[] = {"batch",  "bs",     "batchsize", "mbs", "seq",   "seqlen",
@@ -72,6 +96,8 @@ static vp_axis_kind kind_of(const vp_axis *axis)
     }
     if (truths && any_word(axis->name, saves) && truth(axis->values[0]) != truth(axis->values[1]))
         return VP_AXIS_SAVES;
+    if (axis->n == 2 && (is_better(axis, 0) || is_better(axis, 1)))
+        return VP_AXIS_BETTER;
     if (numbers && any_word(axis->name, times))
         return VP_AXIS_TIMES;
     return numbers && any_word(axis->name, sizes) ? VP_AXIS_SIZE : VP_AXIS_PLAIN;
@@ -97,7 +123,8 @@ static void sort_values(vp_axis *axis)
         return;
     for (int i = 1; i < axis->n; i++)
         for (int k = i; k > 0; k--) {
-            bool after = axis->kind == VP_AXIS_SAVES
+            bool after = axis->kind == VP_AXIS_BETTER ? is_better(axis, k - 1)
+                         : axis->kind == VP_AXIS_SAVES
                              ? truth(axis->values[k - 1]) > truth(axis->values[k])
                              : vp_axis_number(axis, k - 1) > vp_axis_number(axis, k);
             if (!after)
@@ -148,10 +175,10 @@ vp_status vp_space_add_axis(vp_command_space *space, vp_axis axis, const char *v
     axis.had = -1;
 
     if (!space->axes)
-        space->axes = vp_arena_array(space->arena, MAX_AXES, sizeof *space->axes);
+        space->axes = vp_arena_array(space->arena, VP_COMMAND_MAX_AXES, sizeof *space->axes);
     VP_TRY_ALLOC(err, space->axes);
-    if (space->n_axes == MAX_AXES)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "more than %d --try", MAX_AXES));
+    if (space->n_axes == VP_COMMAND_MAX_AXES)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "more than %d --try", VP_COMMAND_MAX_AXES));
     for (int a = 0; a < space->n_axes; a++)
         if (strcmp(space->axes[a].name, axis.name) == 0)
             VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--try %s is given twice", axis.name));
@@ -268,8 +295,8 @@ static bool same_name(const char *axis, const char *name, size_t n)
 vp_status vp_space_keep(vp_command_space *space, const char *expression, vp_err *err)
 {
     const char *equal = strchr(expression, '='), *p = expression;
-    double      factor         = 1, wanted;
-    bool        used[MAX_AXES] = {false};
+    double      factor                    = 1, wanted;
+    bool        used[VP_COMMAND_MAX_AXES] = {false};
     char       *end;
     int64_t     kept = 0;
     vp_status   st   = VP_OK;

@@ -364,9 +364,10 @@ static bool has_places(const search *q)
  * can say. */
 static int64_t guess(search *q)
 {
-    char     *state = malloc((size_t)q->space.n + 1);
-    vp_choice c     = q->choice;
-    int64_t   next  = -1;
+    char     *state     = malloc((size_t)q->space.n + 1);
+    vp_choice c         = q->choice;
+    bool      verifying = false;
+    int64_t   next      = -1;
 
     if (!state)
         return -1;
@@ -380,8 +381,7 @@ static int64_t guess(search *q)
     for (int i = 0; i < MAX_JOBS; i++)
         if (q->jobs[i].watcher > 0 && q->running[i].setting >= 0)
             state[q->running[i].setting] = VP_SETTING_RUNNING;
-    next = vp_choice_next(&c, NULL);
-    next = next < 0 ? vp_choice_neighbour(&c) : next;
+    next = vp_choice_ask(&c, &verifying);
     free(state);
     return next;
 }
@@ -464,13 +464,10 @@ static vp_status search_all(search *q, vp_err *err)
     vp_status st        = VP_OK;
 
     while (!ended_by && !always_fails(q)) {
-        next = vp_choice_next(&q->choice, NULL);
-        if (next < 0) {
-            next = vp_choice_neighbour(&q->choice);
-            if (next >= 0 && !verifying)
-                note(q, "nothing left that is expected to be faster: the neighbours of the best");
-            verifying = verifying || next >= 0;
-        }
+        bool before = verifying;
+        next        = vp_choice_ask(&q->choice, &verifying);
+        if (verifying && !before)
+            note(q, "nothing left that is expected to be faster: the neighbours of the best");
         if (next < 0 || q->n_asked >= q->opts->max_trials)
             break;
         VP_TRY(ask(q, next, err));
@@ -509,6 +506,7 @@ static void count_rulings(search *q)
 {
     char *rulings = calloc((size_t)q->space.n + 1, 1);
 
+    vp_choice_doubt(&q->choice);
     if (rulings)
         vp_choice_next(&q->choice, rulings);
     for (int64_t s = 0; rulings && s < q->space.n; s++) {
@@ -525,9 +523,11 @@ static void count_rulings(search *q)
 static void say_axes(search *q)
 {
     static const char *const said[VP_N_AXIS_KINDS] = {
-        NULL, "more of it needs more memory, and takes no longer a sample",
+        NULL,
+        "more of it needs more memory, and takes no longer a sample",
         "on needs less memory, and takes longer",
         "how many micro-steps there are does not matter to memory, only whether there are several",
+        "the later value needs no more memory, and takes no longer",
         "tried only where a setting runs out of memory though enough of it is free"};
     char text[400];
 
@@ -541,6 +541,32 @@ static void say_axes(search *q)
         q->r->assumptions,
         json_string(
             "seconds are the card's rates, derated as plan's are, not measured: they rank settings"));
+}
+
+/* What trials said against it. */
+static void say_against(search *q)
+{
+    char text[400];
+
+    vp_choice_doubt(&q->choice);
+    memcpy(q->r->bytes_against, q->choice.memory_against, sizeof q->r->bytes_against);
+    memcpy(q->r->seconds_against, q->choice.speed_against, sizeof q->r->seconds_against);
+    for (int a = 0; a < q->space.n_axes; a++) {
+        bool bytes = q->r->bytes_against[a], seconds = q->r->seconds_against[a];
+        if (!bytes && !seconds)
+            continue;
+        snprintf(
+            text, sizeof text,
+            "of %s: trials showed otherwise of its %s, so nothing was assumed of %s from then on",
+            q->space.axes[a].name,
+            bytes && seconds ? "memory and its seconds"
+            : bytes          ? "memory"
+                             : "seconds",
+            bytes && seconds ? "these"
+            : bytes          ? "it"
+                             : "them");
+        json_array_append_new(q->r->assumptions, json_string(text));
+    }
 }
 
 static vp_status prepare(search *q, vp_err *err)
@@ -563,9 +589,10 @@ static vp_status prepare(search *q, vp_err *err)
     r->assumptions = json_array();
     char *state    = vp_arena_alloc(r->arena, (size_t)q->space.n);
     q->ahead       = vp_arena_alloc(r->arena, (size_t)q->space.n);
+    int64_t *known = vp_arena_array(r->arena, q->space.n, sizeof *known);
     q->as_it_is    = vp_arena_array(r->arena, 1, sizeof *q->as_it_is);
-    VP_TRY_ALLOC(err,
-                 r->settings && r->tried && r->assumptions && state && q->ahead && q->as_it_is);
+    VP_TRY_ALLOC(err, r->settings && r->tried && r->assumptions && state && known && q->ahead &&
+                          q->as_it_is);
     for (int64_t i = 0; i < q->space.n; i++)
         r->settings[i] = (vp_command_setting){
             .value = q->space.values + i * q->space.n_axes,
@@ -573,6 +600,7 @@ static vp_status prepare(search *q, vp_err *err)
     q->choice = (vp_choice){.space        = &q->space,
                             .settings     = r->settings,
                             .state        = state,
+                            .known        = known,
                             .budget_bytes = q->opts->budget_bytes,
                             .best         = -1,
                             .near         = -1};
@@ -609,6 +637,7 @@ vp_status vp_command_tune(const vp_command_opts *opts, vp_command_result *r, vp_
     VP_TRY(try_had(q, err));
     VP_TRY(search_all(q, err));
     count_rulings(q);
+    say_against(q);
     for (int64_t i = 0; i < r->n_settings; i++)
         r->n_ahead += q->ahead[i] && !r->settings[i].trial.from_study;
     r->best   = q->choice.best >= 0 ? &r->settings[q->choice.best] : NULL;

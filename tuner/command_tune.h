@@ -52,11 +52,12 @@ const char *vp_command_verdict_name(vp_command_verdict v);
 
 /* What is assumed of an axis. */
 typedef enum vp_axis_kind {
-    VP_AXIS_PLAIN, /* nothing                                          */
-    VP_AXIS_SIZE,  /* a larger number needs more and is no slower      */
-    VP_AXIS_SAVES, /* the later value needs less and is slower         */
-    VP_AXIS_TIMES, /* micro-steps: one, or several                     */
-    VP_AXIS_PACKS, /* the later value reserves less for what is allocated, and is as fast; for what
+    VP_AXIS_PLAIN,  /* nothing                                          */
+    VP_AXIS_SIZE,   /* a larger number needs more and is no slower      */
+    VP_AXIS_SAVES,  /* the later value needs less and is slower         */
+    VP_AXIS_TIMES,  /* micro-steps: one, or several                     */
+    VP_AXIS_BETTER, /* the later value needs no more and is no slower */
+    VP_AXIS_PACKS,  /* the later value reserves less for what is allocated, and is as fast; for what
                       runs out of memory though enough of it is free */
     VP_N_AXIS_KINDS
 } vp_axis_kind;
@@ -132,13 +133,17 @@ typedef struct vp_file_change {
 
 typedef struct vp_command_files vp_command_files;
 
+enum { VP_COMMAND_MAX_AXES = 12 };
+
 typedef struct vp_command_result {
-    vp_arena                  *arena;
-    vp_command_files          *files; /* NULL: the command names none */
-    const vp_axis             *axes;
-    int                        n_axes;
-    vp_command_setting        *settings; /* the space                                             */
-    int64_t                    n_settings;
+    vp_arena         *arena;
+    vp_command_files *files; /* NULL: the command names none */
+    const vp_axis    *axes;
+    int               n_axes;
+    /* of each axis: trials spoke against what is assumed of its bytes, and of its seconds */
+    char                bytes_against[VP_COMMAND_MAX_AXES], seconds_against[VP_COMMAND_MAX_AXES];
+    vp_command_setting *settings; /* the space                                             */
+    int64_t             n_settings;
     const vp_command_setting  *had;  /* the command as it is; NULL: it has no such thing          */
     const vp_command_setting  *best; /* NULL: none fits                                           */
     const vp_command_setting **tried; /* in the order in which they were asked for               */
