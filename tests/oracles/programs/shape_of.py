@@ -14,8 +14,9 @@ class Mismatch(Exception):
     pass
 
 
-def tokens(events):
-    return [("a", e[2]) if e[0] == "a" else ("f",) for e in events]
+def tokens(events, letters):
+    """As a string, a letter for each size and one for what is freed, so that repetitions are compared quickly."""
+    return "".join(chr(letters.setdefault(e[2] if e[0] == "a" else None, len(letters))) for e in events)
 
 
 class Phase:
@@ -24,7 +25,8 @@ class Phase:
     def __init__(self, name, lengths, runs, alone=()):
         self.name, self.alone = name, alone
         self.lengths, self.runs = lengths, runs
-        self.toks = [tokens(r[name]) for r in runs]
+        letters = {}
+        self.toks = [tokens(r[name], letters) for r in runs]
 
     def candidates(self):
         """Lists of bodies (group, irregular blocks, start in the base run, length), in order of their start, best first."""
