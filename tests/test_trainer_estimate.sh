@@ -104,7 +104,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8)):
+for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 12, 3)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -136,6 +136,12 @@ ok(code == 2 and "--trainer" in j["error"]["message"], "of PyTorch's trainers al
 # ---- a sequence that is no multiple of 16 is halved to whole eights ----
 code, j = said("estimate", "gemma-2-9b", "--qlora", "--device", "4090", "--seq", "4088", "--json")
 ok(code == 3 and "--seq 2040" in j["fits_with"]["options"], "4,088 tokens, 2,040 fit", (code, j["fits_with"]))
+
+# ---- adapters over sequences as long as the attention window ----
+for words in ("gemma-2-9b --trainer hf --qlora", "gemma-2-9b --trainer hf --lora r=16", "gemma-2-2b --trainer trl --qlora", "mistral-7b-v0.1 --trainer trl --qlora", "mistral-7b-v0.1 --trainer hf --qlora",
+              "phi-3-mini-4k --trainer hf --qlora", "phi-3-mini-4k --trainer trl --qlora"):
+    code, j = said("estimate", *words.split(), "--device", "h200", "--seq", "4096", "--micro-batch", "1", "--json")
+    ok(code == 0 and any("memory-efficient" in a for a in j["assumptions"]), "4,096 tokens: " + words, (code, j.get("error")))
 
 # ---- torch.compile: the eager step, in an interval that holds every compiled one that was played ----
 COMPILED = ("estimate", "gpt2", "--trainer", "hf", "--seq", "1024", "--micro-batch", "8", "--json")
@@ -508,6 +514,10 @@ for words, asked, nearest in (("llama-3.1-8b --qlora --precision bf16-mixed", "-
                               ("qwen2.5-0.5b --device t4 --precision fp16", "--precision fp16", "--precision fp16-mixed")):
     p = subprocess.run([vplan, "estimate", "--trainer", "trl", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     ok(p.returncode == 4 and "with %s is not covered" % asked in p.stderr and "The nearest that was has %s. " % nearest in p.stderr, "refused: " + words, p.stderr)
+beyond = dict(model_type="gemma3_text", hidden_size=640, num_attention_heads=4, num_key_value_heads=1, head_dim=256, intermediate_size=2048, vocab_size=1024, num_hidden_layers=15,
+              max_position_embeddings=4096, sliding_window=512)
+refused("layers that leave another number behind whole blocks", beyond, ["--seq", "1024", "--lora", "r=8,targets=all-linear", "--precision", "bf16-amp", "--recompute", "full"], 4,
+        ["with as many layers as this one has is not", "behind whole blocks"])
 p = subprocess.run([vplan, "estimate", "opt-125m", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 ok(p.returncode == 4 and "--trainer hf" in p.stderr and "qwen2" in p.stderr, "TRL's own step of a family that was not recorded", p.stderr)
 

@@ -277,7 +277,7 @@ static void choose_attention(search *r)
 
 /* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only
  * where it makes a difference: a window that is shorter than the sequence; with sdpa, a mask whose rows
- * are no multiple of 8 elements; heads of more than 128. */
+ * are no multiple of 8 elements; heads of more than 128; heads of which a part is rotated, where that is a size. */
 static void key_of(const search *r, char *buf, size_t size)
 {
     const vp_hf_request *q      = r->request;
@@ -290,7 +290,7 @@ static void key_of(const search *r, char *buf, size_t size)
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(r), r->attention, q->padded, (int)s->heads,
              s->tied && !r->found->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
@@ -306,7 +306,9 @@ static void key_of(const search *r, char *buf, size_t size)
              : evaluates(r)          ? " eval=1"
                                      : "",
              q->offloads && !evaluates(r) ? " offload=1" : "", vp_hf_freezes(q) ? " freeze=" : "",
-             vp_hf_freezes(q) ? q->freeze : "", q->packed ? " packed=1" : "");
+             vp_hf_freezes(q) ? q->freeze : "",
+             s->symbols.at[VP_SYM_q] && s->symbols.at[VP_SYM_q] < head ? " partial=1" : "",
+             q->packed ? " packed=1" : "");
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)

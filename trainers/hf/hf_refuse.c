@@ -33,6 +33,7 @@ static const struct {
     {"ragged=1", "a masked sequence (or one beyond the window) whose length is no multiple of 8"},
     {"wide=1", "attention heads of more than 128"},
     {"packed=1", "--packing"},
+    {"partial=1", "heads of which a part is rotated"},
     {"eval=2", "a second model's pass"},
     {"offload=1", "--offload activations"},
     {"freeze=embeddings", "--freeze embeddings"},
@@ -58,6 +59,7 @@ static const struct {
     {"window=1", "a sequence shorter than the model's attention window"},
     {"ragged=1", "a length that is a multiple of 8"},
     {"wide=1", "attention heads of at most 128"},
+    {"partial=1", "heads that are rotated as a whole"},
 };
 
 static bool has_word(const char *key, const char *word, size_t n)
@@ -171,6 +173,21 @@ static const char *nearest_of(const vp_recording *recording, const char *key, in
     return best;
 }
 
+/* Where keys differ in the layers alone, of which those that do not repeat are recorded with their number: rest=2. */
+static void say_layers(const char *best, char *asked, char *nearest, size_t size)
+{
+    const char *rest = strstr(best, "rest=");
+
+    if (asked[0])
+        return;
+    snprintf(asked, size, "as many layers as this one has");
+    if (!rest && !nearest[0])
+        snprintf(nearest, size, "whole blocks of layers that repeat");
+    else if (rest)
+        snprintf(nearest, size, "%.*s behind whole blocks of layers that repeat",
+                 (int)strcspn(rest + 5, " "), rest + 5);
+}
+
 vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const char *key,
                        const char *other_key, const char *precision, vp_err *err)
 {
@@ -194,6 +211,7 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
     differences(best, key, precision, nearest, sizeof nearest);
     if (is_cut(precision) && strstr(key, "liger=")) /* beside what cards otherwise may cut */
         join(asked, sizeof asked, strstr(key, "liger=all") ? "--liger" : "--loss liger");
+    say_layers(best, asked, nearest, sizeof nearest);
     return VP_FAIL(
         err, VP_ERR_INPUT,
         "%s with %s is not covered: no such %s was recorded. The nearest "

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "SYMBOL KEY ABSENT NULL" of a recording; KEY may end in "+2": the size is two more. */
+/* "SYMBOL KEY ABSENT NULL" of a recording; KEY may end in "+2": the size is two more; or in "*d": it is that share of d. */
 typedef struct field {
     char symbol[16], key[64], absent[32], null[32];
 } field;
@@ -79,6 +79,26 @@ static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s,
                       other);
 }
 
+/* A share of another size, rounded down as the class does (int(head_dim * partial_rotary_factor)). Its key is the config's own or,
+ * as transformers 5 writes it, among those of rope_parameters. */
+static vp_status share_of(const vp_model *model, const field *f, const char *of, vp_hf_sizes *s,
+                          int64_t *out, vp_err *err)
+{
+    const json_t  *value = json_object_get(model->config, f->key);
+    const int64_t *whole = vp_symbol_named(&s->symbols, of);
+
+    if (!value)
+        value = json_object_get(json_object_get(model->config, "rope_parameters"), f->key);
+    if (!value || json_is_null(value) || !whole)
+        return value_of(model, f, s, out, err);
+    double share = json_number_value(value);
+    if (!json_is_number(value) || !(share > 0 && share <= 1))
+        return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
+                          "is no share: a number above 0, up to 1, is");
+    *out = (int64_t)((double)*whole * share);
+    return VP_OK;
+}
+
 static vp_status keep(const vp_model *model, const field *f, int64_t value, vp_hf_sizes *s,
                       vp_err *err)
 {
@@ -117,11 +137,12 @@ vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording,
     for (int64_t i = 0; (line = vp_recording_field(recording, i)); i++) {
         if (sscanf(line, "%15s %63s %31s %31s", f.symbol, f.key, f.absent, f.null) != 4)
             VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "a recording has a field \"%s\"", line));
-        char *more = strchr(f.key, '+');
+        char *more = strpbrk(f.key, "+*"), kind = more ? *more : '\0';
         if (more)
-            *more = '\0';
-        VP_TRY(value_of(model, &f, out, &value, err));
-        value += more ? strtol(more + 1, NULL, 10) : 0;
+            *more++ = '\0';
+        VP_TRY(kind == '*' ? share_of(model, &f, more, out, &value, err)
+                           : value_of(model, &f, out, &value, err));
+        value += kind == '+' ? strtol(more, NULL, 10) : 0;
         VP_TRY(keep(model, &f, value, out, err));
     }
     const int64_t *at = out->symbols.at;

@@ -1,8 +1,8 @@
 """Families whose training step is recorded: the fields of a config that are sizes, and the config of given sizes.
 
-Symbols: h hidden, a heads, k key/value heads, d head size, f intermediate, V vocabulary, P positions, T token types; L layers.
+Symbols: h hidden, a heads, k key/value heads, d head size, q of which are rotated, f intermediate, V vocabulary, P positions, T token types; L layers.
 A row's `fields` say which key of a config.json holds a size: "k=num_key_value_heads|a", where the part behind | is what a null, or a key
-that the class gives no value, means; key+2 is two more than the key's value. (h) is read, but no allocation depends on it.
+that the class gives no value, means; key+2 is two more than the key's value, key*d that share of d, rounded down. (h) is read, but no allocation depends on it.
 """
 import random
 from math import lcm
@@ -14,6 +14,7 @@ WORKSPACES = {1048576, 33554432}         # sizes that must mean nothing else
 
 DECODER = "h=hidden_size a=num_attention_heads k=num_key_value_heads|a d=head_dim|h/a f=intermediate_size V=vocab_size (P)=max_position_embeddings"
 NARROW = DECODER.replace("d=head_dim|h/a", "d=|h/a")
+PART_ROTATED = NARROW + " q=partial_rotary_factor*d|"         # and what the class takes
 WITHOUT_GROUPS = "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size V=vocab_size (P)=max_position_embeddings"
 LEARNED = WITHOUT_GROUPS.replace("(P)", "P")
 ENCODER = LEARNED + " T=type_vocab_size C=id2label|2"
@@ -23,12 +24,12 @@ GROUPED, EVEN, MQA = 1, 0, 2             # key and value heads: fewer than heads
 class Family:
     """kind: transformers' model_type. combos: (heads' kind, tables tied). dropouts: that the class has some unless told otherwise.
     window: the field of a sliding window. period: layers that repeat where the window is shorter than the sequence, or always. wide:
-    which head sizes there are. extra: fields that are as they are."""
+    which head sizes there are. partial: whether heads are rotated as a whole. extra: fields that are as they are."""
 
     def __init__(self, kind, fields=DECODER, task="clm", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), layers="num_hidden_layers",
-                 layer_norm=False, window=None, period=1, always=False, wide=(0,), rows=None, **extra):
+                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, **extra):
         self.kind, self.task, self.combos, self.layers, self.window, self.period = kind, task, combos, layers, window, period
-        self.always, self.wide, self.extra = always, wide, extra
+        self.always, self.wide, self.partial, self.extra = always, wide, partial, extra
         self.fields = [f.split("=") for f in fields.split()]
         self.most_rows = rows or (60000 if layer_norm else 79000)
         self.free_width = any(s == "d" and key.split("|")[0] for s, key in self.fields)
@@ -38,7 +39,10 @@ class Family:
         for symbol, keys in self.fields:
             key = keys.split("|")[0]
             key, _, more = key.partition("+")
-            if key and symbol in s:
+            key, _, of = key.partition("*")
+            if of and symbol in s:
+                c[key] = (s[symbol] + 0.25) / s[of]
+            elif key and symbol in s:
                 c[key] = {i: "label %d" % i for i in range(s[symbol])} if key == "id2label" else s[symbol] - int(more or 0)
         for layers, n in zip(self.layers.split(), blocks):
             c[layers] = n
@@ -71,8 +75,8 @@ FAMILIES = {
     "gemma": Family("gemma", combos=((EVEN, 1), (MQA, 1)), wide=(1,)),
     "gemma2": Family("gemma2", combos=((GROUPED, 1),), window="sliding_window", period=2, wide=(0, 1)),
     "gemma3_text": Family("gemma3_text", combos=((GROUPED, 1), (MQA, 1)), window="sliding_window", period=6, wide=(1,), pad_token_id=0),
-    "phi3": Family("phi3", NARROW, combos=((EVEN, 0), (GROUPED, 0)), window="sliding_window", pad_token_id=0),
-    "phi": Family("phi", NARROW, combos=((EVEN, 0),), layer_norm=True, partial_rotary_factor=0.5),
+    "phi3": Family("phi3", PART_ROTATED + "d", combos=((EVEN, 0), (GROUPED, 0)), window="sliding_window", partial=(0, 1), pad_token_id=0),
+    "phi": Family("phi", PART_ROTATED + "d/2", combos=((EVEN, 0),), layer_norm=True, partial=(1,)),
     "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
                   " h=word_embed_proj_dim", combos=((EVEN, 1),), layer_norm=True),
     "gpt_neox": Family("gpt_neox", WITHOUT_GROUPS, combos=((EVEN, 0),), layer_norm=True),
@@ -94,7 +98,7 @@ FAMILIES = {
                   "S=|I*I+p*p/p/p", "imgcls", ((EVEN, 1),), layer_norm=True),
     "t5": Family("t5", "h=d_model a=num_heads k=|a d=d_kv f=d_ff V=vocab_size W=relative_attention_num_buckets", "seq2seq", ((EVEN, 1),),
                  layers="num_layers num_decoder_layers", decoder_start_token_id=0),
-    "stablelm": Family("stablelm", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
+    "stablelm": Family("stablelm", PART_ROTATED + "d/4", combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True, partial=(1,)),
     "falcon": Family("falcon", "h=hidden_size a=num_attention_heads k=|1 d=|h/a f=|4*h V=vocab_size", combos=((MQA, 1),), layer_norm=True),
     "gptj": Family("gptj", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size (P)=n_positions", combos=((EVEN, 0),), layers="n_layer",
                    layer_norm=True),
@@ -154,6 +158,7 @@ def draw(rng, family, v, index):
             if v["task"] in ("seqcls", "tokcls"):
                 shape["C"] = prime_above(rng.randrange(10, 100))
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
+            shape.update({"q": 4 * rng.randrange(5, d // 4 - 1)} if v.get("partial") else {})
             shape.update(B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
             shape.update({"o": rng.choice([3, 5, 7, 11, 13, 17])} if v.get("packed") else {})
             shape.update({"x": rng.choice([3, 5, 7, 9, 13, 19])} if v.get("tokens") or v["lora"] == "prompt" else {})

@@ -24,7 +24,7 @@ N_SHAPES, N_SMALL = 6, 3
 STEP, EVALUATION = ["prefix", "forward", "reference", "output", "backward", "ending"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", one=0, packed=0, rest=0)
+DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", partial=0, one=0, packed=0, rest=0)
 
 
 def phases_of(v):
@@ -69,10 +69,10 @@ def variants(name, only):
                 attention=["sdpa:flash", "eager", "sdpa:efficient", "sdpa:math"], mask=[0, 1], gqa=[0, 1, 2], tied=[0, 1],
                 recompute=["none", "full"], lora=["none"], keep_output=[0], lora_dropout=[0])
     axes.update((k, [x]) for k, x in DEFAULTS.items())
-    axes.update(dropout=[1, 0] if play.has_dropout(family) else [1], window=[0, 1], ragged=[0, 1], wide=list(family.wide))
+    axes.update(dropout=[1, 0] if play.has_dropout(family) else [1], window=[0, 1], ragged=[0, 1], wide=list(family.wide), partial=list(family.partial))
     for word in only:
         key, value = word.split("=", 1)
-        axes[key] = [int(x) if x in ("0", "1", "2") else x for x in value.split(",")]
+        axes[key] = [number_or_word(x) for x in value.split(",")]
     asked = [word.split("=")[0] for word in only]
     for values in itertools.product(*axes.values()):
         v = dict(zip(axes, values))
@@ -184,7 +184,7 @@ def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
     groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"]) + (v["freeze"] == "layers")         # tiles of a loss are one
-    least = 8 if v["offload"] and v["trainer"] in play.TRL else 2 if families.FAMILIES[family].repeats(v) >= 6 else 4         # TRL keeps the last five tensors that it offloads for a while
+    least = 8 if v["offload"] and v["trainer"] in play.TRL else 2 if families.FAMILIES[family].repeats(v) > 1 else 4         # TRL keeps the last five tensors that it offloads for a while
     base = (least,) * groups
     lengths = [base] + [tuple(n if h == g else least for h in range(groups)) for g in range(groups) for n in (least + 1, least + 2)]
     repeats = [play_once(v, family, shapes[0], n) for n in lengths]

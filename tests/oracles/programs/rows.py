@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -144,6 +144,25 @@ NAMED.update({
     "ernie4.5-0.3b": dict(model_type="ernie4_5", architectures=["Ernie4_5ForCausalLM"], hidden_size=1024, num_attention_heads=16, num_key_value_heads=2,
                           head_dim=128, intermediate_size=3072, vocab_size=103424, num_hidden_layers=18, max_position_embeddings=131072,
                           tie_word_embeddings=True, use_bias=False),
+})
+NAMED.update({
+    "mistral-7b-v0.1": dict(MISTRAL, vocab_size=32000, sliding_window=4096),
+    "gemma2-9b": dict(GEMMA2, hidden_size=3584, num_attention_heads=16, num_key_value_heads=8, intermediate_size=14336, num_hidden_layers=42),
+    "phi-4-mini": dict(PHI3, num_attention_heads=24, num_key_value_heads=8, vocab_size=200064, max_position_embeddings=131072, sliding_window=262144,
+                       tie_word_embeddings=True, partial_rotary_factor=0.75,
+                       rope_scaling={"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [1.0] * 48}, pad_token_id=199999),
+    "phi-2": dict(model_type="phi", architectures=["PhiForCausalLM"], hidden_size=2560, num_attention_heads=32, num_key_value_heads=32,
+                  intermediate_size=10240, vocab_size=51200, num_hidden_layers=32, max_position_embeddings=2048, partial_rotary_factor=0.4,
+                  hidden_act="gelu_new", qk_layernorm=False, tie_word_embeddings=False),
+    "gemma-7b": dict(model_type="gemma", architectures=["GemmaForCausalLM"], hidden_size=3072, num_attention_heads=16, num_key_value_heads=16,
+                     head_dim=256, intermediate_size=24576, vocab_size=256000, num_hidden_layers=28, max_position_embeddings=8192,
+                     tie_word_embeddings=True, pad_token_id=0),
+    "mixtral-8x7b": dict(model_type="mixtral", architectures=["MixtralForCausalLM"], hidden_size=4096, num_attention_heads=32, num_key_value_heads=8,
+                         intermediate_size=14336, vocab_size=32000, num_hidden_layers=32, max_position_embeddings=32768, num_local_experts=8,
+                         num_experts_per_tok=2, sliding_window=None, tie_word_embeddings=False),
+    "gemma3-270m": dict(model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], hidden_size=640, num_attention_heads=4, num_key_value_heads=1,
+                        head_dim=256, intermediate_size=2048, vocab_size=262144, num_hidden_layers=18, max_position_embeddings=32768,
+                        sliding_window=512, query_pre_attn_scalar=256, tie_word_embeddings=True, pad_token_id=0),
 })
 LENGTHS = [64, 100, 128, 197, 250, 256, 384, 500, 512, 640, 777, 1000, 1024, 1536, 2047, 2048]
 TASKS = {"ForMaskedLM": "mlm", "ForConditionalGeneration": "seq2seq", "ForImageClassification": "imgcls", "ForSequenceClassification": "seqcls", "ForTokenClassification": "tokcls"}
@@ -342,6 +361,24 @@ def drawn_by_peft(n, seed, models):
     return out
 
 
+def drawn_again(n, seed, models, windowed):
+    """Adapters as most ask for them, of models named; windowed: over sequences as long as the attention window or longer."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models)
+        c, trainer = dict(NAMED, **MODELS)[name], rng.choice(["hf", "hf", "trl"])
+        load, lora = rng.choice(["none", "nf4", "nf4-dq"]), rng.choice(["all-linear", "all-linear", "q_proj+v_proj"])
+        lora = "none" if load == "none" and trainer == "trl" and rng.random() < 0.3 else lora
+        window = -(-c.get("sliding_window", 0) // 8) * 8 if windowed else 0
+        lengths = [window, window + 8, window * 5 // 4, window * 3 // 2, 2 * window] if windowed else LENGTHS
+        out.append((name, c, "bf16-amp" if load != "none" else rng.choice(["bf16-amp", "bf16-mixed"]), "sdpa:flash",
+                    "full" if trainer == "trl" else rng.choice(["none", "full", "full"]), rng.choice(OPTIMIZERS), rng.choice([1, 2, 3, 4, 8]),
+                    rng.choice([s for s in lengths if s <= c["max_position_embeddings"]]), "clm", "none", trainer, lora,
+                    rng.choice([4, 8, 16, 32]) if lora != "none" else 0, load))
+    return out
+
+
 FROZEN = ("llama-3.2-1b", "smollm2-135m", "smollm2-360m", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-1.5b", "gpt2", "gpt2-medium", "bert-base", "bert-classes",
           "roberta-base", "roberta-classes", "distilbert", "distilbert-classes")
 
@@ -537,6 +574,8 @@ def main():
     p.add_argument("--peft", action="store_true")
     p.add_argument("--frozen", action="store_true")
     p.add_argument("--allocators", action="store_true")
+    p.add_argument("--windowed", action="store_true")
+    p.add_argument("--again", action="store_true")
     p.add_argument("--padded", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
@@ -552,6 +591,8 @@ def main():
     n = a.random * (40 if a.answered else 1)
     if a.peft:
         rows = drawn_by_peft(n, a.seed, a.models)
+    elif a.windowed or a.again:
+        rows = drawn_again(n, a.seed, a.models, a.windowed)
     elif a.frozen:
         rows = drawn_frozen(n, a.seed, a.models)
     elif a.allocators:

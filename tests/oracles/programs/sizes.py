@@ -6,7 +6,7 @@ S128 and d32 are sizes rounded up.
 from fractions import Fraction
 from math import gcd
 
-WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
+WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", "k q", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
           "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "u"]
