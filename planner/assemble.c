@@ -100,7 +100,7 @@ static int64_t lowered_alike(const vp_assembly *a, int64_t p)
 }
 
 static vp_status lower_at(const vp_assembly *a, vp_arena *arena, int64_t p, int64_t n_samples,
-                          vp_heights heights, vp_lowered *out, vp_err *err)
+                          vp_heights heights, bool brief, vp_lowered *out, vp_err *err)
 {
     const vp_graph    *g          = &a->graph;
     const vp_scenario *s          = a->scenario;
@@ -108,6 +108,7 @@ static vp_status lower_at(const vp_assembly *a, vp_arena *arena, int64_t p, int6
                                      .recompute          = a->recompute_of[p],
                                      .offload            = a->offload_of[p],
                                      .chunk_rows         = s->loss_chunk,
+                                     .brief              = brief,
                                      .compute_capability = a->cost->device->compute_capability,
                                      .heights            = heights,
                                      .control_idx        = VP_FIXED_CONTROL,
@@ -131,9 +132,9 @@ static vp_status lower_steps(const vp_assembly *a, vp_arena *arena, int64_t p, v
     bool       alike  = true;
     vp_status  st     = VP_OK;
 
-    VP_TRY(lower_at(a, arena, p, a->scenario->micro_batch, VP_HEIGHTS_PACKED, out, err));
+    VP_TRY(lower_at(a, arena, p, a->scenario->micro_batch, VP_HEIGHTS_PACKED, false, out, err));
     if (n_last) { /* whose buffers lie where the others' lie */
-        VP_TRY(lower_at(a, arena, p, n_last, VP_HEIGHTS_NONE, &last, err));
+        VP_TRY(lower_at(a, arena, p, n_last, VP_HEIGHTS_NONE, false, &last, err));
         VP_TRY(vp_last_step_add(arena, &last, out, &alike, err));
     }
     *unlike = !alike;
@@ -169,7 +170,11 @@ static vp_status lower_program(vp_assembly *a, int64_t p, vp_err *err)
     vp_lowered        made  = {0};
     vp_status         st    = VP_OK;
 
-    if (!store) {
+    if (a->untimed &&
+        p == a->program_of[a->graph.n_instances - 1]) { /* each chunk brings its own */
+        VP_TRY(lower_at(a, a->arena, p, a->scenario->micro_batch, VP_HEIGHTS_PACKED, true,
+                        &a->lowered[p], err));
+    } else if (!store) {
         VP_TRY(lower_steps(a, a->arena, p, &a->lowered[p], &unlike, err));
     } else {
         if (!known) {
@@ -481,6 +486,63 @@ void vp_frame_free(vp_frame *f)
     free(f);
 }
 
+/* What the head takes, told from a part of its chunks where that tells of all. */
+static vp_status price_head(const vp_assembly *a, int64_t p, vp_priced_head *out, vp_err *err)
+{
+    const int64_t  n_last = vp_scenario_last_batch(a->scenario);
+    vp_arena      *arena  = vp_arena_new();
+    vp_lowered     l = {0}, last = {0};
+    vp_priced_head of_last = {0};
+    bool           alike   = true;
+    vp_status      st      = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    VP_TRY(lower_at(a, arena, p, a->scenario->micro_batch, VP_HEIGHTS_PACKED, true, &l, err));
+    if (n_last) {
+        VP_TRY(lower_at(a, arena, p, n_last, VP_HEIGHTS_NONE, true, &last, err));
+        VP_TRY(vp_last_step_add(arena, &last, &l, &alike, err));
+    }
+    if (l.middle.unsure ||
+        (!alike && l.middle.n_times)) { /* two last chunks may stand for others */
+        bool unlike;
+        l = (vp_lowered){0};
+        VP_TRY(lower_steps(a, arena, p, &l, &unlike, err));
+        alike = !unlike;
+    }
+    vp_price_steps(a, &l.program);
+    vp_price_steps(a, &last.program);
+    vp_price_head(&l, out);
+    vp_price_head(&last, &of_last);
+    out->unlike                            = !alike;
+    out->kernels_ns[VP_PASS_LAST_FORWARD]  = of_last.kernels_ns[VP_PASS_FORWARD];
+    out->kernels_ns[VP_PASS_LAST_BACKWARD] = of_last.kernels_ns[VP_PASS_BACKWARD];
+out:
+    vp_arena_free(arena);
+    return st;
+}
+
+/* The figures alone of the head in other chunks. */
+static vp_status change_priced_head(vp_assembly *a, int64_t head, vp_err *err)
+{
+    vp_lowered_store *store = a->cost->store;
+    vp_lowered_key    key   = lowered_key_of(a, head);
+    vp_priced_head   *made;
+    vp_status         st = VP_OK;
+
+    a->head = vp_lowered_store_find_head(store, &key);
+    if (!a->head) {
+        VP_TRY_ALLOC(err, made = vp_arena_alloc(a->arena, sizeof *made));
+        VP_TRY(price_head(a, head, made, err));
+        VP_TRY_ALLOC(err, !store || vp_lowered_store_put_head(store, &key, made));
+        a->head = made;
+    }
+    a->unlike[head]                     = a->head->unlike;
+    a->lowered[head].program.kept_bytes = a->head->kept_bytes;
+    memcpy(a->lowered[head].height_bytes, a->head->height_bytes, sizeof a->head->height_bytes);
+out:
+    return st;
+}
+
 /* An assembly as it is, but for its head, which is the last of its programs: forward and backward in other chunks, the
  * updates as they are. */
 static vp_status change_head(vp_assembly *a, vp_err *err)
@@ -496,6 +558,8 @@ static vp_status change_head(vp_assembly *a, vp_err *err)
     VP_TRY_ALLOC(err, a->lowered && a->unlike);
     memcpy(a->lowered, lowered, (size_t)a->n_programs * sizeof *lowered);
     memcpy(a->unlike, unlike, (size_t)a->n_programs * sizeof *unlike);
+    if (a->untimed)
+        return change_priced_head(a, head, err);
     a->lowered[head] = (vp_lowered){0};
     VP_TRY(lower_program(a, head, err));
     VP_TRY(vp_stream_add_copies(a, head, VP_PASS_BACKWARD, err));

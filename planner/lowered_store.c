@@ -20,11 +20,18 @@ typedef struct phase {
     vp_priced_phase priced;
 } phase;
 
+typedef struct head {
+    struct head   *before;
+    vp_lowered_key key;
+    vp_priced_head priced;
+} head;
+
 struct vp_lowered_store {
     entry    *kept; /* oldest first */
     int       n, cap;
-    vp_arena *arena; /* of phases */
+    vp_arena *arena; /* of phases and heads */
     phase    *latest;
+    head     *latest_head;
 };
 
 vp_lowered_store *vp_lowered_store_new(void)
@@ -93,6 +100,27 @@ bool vp_lowered_store_put(vp_lowered_store *s, const vp_lowered_key *key, vp_are
         s->cap  = cap;
     }
     s->kept[s->n++] = (entry){.key = *key, .arena = arena, .lowered = *lowered, .unlike = unlike};
+    return true;
+}
+
+const vp_priced_head *vp_lowered_store_find_head(const vp_lowered_store *s,
+                                                 const vp_lowered_key   *key)
+{
+    for (const head *x = s ? s->latest_head : NULL; x; x = x->before)
+        if (is_key(&x->key, key))
+            return &x->priced;
+    return NULL;
+}
+
+bool vp_lowered_store_put_head(vp_lowered_store *s, const vp_lowered_key *key,
+                               const vp_priced_head *priced)
+{
+    head *x = vp_arena_alloc(s->arena, sizeof *x);
+
+    if (!x)
+        return false;
+    *x             = (head){.before = s->latest_head, .key = *key, .priced = *priced};
+    s->latest_head = x;
     return true;
 }
 

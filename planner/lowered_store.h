@@ -35,6 +35,18 @@ const vp_lowered *vp_lowered_store_find(const vp_lowered_store *store, const vp_
 bool vp_lowered_store_put(vp_lowered_store *store, const vp_lowered_key *key, vp_arena *arena,
                           const vp_lowered *lowered, bool unlike);
 
+/* What a scenario's figures need of a head's program; nanoseconds of all steps of a pass. */
+typedef struct vp_priced_head {
+    int64_t kept_bytes, height_bytes[2], kernels_ns[VP_N_PASSES], first_only_ns;
+    bool    unlike;
+} vp_priced_head;
+
+/* Likewise; kept as long as the store. NULL; false: out of memory. */
+const vp_priced_head *vp_lowered_store_find_head(const vp_lowered_store *store,
+                                                 const vp_lowered_key   *key);
+bool                  vp_lowered_store_put_head(vp_lowered_store *store, const vp_lowered_key *key,
+                                                const vp_priced_head *head);
+
 /* Where a program of a streamed block stands in the chain: what it fetches and waits for. */
 typedef struct vp_stream_place {
     bool is;                       /* streamed                                */

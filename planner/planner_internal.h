@@ -58,6 +58,7 @@ typedef struct vp_assembly {
      * they have */
     const vp_priced_phase **phase_of;
     bool                    needs_steps; /* they must have */
+    const vp_priced_head   *head;        /* what the last program takes; NULL: what its steps say */
     /* where it takes a simulation to tell a step's seconds, they are not wanted */
     bool             untimed;
     vp_stream_place *stream_place;
@@ -158,6 +159,9 @@ void vp_price_steps(const vp_assembly *a, vp_program *p);
 /* pricing.c: seconds of every step, and the figures in nanoseconds. Where programs were priced already, they
  * are the same but for the last one's forward and backward. VP_ERR_INPUT: beyond 64 bits. */
 vp_status vp_price(vp_assembly *a, vp_err *err);
+
+/* pricing.c: nanoseconds of the steps of a head's passes, which have seconds; a chunk that stands for others as often. */
+void vp_price_head(const vp_lowered *l, vp_priced_head *out);
 
 /* pricing.c: nanoseconds of a priced program's norm and updates. */
 void vp_price_of_phase(const vp_assembly *a, int64_t program_idx, int64_t ns[VP_N_PHASES]);

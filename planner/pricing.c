@@ -116,6 +116,35 @@ void vp_price_of_phase(const vp_assembly *a, int64_t program_idx, int64_t ns[VP_
         ns[k] = a->price[program_idx].kernels_ns[VP_PASS_NORM + k];
 }
 
+void vp_price_head(const vp_lowered *l, vp_priced_head *out)
+{
+    const vp_program *p = &l->program;
+
+    *out = (vp_priced_head){
+        .kept_bytes   = p->kept_bytes,
+        .height_bytes = {l->height_bytes[VP_PASS_FORWARD], l->height_bytes[VP_PASS_BACKWARD]}};
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+            const vp_step *s      = &p->steps[pass][i];
+            const bool     middle = pass == VP_PASS_BACKWARD && i >= l->middle.first &&
+                                i < l->middle.first + l->middle.n_steps;
+            int64_t *to = s->first_only ? &out->first_only_ns : &out->kernels_ns[pass];
+            *to         = vp_add(*to, vp_mul(middle ? l->middle.n_times : 1, to_ns(s->seconds)));
+        }
+}
+
+/* A program's price, but for what its own passes take in other chunks. */
+static vp_program_price with_head(vp_program_price price, const vp_priced_head *head)
+{
+    const int passes[] = {VP_PASS_FORWARD, VP_PASS_BACKWARD, VP_PASS_LAST_FORWARD,
+                          VP_PASS_LAST_BACKWARD};
+
+    for (size_t k = 0; k < sizeof passes / sizeof *passes; k++)
+        price.kernels_ns[passes[k]] = head->kernels_ns[passes[k]];
+    price.first_only_ns = head->first_only_ns;
+    return price;
+}
+
 /* ---- streamed blocks ---- */
 
 /* The passes of every program that stand in a step, by program. */
@@ -271,8 +300,11 @@ vp_status vp_price(vp_assembly *a, vp_err *err)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     for (int64_t k = 0; k < a->n_programs; k++) {
         int64_t n = 0, passes_ns, once_ns;
-        price[k] =
-            known && k < a->n_programs - 1 ? known[k] : price_program(a, k, known_phases(a, k));
+        if (known && k == a->n_programs - 1 && a->head)
+            price[k] = with_head(known[k], a->head);
+        else
+            price[k] =
+                known && k < a->n_programs - 1 ? known[k] : price_program(a, k, known_phases(a, k));
         for (int64_t i = 0; i < g->n_instances; i++)
             n += a->program_of[i] == k;
         passes_ns = vp_mul(

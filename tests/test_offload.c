@@ -680,21 +680,21 @@ static void assert_same_figures(const vp_figures *a, const vp_figures *b)
  * whatever lies in host memory, where the last micro-step is smaller, and where updates are made in backward. */
 static void a_frame_says_what_the_whole_does(void **state)
 {
-    const tiny       t         = {.n_layer = 4, .n_embd = 32, .n_head = 4, .vocab = 97};
-    vp_model        *model     = tiny_model(&t, 0.0);
-    vp_device        card      = {.name                  = "card",
-                                  .compute_capability    = 90,
-                                  .fp32_flop_per_s       = 1e11,
-                                  .memory_bytes_per_s    = 1e11,
-                                  .host_link_bytes_per_s = 1e9,
-                                  .usable_bytes          = INT64_MAX / 4};
-    const vp_offload levels[]  = {{0},
-                                  {.states = 3},
-                                  {.states = 6},
-                                  {.states = 6, .host_step = true},
-                                  {.states = 6, .blocks = true},
-                                  {.states = 6, .blocks = true, .host_step = true}};
-    const int64_t    chunks[]  = {0, 256, 512};
+    const tiny       t        = {.n_layer = 4, .n_embd = 32, .n_head = 4, .vocab = 97};
+    vp_model        *model    = tiny_model(&t, 0.0);
+    vp_device        card     = {.name                  = "card",
+                                 .compute_capability    = 90,
+                                 .fp32_flop_per_s       = 1e11,
+                                 .memory_bytes_per_s    = 1e11,
+                                 .host_link_bytes_per_s = 1e9,
+                                 .usable_bytes          = INT64_MAX / 4};
+    const vp_offload levels[] = {{0},
+                                 {.states = 3},
+                                 {.states = 6},
+                                 {.states = 6, .host_step = true},
+                                 {.states = 6, .blocks = true},
+                                 {.states = 6, .blocks = true, .host_step = true}};
+    const int64_t    chunks[] = {0, 256, 1280}; /* 256: 8 to 24 chunks, of which four are lowered */
     vp_recipe        recipes[] = {vp_recipe_default(), vp_recipe_default()};
     int              n = 0, n_untimed = 0;
 
@@ -709,7 +709,7 @@ static void a_frame_says_what_the_whole_does(void **state)
                     continue;
                 vp_cost     bare = {.device = &card};
                 vp_scenario s    = {
-                       .seq = 64, .global_batch = 12, .micro_batch = micro, .offload = levels[level]};
+                       .seq = 512, .global_batch = 12, .micro_batch = micro, .offload = levels[level]};
                 vp_frame  *frame, *untimed;
                 vp_figures framed[2], again[2], whole;
                 recipes[0].clip_norm = recipes[1].clip_norm = clip;

@@ -672,11 +672,16 @@ static void emit_backward(vp_lowering *l, int op_idx)
             l->made[is_recomputed(l, l->t->tensors[op->in[0]].producer)][op->in[0]];
 }
 
+/* The chunk of steps that stands for all from it to the one before the last: what the first makes for all of
+ * them, and the second from it, is there. */
+enum { MIDDLE_CHUNK = 2 };
+
 /* Chunked ops: each chunk forward and backward before the next. Gradients inside the group begin
  * anew. */
 static void emit_chunks(vp_lowering *l, int first_op)
 {
-    int64_t rows = l->opts->chunk_rows ? l->opts->chunk_rows : l->n_tokens;
+    int64_t       rows    = l->opts->chunk_rows ? l->opts->chunk_rows : l->n_tokens;
+    const int64_t n_alike = vp_ceil_div(l->n_tokens, rows) - MIDDLE_CHUNK - 1;
 
     assert(rows > 0);
     for (l->row_first = 0; l->row_first < l->n_tokens; l->row_first += rows) {
@@ -686,8 +691,15 @@ static void emit_chunks(vp_lowering *l, int first_op)
             for (int k = 0; k < vp_op_info_of(l->t->ops[i].op)->n_out; k++)
                 l->grad[l->t->ops[i].out[k]] = -1;
         }
+        const int64_t n_before = l->flow.n_steps[VP_PASS_BACKWARD];
         for (int i = (int)l->t->n_ops - 1; i >= first_op; i--)
             emit_backward(l, i);
+        if (l->opts->brief && n_alike > 1 && l->row_first == MIDDLE_CHUNK * rows) {
+            for (int64_t i = n_before; i < l->flow.n_steps[VP_PASS_BACKWARD]; i++)
+                l->flow.steps[VP_PASS_BACKWARD][i].in_middle = true;
+            l->flow.n_middle = n_alike;
+            l->row_first += (n_alike - 1) * rows;
+        }
     }
     assert(l->row_first >= l->n_tokens); /* every token was in some chunk */
     l->row_first = 0;

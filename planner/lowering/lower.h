@@ -38,6 +38,9 @@ typedef struct vp_lower_opts {
     uint64_t offload;
     /* rows of a chunk of the chunked ops, a multiple of VP_TILE_TOKENS; 0: all rows */
     int64_t chunk_rows;
+    /* of many chunks those alone are lowered that may differ, and one that stands for the others, which are
+     * alike: see vp_lowered.middle */
+    bool brief;
     /* compute capability of the device, whose kernels may need workspace; 0: the CPU */
     int compute_capability;
     /* offsets within a pass are chosen for VP_HEIGHTS_PACKED alone */
@@ -56,6 +59,13 @@ typedef struct vp_saved {
     int64_t     bytes;
 } vp_saved;
 
+/* Of the backward pass the steps of a chunk that stand for those of as many, one after the other. n_times 0:
+ * all chunks are there. unsure: packing the buffers of all might come to another height. */
+typedef struct vp_middle_chunk {
+    int64_t first, n_steps, n_times;
+    bool    unsure;
+} vp_middle_chunk;
+
 typedef struct vp_lowered {
     /* steps of the forward and backward pass; of an executable semantics only */
     vp_program program;
@@ -70,7 +80,8 @@ typedef struct vp_lowered {
     /* of each buffer of the program: 1 + the op whose first output it keeps for backward; 0: none */
     int *makers;
     /* per op: its forward stands in the backward pass, too; chunked ops not counted */
-    const bool *again;
+    const bool     *again;
+    vp_middle_chunk middle; /* with opts->brief */
 } vp_lowered;
 
 /* Of each tensor of a template: whether a parameter that is trained needs its gradient, one of this

@@ -19,8 +19,9 @@ typedef struct vp_value {
 
 /* A step whose operands are values, or arguments outside the block. */
 typedef struct vp_flow_step {
-    vp_step     step;     /* args filled for operands outside the block                */
-    const char *micro_op; /* for a simulated step                                      */
+    vp_step     step;      /* args filled for operands outside the block                */
+    const char *micro_op;  /* for a simulated step                                      */
+    bool        in_middle; /* of the chunk that stands for others                       */
     int         n_operands;
     int64_t     value[VP_MAX_OPERANDS]; /* -1: none, or outside the block                 */
     vp_access   access[VP_MAX_OPERANDS];
@@ -35,6 +36,7 @@ typedef struct vp_flow {
     int64_t       in, out, grad_out, grad_in; /* values; -1: none */
     vp_dtype      out_dtype;
     const bool   *again; /* per op: its forward stands in the backward pass, too */
+    int64_t n_middle;    /* chunks that the one of steps in_middle stands for; 0: there is none */
 } vp_flow;
 
 /* Emission alone: the steps of one template in order, their values without places. */

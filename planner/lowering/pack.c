@@ -11,7 +11,7 @@ typedef struct ranked {
     int64_t             idx, key[2]; /* larger keys are placed first */
 } ranked;
 
-enum { N_ORDERS = 5, N_SUMS = 1024 };
+enum { N_ORDERS = 5, N_FIRST_ORDERS = 3, N_SUMS = 1024 };
 
 #define TOO_MANY_BYTES "the buffers of one block are more bytes than 64 bits can count"
 
@@ -628,13 +628,13 @@ static void improve(table *t, const struct search *how, const ranked *order, int
 }
 
 /* The fixed orders, best kept; last->order is the last one tried. VP_ERR_INPUT: beyond 64 bits. */
-static vp_status try_orders(table *t, int64_t n_free, int64_t least, packing *last, packing *best,
-                            vp_err *err)
+static vp_status try_orders(table *t, int n_orders, int64_t n_free, int64_t least, packing *last,
+                            packing *best, vp_err *err)
 {
     vp_status st = VP_OK;
 
     for (int o = 0;
-         o < N_ORDERS && (best->height < 0 || vp_round_up(best->height, t->align) > least); o++) {
+         o < n_orders && (best->height < 0 || vp_round_up(best->height, t->align) > least); o++) {
         for (int64_t i = 0; i < n_free; i++)
             set_keys(&last->order[i], o);
         qsort(last->order, (size_t)n_free, sizeof *last->order, by_key);
@@ -652,7 +652,9 @@ out:
     return st;
 }
 
-vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height, vp_err *err)
+/* n_orders: of the fixed ones; if not all, other orders are not looked for. */
+static vp_status pack(vp_pack_item *items, int64_t n, int64_t align, int n_orders, int64_t *height,
+                      bool *met, vp_err *err)
 {
     table     t    = {0};
     packing   last = {0}, best = {0}, was = {0};
@@ -673,12 +675,13 @@ vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height
     for (int64_t i = 0; i < n; i++)
         if (!items[i].fixed)
             last.order[n_free++] = (ranked){.item = &items[i], .idx = i};
-    VP_TRY(try_orders(&t, n_free, least, &last, &best, err));
-    if (vp_round_up(best.height, align) > least) { /* this bound takes longer, a search longest */
+    VP_TRY(try_orders(&t, n_orders, n_free, least, &last, &best, err));
+    *met = vp_round_up(best.height, align) <= least;
+    if (!*met && n_orders == N_ORDERS) { /* this bound takes longer, a search longest */
         VP_TRY(vp_pack_least_whole(items, n, align, &sharper, err));
         least = vp_max_i64(least, sharper);
     }
-    for (size_t i = 0; i < sizeof searches / sizeof *searches; i++)
+    for (size_t i = 0; n_orders == N_ORDERS && i < sizeof searches / sizeof *searches; i++)
         if (vp_round_up(best.height, align) > least)
             improve(&t, &searches[i], searches[i].from_best ? best.order : last.order, n_free,
                     least, &was, &best);
@@ -695,4 +698,17 @@ out:
     packing_release(&was);
     timeline_release(&lives);
     return st;
+}
+
+vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height, vp_err *err)
+{
+    bool met;
+
+    return pack(items, n, align, N_ORDERS, height, &met, err);
+}
+
+vp_status vp_pack_in_first_orders(vp_pack_item *items, int64_t n, int64_t align, int64_t *height,
+                                  bool *met, vp_err *err)
+{
+    return pack(items, n, align, N_FIRST_ORDERS, height, met, err);
 }

@@ -43,4 +43,9 @@ vp_status vp_pack_least_whole(const vp_pack_item *items, int64_t n, int64_t alig
 /* Choose the offsets, multiples of align. *height is the largest offset + bytes. VP_ERR_NOMEM. */
 vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height, vp_err *err);
 
+/* The same in those orders alone that compare sizes, lives or births, none of them products. *met: one of
+ * them meets vp_pack_least(), and so height and offsets are vp_pack()'s. */
+vp_status vp_pack_in_first_orders(vp_pack_item *items, int64_t n, int64_t align, int64_t *height,
+                                  bool *met, vp_err *err);
+
 #endif

@@ -188,6 +188,7 @@ static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, vp_heights 
     vp_pack_item *items = calloc((size_t)p->n_storages + 1, sizeof *items);
     int64_t      *owner = calloc((size_t)p->n_storages + 1, sizeof *owner);
     int64_t       n     = 0;
+    bool          met   = true;
     vp_status     st    = VP_OK;
 
     VP_TRY_ALLOC(err, items && owner);
@@ -210,8 +211,12 @@ static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, vp_heights 
     VP_TRY(vp_pack_bound(items, n, VP_ALIGN_BYTES, &out->live_bytes[pass], err));
     if (heights == VP_HEIGHTS_LEAST)
         VP_TRY(vp_pack_least(items, n, VP_ALIGN_BYTES, &out->height_bytes[pass], err));
+    else if (p->flow->n_middle)
+        VP_TRY(
+            vp_pack_in_first_orders(items, n, VP_ALIGN_BYTES, &out->height_bytes[pass], &met, err));
     else
         VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &out->height_bytes[pass], err));
+    out->middle.unsure |= !met;
     assert(out->height_bytes[pass] >= 0);
     for (int64_t i = 0; i < n; i++) {
         /* what is fixed stays, and nothing reaches beyond the height */
@@ -288,6 +293,27 @@ static void list_steps(const placing *p, vp_program *program)
     }
 }
 
+/* Where the chunk stands that stands for others. Chunks' buffers are of two kinds: those of one chunk, and those
+ * of all, which live longer whatever stands between. So the first orders of vp_pack(), which look at sizes and at who
+ * lives longer, put the buffers of one chunk and those of all where they would with more chunks, and reach
+ * as high. What lives before or behind all chunks must live shorter than those of all of them, too. */
+static void find_middle(const vp_flow *f, vp_middle_chunk *out)
+{
+    const vp_flow_step *steps = f->steps[VP_PASS_BACKWARD];
+    const int64_t       n     = f->n_steps[VP_PASS_BACKWARD];
+    int64_t             end   = 0;
+
+    out->n_times = f->n_middle;
+    if (!f->n_middle)
+        return;
+    while (out->first < n && !steps[out->first].in_middle)
+        out->first++;
+    for (end = out->first; end < n && steps[end].in_middle;)
+        end++;
+    out->n_steps = end - out->first;
+    out->unsure |= out->n_steps < 1 || out->first > 3 * out->n_steps || n - end > 2 * out->n_steps;
+}
+
 vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, const vp_lower_opts *opts,
                         vp_lowered *out, vp_err *err)
 {
@@ -314,6 +340,7 @@ vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, const vp_lowe
     for (int pass = 0; pass < 2; pass++)
         if (opts->heights != VP_HEIGHTS_NONE)
             VP_TRY(pack_pass(&p, pass, program->kept_bytes, opts->heights, out, err));
+    find_middle(f, &out->middle);
     list_buffers(&p, program, out->makers);
     for (int pass = 0; pass < 2; pass++)
         program->steps[pass] = vp_arena_room(f->arena, f->n_steps[pass], sizeof(vp_step));
