@@ -102,15 +102,43 @@ static const char *other_adapters(vp_arena *arena, const vp_checked *c)
     written(c, (const char *const[]){__VA_ARGS__}, \
             sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *))
 
-/* All of Liger's kernels, unless the files say which. */
-static const char *ligers_kernels(const vp_checked *c)
+/* What of Liger's kernels the files switch on: Trainer's map of them, whose kernels are on unless it says otherwise, and
+ * axolotl's keys, which count beside its plugin (integrations/liger/plugin.py). What one switch of the
+ * others' puts in place is their language's. */
+static void read_ligers(const vp_checked *c, vp_fit_job *job)
 {
-    const char *loss = c->settings.value[VP_SETTING_LOSS];
-    bool        on   = is_on(WRITTEN(c, "use_liger_kernel", "enable_liger_kernel"));
+    static const char *const kernels[]  = {"liger_rope", "liger_rms_norm", "liger_glu_activation"};
+    static const char *const switches[] = {
+        "liger_kernel_config.rope", "liger_kernel_config.rms_norm", "liger_kernel_config.swiglu"};
+    const char *loss     = c->settings.value[VP_SETTING_LOSS];
+    bool        is_fused = loss && strcmp(loss, "liger") == 0;
+    bool        is_dpo   = c->settings.value[VP_SETTING_METHOD] &&
+                  strcmp(c->settings.value[VP_SETTING_METHOD], "dpo") == 0;
+    bool on   = is_on(WRITTEN(c, "use_liger_kernel", "enable_liger_kernel"));
+    bool maps = on && is_on(WRITTEN(c, "liger_kernel_config"));
+    int  n    = 0;
 
-    return on && !is_on(WRITTEN(c, "liger_kernel_config")) && !(loss && strcmp(loss, "liger") == 0)
-               ? "all"
-               : NULL;
+    if (maps) {
+        const vp_value *fused = WRITTEN(c, "liger_kernel_config.fused_linear_cross_entropy");
+        is_fused              = !fused || is_on(fused);
+        for (int i = 0; i < 3; i++) {
+            const vp_value *v = written(c, &switches[i], 1);
+            n += !v || is_on(v);
+        }
+    } else if (on) {
+        job->liger       = is_fused || is_dpo ? NULL : "all";
+        job->liger_least = is_dpo;
+        return;
+    } else if (is_on(WRITTEN(c, "plugins"))) {
+        for (int i = 0; i < 3; i++)
+            n += is_on(written(c, &kernels[i], 1)) || (i == 2 && is_on(WRITTEN(c, "liger_swiglu")));
+        if (!is_fused && is_on(WRITTEN(c, "liger_cross_entropy")))
+            job->liger_least = true;
+    }
+    if (n == 3 && is_fused)
+        job->liger = "all";
+    else if (n)
+        job->liger = is_fused ? "loss" : NULL, job->liger_least = true;
 }
 
 /* Documents of a batch in one row. TRL's wrapped packing cuts them to whole sequences instead. */
@@ -225,12 +253,12 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
         VP_TRY_ALLOC(err, x->why);
         goto out;
     }
-    r->job.model               = x->model;
-    r->job.device              = &x->device;
-    r->job.padded              = o->padding && strcmp(o->padding, "mask") == 0;
-    r->job.packed              = is_packed(c);
-    r->job.compiles            = compiles(c);
-    r->job.liger               = ligers_kernels(c);
+    r->job.model    = x->model;
+    r->job.device   = &x->device;
+    r->job.padded   = o->padding && strcmp(o->padding, "mask") == 0;
+    r->job.packed   = is_packed(c);
+    r->job.compiles = compiles(c);
+    read_ligers(c, &r->job);
     r->job.context_bytes       = outside.bytes;
     r->job.context_least_bytes = outside.least_bytes;
     r->job.prices              = vp_arena_array(arena, 1, sizeof *r->job.prices);
@@ -446,8 +474,8 @@ static bool is_beyond_plan(const vp_check_fit *x)
 {
     const char *const *v = x->mended.settings.value;
 
-    return x->request.job.liger || x->request.job.compiles || says(v[VP_SETTING_QUANT], "nf4") ||
-           says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
+    return x->request.job.liger || x->request.job.liger_least || x->request.job.compiles ||
+           says(v[VP_SETTING_QUANT], "nf4") || says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
            says(v[VP_SETTING_OFFLOAD_PARAMS], "cpu") ||
            !says(v[VP_SETTING_CLIP_NORM], plans_norm(x->request.job.language));
 }

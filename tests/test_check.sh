@@ -114,6 +114,39 @@ ok(unread == ["bf16", "fp16"], "what is no literal is named, and the rest of the
 for name in ("open.toml", "twice.toml", "table.toml", "plain.toml", "over.toml", "two.toml", "zero.toml", "bomb.yaml", "tabs.yaml", "colon.yaml", "open.json", "tag.yaml", "noanchor.yaml", "two.yaml", "brace.json"):
     code, j, err = check(write(name, hostile[name]))
     ok(code == 4 and (j["findings"][0]["line"] or 0) >= 1, name + ": the line", j["findings"])
+# ---- Liger's kernels are counted as far as the trainer's own switches put them in place ----
+axolotl = "base_model: a/b\nmicro_batch_size: 8\nsequence_len: 2048\nbf16: true\nfloat32: true\ngradient_checkpointing: true\noptimizer: adamw_torch_fused\nplugins: [axolotl.integrations.liger.LigerPlugin]\n"
+factory = "model_name_or_path: a/b\nstage: sft\nfinetuning_type: full\ntemplate: x\ndataset: y\nper_device_train_batch_size: 8\ncutoff_len: %d\nbf16: true\nenable_liger_kernel: true\n"
+
+
+def takes(text, model="llama-3.2-1b"):
+    code, j, err = check(write("liger.yaml", text), "--model", model, "--device", "h200")
+    ok(code in (0, 3) and not j.get("fits_not_answered"), "Liger is answered", (code, j.get("fits_not_answered"), err))
+    return j
+
+
+def keys(*names):
+    return axolotl + "".join("liger_%s: true\n" % n for n in names)
+
+
+def estimated(*words):
+    p = subprocess.run((vplan, "estimate", "llama-3.2-1b", "--trainer", "hf", "--device", "h200", "--seq", "2048", "--micro-batch", "8", "--recompute", "full", "--precision", "bf16-mixed", "--json") + words, stdout=subprocess.PIPE)
+    return json.loads(p.stdout)["reserved_peak_bytes"]
+
+
+none, loss, every = estimated(), estimated("--loss", "liger"), estimated("--liger")
+ok(every < loss < none, "fewer kernels take more", (every, loss, none))
+for what, text, high, low in (("none", keys(), none, none), ("the loss alone", keys("fused_linear_cross_entropy"), loss, loss),
+                              ("all", keys("rope", "rms_norm", "glu_activation", "fused_linear_cross_entropy"), every, every),
+                              ("the loss and a norm", keys("rms_norm", "fused_linear_cross_entropy"), loss, every),
+                              ("norms without the loss", keys("rms_norm", "rope"), none, every), ("the loss that has logits", keys("cross_entropy"), none, every),
+                              ("LLaMA-Factory's one switch", factory % 2048, every, every)):
+    j = takes(text)
+    ok(j["reserved_peak_bytes"] == high, "Liger, %s: bytes" % what, (j["reserved_peak_bytes"], high))
+    ok(low == high or j["interval"]["low_bytes"] <= low, "Liger, %s: the interval reaches all kernels" % what, (j["interval"], low))
+    ok((low == high) != any("some of Liger's kernels" in a for a in j["assumptions"]), "Liger, %s: said" % what, j["assumptions"])
+j = takes(factory % 512, "gpt2")
+ok(any("llamafactory has none for the family gpt2" in a for a in j["assumptions"]), "Liger has nothing for the family", j["assumptions"])
 # ---- a file that a variable names is looked for by what the variable says ----
 for name, text in (("before.sh", "VOCAB_FILE=vocab.json torchrun --nproc_per_node 2 pretrain_gpt.py --micro-batch-size 1 --vocab-file $VOCAB_FILE\n"),
                    ("alone.sh", "VOCAB_FILE=vocab.json\ntorchrun --nproc_per_node 2 pretrain_gpt.py --micro-batch-size 1 --vocab-file $VOCAB_FILE\n"),

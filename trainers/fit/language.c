@@ -71,13 +71,26 @@ static const vp_axis torch_axes[] = {
         "'s modules are its own and not modelled: bytes are assumed to be near those of a plain " \
         "loop over transformers' modules, with a wide interval"
 
+/* MODEL_TYPE_TO_APPLY_LIGER_FN of Liger 0.8.5, and of LLaMA-Factory its own list (model_utils/liger_kernel.py). */
+#define LIGERS \
+    "deepseek_v2 deepseek_v3 exaone4 falcon_h1 gemma gemma2 gemma3_text glm4 gpt_oss granite llama " \
+    "llama4_text ministral mistral mixtral nemotron olmo2 olmo3 phi3 qwen2 qwen3 qwen3_moe " \
+    "qwen3_next smollm3"
+#define LIGERS_OF_LLAMAFACTORY \
+    "gemma gemma2 gemma3_text glm glm4 gpt_oss granite llama mistral mixtral olmo2 phi3 qwen2 qwen3 " \
+    "qwen3_moe qwen3_next"
+
 static const vp_language languages[] = {
-    {"hf", "hf", RECORDED, NULL, NULL, AXES(trainer_axes)},
-    {"trl", "hf", WIDENED, ITS_STEP("SFTTrainer"), "trl", AXES(trainer_axes)},
+    {"hf", "hf", RECORDED, NULL, NULL, AXES(trainer_axes), .liger_families = LIGERS},
+    {"trl", "hf", WIDENED, ITS_STEP("SFTTrainer"), "trl", AXES(trainer_axes),
+     .liger_families = LIGERS},
     {"torch", "torch", RECORDED, NULL, NULL, AXES(torch_axes)},
-    {"axolotl", "hf", WIDENED, ITS_STEP("axolotl"), NULL, AXES(trainer_axes)},
-    {"llamafactory", "hf", WIDENED, ITS_STEP("LLaMA-Factory"), NULL, AXES(trainer_axes)},
-    {"ms-swift", "hf", WIDENED, ITS_STEP("ms-swift"), NULL, AXES(trainer_axes)},
+    {"axolotl", "hf", WIDENED, ITS_STEP("axolotl"), NULL, AXES(trainer_axes),
+     .liger_families = LIGERS},
+    {"llamafactory", "hf", WIDENED, ITS_STEP("LLaMA-Factory"), NULL, AXES(trainer_axes),
+     .ligers = "all", .liger_families = LIGERS_OF_LLAMAFACTORY},
+    {"ms-swift", "hf", WIDENED, ITS_STEP("ms-swift"), NULL, AXES(trainer_axes), .ligers = "all",
+     .liger_families = LIGERS},
     {"accelerate", "torch", PLAYED, ITS_LOOP("accelerate"), NULL, AXES(trainer_axes)},
     {"deepspeed", "torch", WIDENED, ITS_LOOP("DeepSpeed"), NULL, AXES(trainer_axes),
      .wraps = "at stage 0 DeepSpeed's engine keeps 16-bit weights and gradients and fp32 copies of "

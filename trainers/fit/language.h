@@ -38,6 +38,9 @@ typedef struct vp_language {
     bool        is_foreign; /* its modules are not transformers': step_of stands for other code */
     const char
         *families; /* by transformers' names, of the models that it has, by spaces; NULL: any */
+    /* what its one switch for Liger's loss puts in place: "all" its kernels; NULL: the loss */
+    const char *ligers;
+    const char *liger_families; /* that it has kernels of Liger's for; NULL: not known */
 } vp_language;
 
 /* The largest miss of reserved bytes over the rows of recorded steps (tests/golden/trainers/steps.csv)

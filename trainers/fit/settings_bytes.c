@@ -27,6 +27,9 @@ static bool is_tiled(const vp_fit_job *job, const vp_settings *s)
 /* What it may take less, as a share of the reserved bytes. */
 static const double TILED_LOW = 0.6;
 
+/* The same of a step with some of Liger's kernels, where that with all was not recorded. */
+static const double LIGER_LOW = 0.6;
+
 /* Several processes that nobody tells how to share have a copy each. */
 static const char *parallel_of(const vp_settings *s)
 {
@@ -62,6 +65,14 @@ static bool offloads_activations(const vp_settings *s)
     return is(s, VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu");
 }
 
+static bool is_listed(const char *list, const char *word)
+{
+    for (const char *p = list; p && *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strcspn(p, " ") == strlen(word) && strncmp(p, word, strlen(word)) == 0)
+            return true;
+    return false;
+}
+
 /* Settings that the recorded steps know nothing of. */
 static bool has_ligers_loss(const vp_fit_job *job, const vp_settings *s)
 {
@@ -70,10 +81,7 @@ static bool has_ligers_loss(const vp_fit_job *job, const vp_settings *s)
 
 static bool has_family(const vp_language *l, const char *family)
 {
-    for (const char *p = l->families; p && *p; p += strcspn(p, " "), p += *p == ' ')
-        if (strcspn(p, " ") == strlen(family) && strncmp(p, family, strlen(family)) == 0)
-            return true;
-    return !l->families;
+    return !l->families || is_listed(l->families, family);
 }
 
 static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_err *err)
@@ -159,6 +167,59 @@ static void assume(vp_hf_estimate *e, const char *text)
 {
     if (e->n_assumptions < VP_HF_ASSUMPTIONS)
         snprintf(e->assumptions[e->n_assumptions++], sizeof *e->assumptions, "%s", text);
+}
+
+/* Liger's kernels, as many as are surely in place. */
+static const char *liger_of(const vp_fit_job *job, const vp_settings *s)
+{
+    const vp_language *l    = job->language;
+    const char        *asks = job->liger                ? job->liger
+                              : has_ligers_loss(job, s) ? l->ligers ? l->ligers : "loss"
+                                                        : NULL;
+
+    return asks && l->liger_families && !is_listed(l->liger_families, job->model->family) ? NULL
+                                                                                          : asks;
+}
+
+/* Fewer kernels of Liger's take no fewer bytes: where some of them are in place the step with all is the least, as far as it was
+ * recorded. */
+static void reach_ligers(const vp_fit_job *job, const vp_hf_request *asked, vp_hf_estimate *e,
+                         double *low)
+{
+    vp_hf_request  all = *asked;
+    vp_hf_estimate least;
+    vp_err         ignored = {0};
+    double         share   = LIGER_LOW;
+
+    if (!job->liger_least || !is_listed(job->language->liger_families, job->model->family))
+        return;
+    all.liger = "all";
+    all.terse = true;
+    if (vp_hf_estimate_run(job->model, &all, &least, &ignored) == VP_OK &&
+        least.reserved_bytes <= e->reserved_bytes)
+        share =
+            *low + (double)(e->reserved_bytes - least.reserved_bytes) / (double)e->reserved_bytes;
+    widen(share < 1 ? share : 1, low, low);
+    assume(e, asked->liger
+                  ? "some of Liger's kernels beside its loss: counted as its loss alone, at "
+                    "the interval's lower end as all of them"
+                  : "some of Liger's kernels and not its fused loss: counted as none, at the "
+                    "interval's lower end as all of them");
+}
+
+/* What the trainer asks of Liger in vain. */
+static void say_without_liger(const vp_fit_job *job, const vp_settings *s, vp_hf_estimate *e)
+{
+    bool asks = job->liger || job->liger_least || has_ligers_loss(job, s);
+    char text[sizeof *e->assumptions];
+
+    if (!asks || !job->language->liger_families ||
+        is_listed(job->language->liger_families, job->model->family))
+        return;
+    snprintf(text, sizeof text,
+             "Liger's kernels: %s has none for the family %s, so it trains without them",
+             job->language->target, job->model->family);
+    assume(e, text);
 }
 
 /* Without its evaluations where those were not recorded, which is said. */
@@ -295,9 +356,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                          .shelf           = job->shelf,
                          .lora            = {.targets = "none"},
                          .load            = load_of(s),
-                         .liger           = job->liger                ? job->liger
-                                            : has_ligers_loss(job, s) ? "loss"
-                                                                      : NULL,
+                         .liger           = liger_of(job, s),
                          .eval_batch      = eval_batch_of(s),
                          .batch           = number(s, VP_SETTING_MICRO_BATCH),
                          .seq             = number(s, VP_SETTING_SEQ),
@@ -342,6 +401,8 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     widen(e.stands_in ? VP_HF_STAND_IN_SHARE : 0, &low, &high);
     widen(q.world > 1 ? vp_hf_reserved_share(&q) : 0, &low, &high);
     widen_compiled(job, &low, &high);
+    reach_ligers(job, &q, &e, &low);
+    say_without_liger(job, s, &e);
     if (is_tiled(job, s) && !is_own) {
         low = TILED_LOW;
         assume(&e, "the loss in tiles is counted as if all logits were there: an upper bound");

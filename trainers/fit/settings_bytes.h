@@ -21,12 +21,14 @@ typedef struct vp_fit_job {
     bool               padded;
     bool               packed;   /* several documents fill a sequence, a batch is one row */
     bool               compiles; /* files ask for torch.compile */
-    const char        *liger; /* "all": files ask for all of Liger's kernels; NULL: no word of it */
-    vp_eager_prices   *prices;              /* or NULL */
-    vp_hf_shelf       *shelf;               /* or NULL */
-    int64_t            context_bytes;       /* what the process takes outside PyTorch's allocator */
-    int64_t            context_least_bytes; /* of it at least */
-    bool               terse; /* nobody reads why a setting has no bytes: that is said in short */
+    /* what files ask of Liger for sure: "all" of its kernels, its "loss" alone; NULL: no word of it, or as the settings say */
+    const char      *liger;
+    bool             liger_least;         /* and some kernels more, up to all */
+    vp_eager_prices *prices;              /* or NULL */
+    vp_hf_shelf     *shelf;               /* or NULL */
+    int64_t          context_bytes;       /* what the process takes outside PyTorch's allocator */
+    int64_t          context_least_bytes; /* of it at least */
+    bool             terse; /* nobody reads why a setting has no bytes: that is said in short */
     int64_t
          at_most_bytes; /* of the card: what needs more at its upper end may have no bytes but VP_ERR_NO_FIT; 0: all have */
     bool loads_only; /* bytes are those of the loaded model */
