@@ -82,7 +82,7 @@ static const vp_key torchtitan_keys[] = {
     {"activation_checkpoint.mode", VP_KEY_WORD, "selective", "selective|full|memory_budget|none"},
     {"activation_checkpoint.selective_ac_option", VP_KEY_TEXT, "2"},
     /* gone */
-    {"training.batch_size", VP_KEY_INT, .until = "0.2", .instead = "training.local_batch_size"},
+    {"training.batch_size", VP_KEY_INT, .until = "0.1", .instead = "training.local_batch_size"},
     {"training.compile", VP_KEY_BOOL, .until = "0.2", .instead = "compile.enable"},
     {"training.seed", VP_KEY_INT, .until = "0.2.1", .instead = "debug.seed"},
     {"training.deterministic", VP_KEY_BOOL, .until = "0.2.1", .instead = "debug.deterministic"},
@@ -94,7 +94,7 @@ static const vp_key torchtitan_keys[] = {
      .instead = "checkpoint.last_save_model_only"},
     {"checkpoint.model_weights_only", VP_KEY_BOOL, .until = "0.2",
      .instead = "checkpoint.last_save_model_only"},
-    {"parallelism.enable_compiled_autograd", VP_KEY_BOOL, .until = "0.2", .instead = "nothing"},
+    {"parallelism.enable_compiled_autograd", VP_KEY_BOOL, .until = "0.2.1", .instead = "nothing"},
     {"parallelism.pipeline_parallel_split_points", VP_KEY_ANY, .until = "0.2",
      .instead = "parallelism.module_fqns_per_model_part"},
 };
