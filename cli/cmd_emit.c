@@ -379,7 +379,7 @@ const vp_command vp_cmd_emit = {
          "made it and that run it. What the trainer cannot be told is an error, never dropped.",
          "Keys of `common`: method, micro_batch, accumulation, world, seq, precision, optimizer, recompute, "
          "loss, attention, offload, parallel, clip_norm, tuning, quant, lora_r, lora_alpha, lora_dropout, "
-         "lora_targets, lora_save, eval_batch, allocator. vplan targets lists the targets and what each can be told."},
+         "lora_targets, lora_save, eval_batch, gradient_sync, allocator. vplan targets lists the targets and what each can be told."},
     .examples  = {"vplan emit settings.json --for trl -o run",
                   "vplan emit plan.json --for hf --versions transformers=5.17 -o run"},
     .sets      = {&emit_rows},

@@ -46,6 +46,11 @@ static const vp_option rows[] = {
      .help      = "How a trainer's cards share the work",
      .otherwise = "free, where there are several",
      .example   = "fsdp2"},
+    {.name = "--sync-each-batch",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_plan_trainer_options, syncs_each),
+     .help = "Under fsdp or fsdp2 gradients are reduced after each micro-batch, as Accelerate's "
+             "sync_each_batch has it; both ways are tried where this is not given"},
     {VP_ROW_PADDING(vp_plan_trainer_options, padding),
      .help = "Whether a trainer passes a mask that holds padding to the model"},
     {.name = "--qlora",
@@ -84,6 +89,7 @@ vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
 {
     const char *option = t->world         ? "--world"
                          : t->parallel    ? "--parallel"
+                         : t->syncs_each  ? "--sync-each-batch"
                          : t->padding     ? "--padding"
                          : t->method      ? "--method"
                          : t->eval_batch  ? "--eval-batch"
@@ -221,6 +227,8 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
     VP_TRY(pin(a, VP_SETTING_LOSS, "--loss", o->loss, err));
     VP_TRY(pin(a, VP_SETTING_PARALLEL, "--parallel", t->parallel, err));
     VP_TRY(pin(a, VP_SETTING_METHOD, "--method", t->method, err));
+    if (t->syncs_each)
+        a->request.pinned[VP_SETTING_GRADIENT_SYNC] = "each";
     if (t->eval_batch)
         a->request.pinned[VP_SETTING_EVAL_BATCH] =
             vp_arena_printf(a->arena, "%lld", (long long)t->eval_batch);

@@ -50,12 +50,15 @@ static vp_settings random_settings(vp_arena *arena)
         [VP_SETTING_ALLOCATOR]           = "default|expandable",
         [VP_SETTING_METHOD]              = "sft|sft|sft|dpo",
         [VP_SETTING_EVAL_BATCH]          = "none|none|4|16",
+        [VP_SETTING_GRADIENT_SYNC]       = "step|step|step|step|step|step|step|each",
     };
     for (int i = 0; i < VP_N_SETTINGS; i++)
         s.value[i] = words[i] ? one_of(words[i], arena) : NULL;
     bool one                  = strcmp(s.value[VP_SETTING_PARALLEL], "none") == 0;
     s.value[VP_SETTING_WORLD] = one ? "1" : one_of("2|4|8|64", arena);
-    s.model                   = "meta-llama/Llama-3.1-8B";
+    if (strncmp(s.value[VP_SETTING_PARALLEL], "fsdp", 4) != 0) /* all others know one way */
+        s.value[VP_SETTING_GRADIENT_SYNC] = "step";
+    s.model = "meta-llama/Llama-3.1-8B";
     if (strcmp(s.value[VP_SETTING_TUNING], "full") != 0) {
         if (strcmp(s.value[VP_SETTING_TUNING], "qlora") == 0)
             s.value[VP_SETTING_QUANT] = one_of("nf4|nf4-dq|nf4-dq", arena);

@@ -491,6 +491,29 @@ write("ax.yaml", "base_model: Qwen/Qwen2.5-0.5B\nmicro_batch_size: 2\nsequence_l
 code, j, err = check("ax.yaml")
 ok(j["common"]["eval_batch"] == "none", "nothing to evaluate on", j["common"])
 
+# ---- gradients that FSDP's cards add up: whole until the last micro-batch, or reduced with each; whoever can be told the other way ----
+EIGHT = ("--device", "h100", "--world", "8", "--parallel", "fsdp2", "--seq", "4096", "--global-batch", "64", "--micro-batch", "1")
+files = {"hf": ("training_args.yaml", "accelerate.yaml"), "trl": ("sft.yaml", "accelerate.yaml"), "axolotl": ("axolotl.yaml",)}
+for target, names in files.items():
+    asked = ("--trainer", target, *EIGHT, "--budget", "68GiB")
+    code, j, err = plan("llama-3.1-8b", *asked, "-o", "each.json", "--force")
+    if not ok(code == 0 and j["common"]["gradient_sync"] == "each" and j["common"]["recompute"] == "none", "%s: what costs least is told first" % target, (code, j.get("common"), err)):
+        continue
+    call("emit", "each.json", "--for", target, "-o", "each", "--force")
+    there = [os.path.join("each", n) for n in names if os.path.exists(os.path.join("each", n))]
+    code, read, err = check(*there, "--for", target, "--device", "h100", "--seq", "4096", "--model", "llama-3.1-8b", "--world", "8")
+    ok(code == 0 and read["common"]["gradient_sync"] == "each" and read["device_bytes"] == j["device_bytes"], target + " is read back, with its bytes", (code, read.get("common"), read.get("findings"), err))
+    if target == "hf":
+        text = open("each/training_args.yaml").read()
+        write("each/whole.yaml", text.replace("sync_each_batch: true", "sync_each_batch: false"))
+        code, whole, err = check("each/whole.yaml", "each/accelerate.yaml", "--for", target, "--device", "h100", "--seq", "4096", "--model", "llama-3.1-8b", "--budget", "68GiB")
+        ok(code == 3 and whole["device_bytes"] - read["device_bytes"] > 8 << 30, "whole gradients", (code, whole["device_bytes"], read["device_bytes"]))
+        ok(any(c["key"].endswith("sync_each_batch") and c["saves_bytes"] > 8 << 30 for c in whole["changes"]), "the line that it takes", whole["changes"])
+        code, old, err = check("each/training_args.yaml", "--for", "hf", "--versions", "transformers=5.0")
+        ok(any(f["key"].endswith("sync_each_batch") and "5.2" in f["message"] for f in old["findings"]), "Trainer did not look at it before 5.2", old["findings"])
+code, _, err = plan("llama-3.1-8b", "--trainer", "ms-swift", *[w for w in EIGHT if w not in ("--parallel", "fsdp2")], "--sync-each-batch")
+ok(code == 4 and "these can: hf, trl" in " ".join(err.split()), "who cannot be told", (code, err))
+
 # ---- a precision that nobody gave is not blamed on them ----
 T4 = ("--trainer", "trl", "--device", "t4", "--seq", "512")
 for words in ("plan", "llama-3.2-1b", *T4, "--global-batch", "4", "--qlora"), ("estimate", "llama-3.2-1b", *T4, "--micro-batch", "1", "--qlora"):

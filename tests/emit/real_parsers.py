@@ -27,7 +27,8 @@ def draw():
             "precision": pick(["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp", "bf16", "fp16-mixed"]), "optimizer": pick(["adamw_torch", "adamw_torch_fused", "sgd", "adafactor", "adamw_8bit"]),
             "recompute": pick(["none", "full", "every:2", "chunks:2", "selective"]), "loss": pick(["full", "chunked", "liger"]), "attention": pick(["eager", "sdpa", "flash2"]),
             "offload": pick(["none", "none", "optimizer", "optimizer+params", "activations"]), "clip_norm": pick([1.0, 0.5]),
-            "method": pick(["sft", "sft", "dpo"]), "eval_batch": pick(["none", "none", 2, 16])}
+            "method": pick(["sft", "sft", "dpo"]), "eval_batch": pick(["none", "none", 2, 16]),
+            "gradient_sync": pick(["step", "each"]) if parallel.startswith("fsdp") else "step"}
 
 
 def version(package):
@@ -50,6 +51,13 @@ def check_args(a, s):
         same("every_n_layers", a.gradient_checkpointing_kwargs["every_n_layers"], int(s["recompute"][6:]))
     same("optim", str(getattr(a.optim, "value", a.optim)).replace("bnb_", ""), s["optimizer"])
     check_evaluation(a, s)
+    check_sync(a, s)
+
+
+def check_sync(a, s):
+    """As Trainer makes Accelerate's plugin."""
+    kwargs = a.accelerator_config.gradient_accumulation_kwargs or {}
+    same("sync_each_batch", kwargs.get("sync_each_batch", False), s["gradient_sync"] == "each")
 
 
 def check_evaluation(a, s):

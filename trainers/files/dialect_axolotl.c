@@ -28,6 +28,8 @@ static const vp_key axolotl_keys[] = {
     {"fp8", VP_KEY_BOOL, "false"},
     {"gradient_checkpointing", VP_KEY_WORD, "false", "true|false|offload|offload_disk",
      .costs = "every block keeps all that its backward pass reads"},
+    {VP_SYNC_EACH, VP_KEY_BOOL, "false"},
+    {"accelerator_config.gradient_accumulation_kwargs.num_steps", VP_KEY_INT},
     {"gradient_checkpointing_kwargs", VP_KEY_MAP},
     {"gradient_checkpointing_kwargs.use_reentrant", VP_KEY_BOOL},
     {"gradient_checkpointing_kwargs.every_n_layers", VP_KEY_INT, NULL, .min = 1, .max = 1e6,
@@ -209,6 +211,7 @@ static const vp_section axolotl_sections[] = {
      "swanlab_completion_log_interval swanlab_completion_max_buffer qgalore_update_proj_gap:i "
      "qgalore_scale:r qgalore_proj_type qgalore_proj_quant:b qgalore_proj_bits:i "
      "qgalore_proj_group_size:i qgalore_cos_threshold:r qgalore_gamma_proj:i qgalore_queue_size:i"},
+    VP_SYNC_SECTIONS,
     {"gradient_checkpointing_kwargs", VP_STRANGERS_REFUSED,
      "preserve_rng_state determinism_check debug early_stop context_fn offload"},
     {"fsdp_config", VP_STRANGERS_DROPPED,
@@ -228,6 +231,7 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_METHOD, "dpo", "rl", "dpo"},
     {VP_SETTING_MICRO_BATCH, "*", "micro_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    VP_SYNC_BY_ACCELERATE(),
     {VP_SETTING_SEQ, "*", "sequence_len", "$"},
     {VP_SETTING_PRECISION, "bf16-amp", "bf16", "true"},
     {VP_SETTING_PRECISION, "bf16-amp", "float32", "false"},

@@ -43,6 +43,9 @@ static const vp_key trainer_keys[] = {
      .costs = "8 samples a device at once"},
     {"per_device_eval_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG},
     {"gradient_accumulation_steps", VP_KEY_INT, "1", .min = 1, .max = BIG},
+    /* Trainer looks at it since then; before, no batch but the last was reduced whatever it said */
+    {VP_SYNC_EACH, VP_KEY_BOOL, "false", .since = "5.2"},
+    {"accelerator_config.gradient_accumulation_kwargs.num_steps", VP_KEY_INT},
     {"gradient_checkpointing", VP_KEY_BOOL, "false",
      .costs = "every block keeps all that its backward pass reads"},
     {"gradient_checkpointing_kwargs", VP_KEY_MAP},
@@ -177,6 +180,7 @@ static const vp_section trainer_sections[] = {
     {"gradient_checkpointing_kwargs", VP_STRANGERS_REFUSED, KWARGS_KNOWN},
     {"activation_checkpointing_kwargs", VP_STRANGERS_REFUSED, KWARGS_KNOWN},
     {"liger_kernel_config", VP_STRANGERS_REFUSED, "geglu layer_norm glu_activation"},
+    VP_SYNC_SECTIONS,
     FSDP_SECTION("fsdp_config"),
 };
 
@@ -189,6 +193,7 @@ static const vp_saying trainer_says[] = {
     {VP_SETTING_SEQ, "*", "block_size", "$", .read_only = true}, /* run_clm.py */
     {VP_SETTING_MICRO_BATCH, "*", "per_device_train_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    VP_SYNC_BY_ACCELERATE(.since = "5.2"),
     {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
     {VP_SETTING_PRECISION, "fp32", "fp16", "false"},
     {VP_SETTING_PRECISION, "bf16", "bf16", "false"},
@@ -318,6 +323,9 @@ static const vp_rule trainer_rules[] = {
      "eval_accumulation_steps: 1"},
     {"deepspeed", "set", "fsdp", "set", VP_ERROR, "deepspeed and fsdp exclude each other",
      "one of them"},
+    {"accelerator_config.gradient_accumulation_kwargs.num_steps", "set",
+     "gradient_accumulation_steps", ">1", VP_ERROR,
+     "Trainer refuses it beside gradient_accumulation_steps", "gradient_accumulation_steps alone"},
     {"gradient_checkpointing", "=true", "fsdp_config.fsdp_activation_checkpointing", "=true",
      VP_ERROR, "Trainer refuses it together with fsdp_config's own activation_checkpointing",
      "gradient_checkpointing: false"},

@@ -97,6 +97,7 @@ static const vp_saying llamafactory_says[] = {
     {VP_ALWAYS, NULL, "do_train", "true"},
     {VP_SETTING_MICRO_BATCH, "*", "per_device_train_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    VP_SYNC_BY_ACCELERATE(),
     {VP_SETTING_SEQ, "*", "cutoff_len", "$"},
     {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
     {VP_SETTING_PRECISION, "fp32", "fp16", "false"},

@@ -21,6 +21,7 @@
     X(WORLD, "world", "1", "N") \
     X(MICRO_BATCH, "micro_batch", NULL, "N") \
     X(ACCUMULATION, "accumulation", "1", "N") \
+    X(GRADIENT_SYNC, "gradient_sync", "step", "step|each") \
     X(SEQ, "seq", NULL, "N") \
     X(PRECISION, "precision", NULL, "fp32|bf16-mixed|bf16-amp|bf16|fp16-mixed|fp16") \
     X(OPTIMIZER, "optimizer", NULL, "W") \

@@ -81,6 +81,23 @@ typedef struct vp_saying {
         VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$", .read_only = true \
     }
 
+/* When cards that cut the gradients reduce them, where Accelerate's plugin is made of accelerator_config; since: see there. */
+#define VP_SYNC_EACH "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
+#define VP_SYNC_SECTIONS \
+    {"accelerator_config", VP_STRANGERS_REFUSED, \
+     "split_batches:b dispatch_batches:b even_batches:b use_seedable_sampler:b non_blocking:b " \
+     "gradient_accumulation_kwargs use_configured_state:b"}, \
+    { \
+        "accelerator_config.gradient_accumulation_kwargs", VP_STRANGERS_REFUSED, \
+            "adjust_scheduler:b sync_with_dataloader:b" \
+    }
+#define VP_SYNC_BY_ACCELERATE(...) \
+    {VP_SETTING_GRADIENT_SYNC, "step", VP_SYNC_EACH, "false", "parallel=fsdp|fsdp2", __VA_ARGS__}, \
+        {VP_SETTING_GRADIENT_SYNC, "step", VP_SYNC_EACH, NULL, "parallel!=fsdp|fsdp2", __VA_ARGS__}, \
+    { \
+        VP_SETTING_GRADIENT_SYNC, "each", VP_SYNC_EACH, "true", NULL, __VA_ARGS__ \
+    }
+
 #define VP_ALWAYS (-1)
 
 /* optim and lr_scheduler_type of transformers, which files of other trainers have too. */

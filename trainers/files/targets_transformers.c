@@ -106,6 +106,7 @@ static const vp_target_file accelerate_files[] = {
 static const vp_told accelerate_script[] = {
     {"micro_batch", "the batch_size of your DataLoader"},
     {"accumulation", "Accelerator(gradient_accumulation_steps=...)"},
+    {"gradient_sync=each", "GradientAccumulationPlugin(sync_each_batch=True)"},
     {"eval_batch=N", "the batch_size of your evaluation's DataLoader"},
     {"seq", "what your data is cut to"},
     {"optimizer", "the optimizer you make"},

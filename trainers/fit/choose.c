@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "trainers/files/emit.h"
+#include "trainers/torch/world.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -115,9 +116,14 @@ out:
     return st;
 }
 
-static bool is_axis_of_one_card(const search *x, const vp_axis *axis)
+/* Axes that s leaves no choice of: which way of one card, and when gradients that nobody cuts are reduced. */
+static bool is_no_choice(const search *x, const vp_axis *axis, const vp_settings *s)
 {
-    return axis->setting == VP_SETTING_PARALLEL && x->r->world == 1;
+    const char *parallel = s->value[VP_SETTING_PARALLEL];
+
+    return (axis->setting == VP_SETTING_PARALLEL && x->r->world == 1) ||
+           (axis->setting == VP_SETTING_GRADIENT_SYNC &&
+            (x->r->world == 1 || !parallel || !vp_world_syncs_each(parallel)));
 }
 
 static vp_status walk(search *x, int axis, vp_settings *s)
@@ -129,7 +135,7 @@ static vp_status walk(search *x, int axis, vp_settings *s)
 
     if (axis == l->n_axes)
         return add_variant(x, s);
-    if (is_axis_of_one_card(x, &l->axes[axis]))
+    if (is_no_choice(x, &l->axes[axis], s))
         return walk(x, axis + 1, s);
     for (int i = 0; word_at(x, &l->axes[axis], i, word, sizeof word); i++) {
         vp_settings next                  = *s;
@@ -263,6 +269,13 @@ out:
     return st;
 }
 
+/* Of one micro-batch there is nothing to add up. */
+static bool is_synced(const search *x, int64_t v)
+{
+    return strcmp(x->variants[v].settings.value[VP_SETTING_GRADIENT_SYNC], "each") == 0 &&
+           !x->r->pinned[VP_SETTING_GRADIENT_SYNC];
+}
+
 static vp_status list_choices(search *x)
 {
     int64_t   each = x->r->global_batch / x->r->world;
@@ -270,7 +283,8 @@ static vp_status list_choices(search *x)
 
     for (int64_t v = 0; v < x->n_variants; v++)
         for (int64_t m = 1; m <= each; m++)
-            if (each % m == 0 && (!x->r->micro_batch || m == x->r->micro_batch))
+            if (each % m == 0 && (!x->r->micro_batch || m == x->r->micro_batch) &&
+                (m < each || !is_synced(x, v)))
                 VP_TRY(add_choice(x, v, m));
     assert(x->out->n > 0);
 out:

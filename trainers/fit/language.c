@@ -17,6 +17,7 @@
             {VP_SETTING_ATTENTION, VP_AXIS_ALIKE, "sdpa|flash2|eager"}, \
             {VP_SETTING_LOSS, VP_AXIS_FIXED, "full|chunked"}, \
             {VP_SETTING_PARALLEL, VP_AXIS_FREE, "ddp|fsdp2|fsdp|zero1|zero2|zero3"}, \
+            {VP_SETTING_GRADIENT_SYNC, VP_AXIS_FREE, "step|each"}, \
     }
 
 static const vp_axis trainer_axes[] = TRAINER_AXES(ADAMS);

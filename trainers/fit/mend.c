@@ -6,8 +6,9 @@
 #include <string.h>
 
 /* What is changed, in this order; micro-batch and accumulation are one change. */
-static const vp_setting changed[] = {VP_SETTING_ALLOCATOR, VP_SETTING_RECOMPUTE,
-                                     VP_SETTING_MICRO_BATCH, VP_SETTING_ACCUMULATION};
+static const vp_setting changed[] = {VP_SETTING_ALLOCATOR, VP_SETTING_GRADIENT_SYNC,
+                                     VP_SETTING_RECOMPUTE, VP_SETTING_MICRO_BATCH,
+                                     VP_SETTING_ACCUMULATION};
 enum { N_CHANGED = sizeof changed / sizeof *changed };
 
 /* What a card holds depends on how many there are. */

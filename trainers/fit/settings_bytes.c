@@ -361,6 +361,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                          .batch           = number(s, VP_SETTING_MICRO_BATCH),
                          .seq             = number(s, VP_SETTING_SEQ),
                          .accumulation    = number(s, VP_SETTING_ACCUMULATION),
+                         .syncs_each      = is(s, VP_SETTING_GRADIENT_SYNC, "each"),
                          .world           = number(s, VP_SETTING_WORLD),
                          .parallel        = parallel_of(s),
                          .offload         = offload_of(s),
@@ -490,7 +491,8 @@ static void add_links(const vp_fit_job *job, const vp_settings *s, int64_t n_tra
                                                               : SLOW_LINK;
     double           weights = (halves ? 2.0 : 4.0) * (double)n_trained;
     double talk = vp_world_sent_bytes(parallel, number(s, VP_SETTING_WORLD), weights, weights,
-                                      number(s, VP_SETTING_ACCUMULATION)) /
+                                      number(s, VP_SETTING_ACCUMULATION),
+                                      is(s, VP_SETTING_GRADIENT_SYNC, "each")) /
                   link;
     bool waits = strcmp(parallel, "zero1") == 0 || strcmp(parallel, "zero2") == 0;
 

@@ -73,9 +73,9 @@ int64_t vp_world_communicator_bytes(int64_t ranks);
 double vp_world_reserved_share(int64_t ranks, const char *parallel);
 
 /* Bytes that a rank sends over the links in one optimizer step of so many micro-steps; weight_bytes: of all weights in the
- * format they are computed with, gradient_bytes likewise. */
+ * format they are computed with, gradient_bytes likewise; syncs_each: vp_world_opts. */
 double vp_world_sent_bytes(const char *parallel, int64_t ranks, double weight_bytes,
-                           double gradient_bytes, int64_t micro_steps);
+                           double gradient_bytes, int64_t micro_steps, bool syncs_each);
 
 /* zero_grad(set_to_none=True). */
 void vp_world_drop_gradients(vp_world *world);

@@ -38,14 +38,15 @@ int64_t vp_world_communicator_bytes(int64_t ranks)
 
 /* Rings: a gather or a reduction to parts sends all but a rank's own part. */
 double vp_world_sent_bytes(const char *parallel, int64_t ranks, double weight_bytes,
-                           double gradient_bytes, int64_t micro_steps)
+                           double gradient_bytes, int64_t micro_steps, bool syncs_each)
 {
     double others = (double)(ranks - 1) / (double)ranks, n = (double)micro_steps;
-    double times = strncmp(parallel, "fsdp", 4) == 0 ? 2 * n * weight_bytes + gradient_bytes
-                   : strcmp(parallel, "zero3") == 0  ? 2 * n * weight_bytes + n * gradient_bytes
-                   : strcmp(parallel, "zero2") == 0  ? n * gradient_bytes + weight_bytes
-                   : strcmp(parallel, "zero1") == 0  ? gradient_bytes + weight_bytes
-                                                     : 2 * gradient_bytes;
+    double times = strncmp(parallel, "fsdp", 4) == 0
+                       ? 2 * n * weight_bytes + (syncs_each ? n : 1) * gradient_bytes
+                   : strcmp(parallel, "zero3") == 0 ? 2 * n * weight_bytes + n * gradient_bytes
+                   : strcmp(parallel, "zero2") == 0 ? n * gradient_bytes + weight_bytes
+                   : strcmp(parallel, "zero1") == 0 ? gradient_bytes + weight_bytes
+                                                    : 2 * gradient_bytes;
 
     return ranks < 2 ? 0 : others * times;
 }
