@@ -91,8 +91,9 @@ static void print_finding(const vp_finding *f)
 /* What most people do, and did not write. */
 static bool goes_without_saying(const vp_checked *c, vp_setting s)
 {
-    return (s == VP_SETTING_METHOD || s == VP_SETTING_EVAL_BATCH) && c->settings.value[s] &&
-           strcmp(c->settings.value[s], vp_setting_otherwise(s)) == 0;
+    return (s == VP_SETTING_METHOD || s == VP_SETTING_EVAL_BATCH ||
+            s == VP_SETTING_GRADIENT_SYNC) &&
+           c->settings.value[s] && strcmp(c->settings.value[s], vp_setting_otherwise(s)) == 0;
 }
 
 static void print_settings(const vp_checked *c)
