@@ -315,7 +315,10 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
             break;
         if (v->kind == VP_VALUE_STRING && (!strcasecmp(text, "true") || !strcasecmp(text, "false")))
             vp_find(c, file,
-                    file->dialect->text_is_number || file->dialect->hjson ? VP_WARNING : VP_ERROR,
+                    file->dialect->text_is_number || file->dialect->hjson ||
+                            !strcasecmp(text, "true") /* as meant, all the same */
+                        ? VP_WARNING
+                        : VP_ERROR,
                     v, k->path, text, "\"%s\" is text, %s", shown,
                     file->dialect->text_is_number || file->dialect->hjson
                         ? "which its parser turns into a truth value"
