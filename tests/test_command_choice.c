@@ -125,6 +125,48 @@ static vp_command_trial limited(vp_command_trial t, int64_t budget, bool growing
         .arguments    = ""};
 }
 
+/* ---- trainings of which every setting was played without a limit ---- */
+
+typedef struct known {
+    vp_command_trial of[ALL + 1][2][2]; /* batch, recompute, the better value */
+} known;
+
+static void read_known(const char *path, known *k)
+{
+    FILE  *f = fopen(path, "r");
+    char   line[1000];
+    int    n = 0, batch, recompute, better;
+    double x[10];
+
+    assert_non_null(f);
+    memset(k, 0, sizeof *k);
+    assert_non_null(fgets(line, sizeof line, f)); /* the names of the columns */
+    while (fgets(line, sizeof line, f)) {
+        assert_int_equal(sscanf(line, "%d,%d,%d,%lf,%lf,%lf,%lf,%lf,%lf,%lf,%lf,%lf,%lf", &batch,
+                                &recompute, &better, x, x + 1, x + 2, x + 3, x + 4, x + 5, x + 6,
+                                x + 7, x + 8, x + 9),
+                         13);
+        assert_true(batch > 0 && batch <= ALL && ALL % batch == 0 && recompute >> 1 == 0 &&
+                    better >> 1 == 0);
+        k->of[batch][recompute][better] = (vp_command_trial){.verdict          = VP_COMMAND_OK,
+                                                             .evidence         = "",
+                                                             .arguments        = "",
+                                                             .allocated_bytes  = (int64_t)x[0],
+                                                             .reserved_bytes   = (int64_t)x[1],
+                                                             .device_bytes     = (int64_t)x[2],
+                                                             .held_bytes       = (int64_t)x[3],
+                                                             .step_s           = x[4],
+                                                             .samples_per_s    = x[5],
+                                                             .host_s           = x[6],
+                                                             .card_s           = x[7],
+                                                             .optimizer_host_s = x[8],
+                                                             .optimizer_card_s = x[9]};
+        n++;
+    }
+    fclose(f);
+    assert_int_equal(n, 32);
+}
+
 /* ---- the search ---- */
 
 typedef struct search {
@@ -157,7 +199,8 @@ static int value_of(const search *q, int64_t setting, int axis)
 
 enum { BATCH, ACCUM, CKPT, OPTIM, PACKS };
 
-static void begin(search *q, const law *l, int64_t budget)
+/* Of a law, or, where that is NULL, of known trials. */
+static void begin(search *q, const law *l, const known *k, int64_t budget)
 {
     vp_err err = {0};
 
@@ -181,9 +224,11 @@ static void begin(search *q, const law *l, int64_t budget)
                     .best         = -1,
                     .near         = -1};
     for (int64_t s = 0; s < q->space.n; s++) {
-        const int *v = q->space.values + s * q->space.n_axes;
+        const int *v     = q->space.values + s * q->space.n_axes;
+        int        batch = value_of(q, s, BATCH);
         q->all[s] =
-            limited(in_order(l, value_of(q, s, BATCH), v[CKPT], v[OPTIM]), budget, v[PACKS]);
+            limited(l ? in_order(l, batch, v[CKPT], v[OPTIM]) : k->of[batch][v[CKPT]][v[OPTIM]],
+                    budget, v[PACKS]);
         q->n_plain += !v[PACKS];
         q->choice.settings[s] = (vp_command_setting){
             .value = v, .trial = {.verdict = VP_COMMAND_UNTRIED, .evidence = "", .arguments = ""}};
@@ -269,7 +314,7 @@ static tally tried(uint64_t n_laws, void (*bend)(law *l), int axis)
             if (bend)
                 bend(&l);
             int64_t budget = budget_of(&l, (i + 0.5) / 10);
-            begin(q, &l, budget);
+            begin(q, &l, NULL, budget);
             run(q);
             bool more = 4 * q->n_asked > q->n_plain, wrong = behind(q) > 1e-9;
             all.n++;
@@ -298,6 +343,35 @@ static void the_fastest_that_fits_from_a_quarter_of_the_space(void **state)
     assert_int_equal(t.wrong, 0);
     assert_int_equal(t.noticed_bytes + t.noticed_seconds, 0);
     assert_true(t.more <= t.n / 8);
+}
+
+/* TRL's SFT of a small Llama on an H100, as tune_commands.py has it, at every MiB between the least that fits and where all does. */
+static void real_commands_too(void **state)
+{
+    const int64_t mib = 1 << 20;
+    search       *q   = malloc(sizeof *q);
+    known        *k   = malloc(sizeof *k);
+    int           n = 0, asked = 0, more = 0;
+
+    (void)state;
+    assert_true(q && k);
+    read_known("tests/golden/spaces/trl-sft-h100.csv", k);
+    for (int64_t budget = k->of[1][1][1].device_bytes / mib * mib;
+         budget <= k->of[ALL][0][0].device_bytes; budget += mib) {
+        begin(q, NULL, k, budget);
+        run(q);
+        n++;
+        asked += q->n_asked;
+        more += 4 * q->n_asked > q->n_plain;
+        if (getenv("VPLAN_TELL") && (behind(q) > 1e-9 || 4 * q->n_asked > q->n_plain))
+            tell(q, 0, budget);
+        assert_true(behind(q) <= 1e-9);
+        vp_arena_free(q->arena);
+    }
+    printf("%d budgets: %.2f of 32 asked for, more than a quarter in %d\n", n, (double)asked / n,
+           more);
+    free(q);
+    free(k);
 }
 
 static void slower_fused(law *l)
@@ -341,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fastest_that_fits_from_a_quarter_of_the_space),
+        cmocka_unit_test(real_commands_too),
         cmocka_unit_test(what_contradicts_an_order_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,8 @@
 static const double margin = 0.015;
 /* The same where the trials do not tell apart what one axis does from what another does. */
 static const double wide_margin = 0.1;
+/* Of the budget: what needs less is not expected to fail by fragments. */
+static const double nearly_all = 0.97;
 /* A neighbour of the best one that is expected to be slower by more than this is not tried to make sure. */
 static const double clear_margin = 0.05;
 /* ---- what trials say of settings that were not tried ---- */
@@ -67,13 +69,25 @@ static bool fails_scattered(const vp_choice *c, int64_t s)
            trial->needed_bytes <= c->budget_bytes;
 }
 
-/* Whether one that needs no more than s ran out of memory. */
+/* Whether t packs tighter than s. */
+static bool packs_tighter(const vp_choice *c, int64_t t, int64_t s)
+{
+    for (int a = 0; a < c->space->n_axes; a++)
+        if (c->space->axes[a].kind == VP_AXIS_PACKS &&
+            vp_choice_values(c, t)[a] > vp_choice_values(c, s)[a])
+            return true;
+    return false;
+}
+
+/* Whether one that needs no more than s ran out of memory. What grows by pieces of 20 MiB may lack one where all that was asked for
+ * was less than there is: then that says nothing of what does not grow so. */
 static bool fails_as(const vp_choice *c, int64_t s)
 {
     for (int64_t i = 0; i < c->n_known; i++) {
-        int64_t t = c->known[i];
-        if (vp_choice_trial(c, t) && vp_choice_trial(c, t)->verdict == VP_COMMAND_OOM_DEVICE &&
-            vp_choice_needs_no_more(c, t, s))
+        int64_t                 t     = c->known[i];
+        const vp_command_trial *trial = vp_choice_trial(c, t);
+        if (trial && trial->verdict == VP_COMMAND_OOM_DEVICE && vp_choice_needs_no_more(c, t, s) &&
+            (trial->needed_bytes > c->budget_bytes || !packs_tighter(c, t, s)))
             return true;
     }
     return false;
@@ -429,6 +443,22 @@ static bool is_neighbour(const vp_choice *c, int64_t s, const vp_models *m)
            !same_micro_step(c, other, v[other], b[other]);
 }
 
+/* Whether two trials fit that differ in a value of an axis, this one and the worse, and in how tight they pack at most. */
+static bool asked_of_trials(const vp_choice *c, int axis, int better)
+{
+    for (int64_t i = 0; i < c->n_known; i++)
+        for (int64_t k = 0; k < c->n_known; k++) {
+            const int *x = vp_choice_values(c, c->known[i]), *y = vp_choice_values(c, c->known[k]);
+            bool pair = x[axis] == better && y[axis] == 0 && vp_choice_fits_at(c, c->known[i]) &&
+                        vp_choice_fits_at(c, c->known[k]);
+            for (int a = 0; a < c->space->n_axes && pair; a++)
+                pair = a == axis || c->space->axes[a].kind == VP_AXIS_PACKS || x[a] == y[a];
+            if (pair)
+                return true;
+        }
+    return false;
+}
+
 /* Where the best one has a value that was assumed to be better for no trial's sake, no two of these having fit with all else
  * equal: a twin of a trial that fits, the smallest of them. What it does may speak against what was assumed. -1: there is none. */
 static int64_t unchecked(const vp_choice *c)
@@ -437,7 +467,7 @@ static int64_t unchecked(const vp_choice *c)
 
     for (int a = 0; a < c->space->n_axes && twin < 0; a++) {
         int best = vp_choice_values(c, c->best)[a];
-        if (c->space->axes[a].kind != VP_AXIS_BETTER || !best || compared(c, a, best, 0))
+        if (c->space->axes[a].kind != VP_AXIS_BETTER || !best || asked_of_trials(c, a, best))
             continue;
         for (int64_t i = 0; i < c->n_known; i++) {
             const vp_command_trial *t = vp_choice_fits_at(c, c->known[i]);
@@ -483,6 +513,26 @@ void vp_choice_better(vp_choice *c, int64_t setting)
         c->best = setting;
 }
 
+/* Once one has run out of memory while enough of it was free: what is expected to need nearly all of it, or more, is tried with
+ * what packs tighter at once. Where it fits the other is no
+ * faster, where it asked for more than there is the other does too. */
+static int64_t packed_first(const vp_choice *c, int64_t s)
+{
+    bool      scattered = false;
+    vp_models m;
+
+    for (int64_t i = 0; i < c->n_known && !scattered; i++)
+        scattered = vp_choice_trial(c, c->known[i]) && fails_scattered(c, c->known[i]);
+    if (s < 0 || !scattered || !vp_models_fit(c, &m) || expected_bytes(c, &m, s) < nearly_all)
+        return s;
+    for (int a = 0; a < c->space->n_axes; a++)
+        for (int64_t t = 0; t < c->space->n && c->space->axes[a].kind == VP_AXIS_PACKS; t++)
+            if (c->state[t] == VP_SETTING_UNTRIED && equal_but(c, a, t, s) &&
+                vp_choice_values(c, t)[a] > vp_choice_values(c, s)[a] && !ruled_by_memory(c, t))
+                return t;
+    return s;
+}
+
 int64_t vp_choice_ask(vp_choice *c, bool *verifying)
 {
     vp_choice_doubt(c);
@@ -492,5 +542,5 @@ int64_t vp_choice_ask(vp_choice *c, bool *verifying)
         next       = vp_choice_neighbour(c);
         *verifying = *verifying || next >= 0;
     }
-    return next;
+    return packed_first(c, next);
 }
