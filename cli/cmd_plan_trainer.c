@@ -14,6 +14,7 @@
 #include "trainers/files/emit.h"
 #include "trainers/fit/choose.h"
 #include "trainers/torch/optimizer_step.h"
+#include "trainers/torch/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -522,6 +523,11 @@ out:
 
 /* ---- for people ---- */
 
+static bool syncs_each(const vp_settings *s)
+{
+    return strcmp(s->value[VP_SETTING_GRADIENT_SYNC], "each") == 0;
+}
+
 static const char *text_of(const vp_settings *s, char *buf, size_t size)
 {
     bool several = strcmp(s->value[VP_SETTING_WORLD], "1") != 0;
@@ -529,9 +535,9 @@ static const char *text_of(const vp_settings *s, char *buf, size_t size)
     const char *tuning = s->value[VP_SETTING_TUNING], *quant = s->value[VP_SETTING_QUANT];
     bool        full = !tuning || strcmp(tuning, "full") == 0;
 
-    snprintf(buf, size, "micro-batch %s, accumulation %s, recompute %s%s%s%s%s, %s, %s%s%s%s%s",
+    snprintf(buf, size, "micro-batch %s, accumulation %s%s, recompute %s%s%s%s%s, %s, %s%s%s%s%s",
              s->value[VP_SETTING_MICRO_BATCH], s->value[VP_SETTING_ACCUMULATION],
-             s->value[VP_SETTING_RECOMPUTE],
+             syncs_each(s) ? " (each is reduced)" : "", s->value[VP_SETTING_RECOMPUTE],
              strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? "" : ", allocator ",
              strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0
                  ? ""
@@ -551,7 +557,8 @@ static const char *difference_text(const vp_settings *s, const vp_settings *than
 
     for (int i = 0; i < VP_N_SETTINGS && n < (int)size; i++)
         if (i != VP_SETTING_MICRO_BATCH && i != VP_SETTING_ACCUMULATION && s->value[i] &&
-            than->value[i] && strcmp(s->value[i], than->value[i]) != 0)
+            than->value[i] && strcmp(s->value[i], than->value[i]) != 0 &&
+            (i != VP_SETTING_GRADIENT_SYNC || vp_world_syncs_each(s->value[VP_SETTING_PARALLEL])))
             n += snprintf(buf + n, size - (size_t)n, ", %s %s", vp_setting_key(i), s->value[i]);
     return buf;
 }

@@ -7,6 +7,7 @@
 #include "base/units.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void add_words(const vp_fit_change *c, vp_text *out)
 {
@@ -19,6 +20,9 @@ static void add_words(const vp_fit_change *c, vp_text *out)
     if (c->precision)
         vp_text_printf(out, "%sweights in bf16 without fp32 master weights",
                        c->optimizer ? ", " : "");
+    if (c->offload)
+        vp_text_printf(out, "optimizer states%s in host memory, updated by its processors",
+                       strcmp(c->offload, "params") == 0 ? " and weights" : "");
     if (c->lora || c->qlora)
         vp_text_printf(out, "%sadapters of rank %d in place of the whole model%s",
                        c->seq ? ", " : "", VP_FIT_RANK, c->qlora ? ", over weights in NF4" : "");
@@ -49,6 +53,7 @@ static void add_command(const vp_fit_change *c, const vp_command_line *line, vp_
         {"--device", another_card ? c->device : NULL, false, false},
         {"--seq", c->seq ? seq : NULL, false, false},
         {"--precision", c->precision, false, false},
+        {"--offload", c->offload, false, false},
         {"--optimizer", c->optimizer, false, false},
         {"--lora", c->lora ? lora : NULL, false, false},
         {"--qlora", NULL, c->qlora || c->quantises, false},

@@ -1,5 +1,7 @@
 #include "trainers/fit/settings_bytes.h"
 
+#include "base/checked.h"
+#include "devices/efficiency.h"
 #include "trainers/hf/hf_adapters.h"
 #include "trainers/torch/world.h"
 
@@ -476,29 +478,70 @@ static int64_t blocks_recomputed(const vp_settings *s, int64_t n_blocks)
     return n_blocks;
 }
 
+/* Whether frozen weights are gathered too. */
+static bool cuts_frozen(const char *parallel)
+{
+    return strncmp(parallel, "fsdp", 4) == 0 || strcmp(parallel, "zero3") == 0;
+}
+
 /* Without links of their own cards talk through the host, each in turn. Buckets of ZeRO 1 and 2 are not overlapped
  * (overlap_comm is off in what is written); other ways talk while they compute, where a tenth is taken to be left. */
 static const double NOT_OVERLAPPED = 0.1, SLOW_LINK = 8e9;
 
+/* Beside what takes so many seconds. */
+static double overlapped(double seconds, double talk)
+{
+    return talk > seconds ? talk + NOT_OVERLAPPED * seconds : seconds + NOT_OVERLAPPED * talk;
+}
+
 static void add_links(const vp_fit_job *job, const vp_settings *s, int64_t n_trained,
                       double *seconds)
 {
+    bool             cuts_all = cuts_frozen(parallel_of(s));
     const vp_device *d        = job->device;
     const char      *parallel = parallel_of(s);
-    bool             halves  = strcmp(parallel, "ddp") != 0 && !is(s, VP_SETTING_PRECISION, "fp32");
-    double           link    = d->peer_link_bytes_per_s > 0   ? d->peer_link_bytes_per_s
-                               : d->host_link_bytes_per_s > 0 ? d->host_link_bytes_per_s / 2
-                                                              : SLOW_LINK;
-    double           weights = (halves ? 2.0 : 4.0) * (double)n_trained;
-    double talk = vp_world_sent_bytes(parallel, number(s, VP_SETTING_WORLD), weights, weights,
-                                      number(s, VP_SETTING_ACCUMULATION),
+    bool             halves = strcmp(parallel, "ddp") != 0 && !is(s, VP_SETTING_PRECISION, "fp32");
+    double           link   = d->peer_link_bytes_per_s > 0   ? d->peer_link_bytes_per_s
+                              : d->host_link_bytes_per_s > 0 ? d->host_link_bytes_per_s / 2
+                                                             : SLOW_LINK;
+    double           each   = halves ? 2.0 : 4.0;
+    int64_t          n_cut  = cuts_all ? vp_max_i64(n_trained, job->model->n_params) : n_trained;
+    double talk = vp_world_sent_bytes(parallel, number(s, VP_SETTING_WORLD), each * (double)n_cut,
+                                      each * (double)n_trained, number(s, VP_SETTING_ACCUMULATION),
                                       is(s, VP_SETTING_GRADIENT_SYNC, "each")) /
                   link;
     bool waits = strcmp(parallel, "zero1") == 0 || strcmp(parallel, "zero2") == 0;
 
-    *seconds = waits             ? *seconds + talk
-               : talk > *seconds ? talk + NOT_OVERLAPPED * *seconds
-                                 : *seconds + NOT_OVERLAPPED * talk;
+    *seconds = waits ? *seconds + talk : overlapped(*seconds, talk);
+}
+
+/* Of states, or of weights with their states, in host memory: each card has a link of its own, over which its part of the
+ * weights comes for each pass of each micro-step and its part of the gradients goes whenever they are reduced; all cards' updates
+ * are made by one host, in fp32, when all gradients are there. */
+static void add_host(const vp_fit_job *job, const vp_settings *s, int64_t n_trained,
+                     double *seconds)
+{
+    enum {
+        UPDATE_BYTES = 28
+    }; /* of AdamW: gradient read; weight and both states read and written */
+    const char *offload = offload_of(s), *parallel = parallel_of(s);
+    bool        params = strcmp(offload, "params") == 0, fsdp = strncmp(parallel, "fsdp", 4) == 0;
+    double      world  = (double)number(s, VP_SETTING_WORLD),
+           micro_steps = (double)number(s, VP_SETTING_ACCUMULATION);
+    double kept =
+        fsdp && !is(s, VP_SETTING_PRECISION, "bf16") ? 4 : 2; /* DeepSpeed copies 16 bits */
+    bool at_once = fsdp ? !is(s, VP_SETTING_GRADIENT_SYNC, "each") : strcmp(parallel, "zero1") == 0;
+    double weights = (double)vp_max_i64(n_trained, job->model->n_params) / world;
+    double trained = (double)n_trained / world, bytes;
+
+    if (strcmp(offload, "none") == 0 || world < 2)
+        return;
+    bytes    = kept * ((params ? 2 * micro_steps * weights : trained) +
+                    (at_once ? 1 : micro_steps) * trained);
+    *seconds = overlapped(*seconds, bytes / (job->device->host_link_bytes_per_s > 0
+                                                 ? job->device->host_link_bytes_per_s
+                                                 : SLOW_LINK));
+    *seconds += vp_host_update_seconds(job->device, UPDATE_BYTES * (double)n_trained);
 }
 
 vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t n_trained,
@@ -532,5 +575,6 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
             s)) /* of pairs, and the reference's forward pass beside three or four such passes */
         *out *= step.n_recomputed ? 5.0 / 4 : 4.0 / 3;
     add_links(job, s, n_trained, out);
+    add_host(job, s, n_trained, out);
     return VP_OK;
 }

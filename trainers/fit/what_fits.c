@@ -63,6 +63,10 @@ static vp_status change_request(const finder *f, const vp_fit_change *c, const v
             card ? card : r.job.device, r.pinned[VP_SETTING_TUNING], r.job.language);
     if (c->precision)
         r.pinned[VP_SETTING_PRECISION] = c->precision;
+    if (c->offload)
+        r.pinned[VP_SETTING_OFFLOAD_OPTIMIZER] = "cpu";
+    if (c->offload && strcmp(c->offload, "params") == 0)
+        r.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";
     if (c->world)
         r.world = c->world;
     if (c->seq)
@@ -132,15 +136,28 @@ static bool trains_lora(const vp_choose_request *r)
     return tuning && strcmp(tuning, "lora") == 0;
 }
 
-static bool try_recipes(finder *f)
+/* Of cards that cut the states; nothing is learned otherwise. */
+static void try_host(finder *f)
+{
+    static const char *const what[] = {"optimizer", "params"};
+    const char              *states = f->request->pinned[VP_SETTING_OFFLOAD_OPTIMIZER];
+
+    if (f->request->world < 2 || (states && strcmp(states, "none") != 0))
+        return;
+    for (size_t i = 0; i < sizeof what / sizeof *what; i++)
+        if (try_change(f, (vp_fit_change){.offload = what[i]}, NULL))
+            return;
+}
+
+static void try_recipes(finder *f)
 {
     static const char *const eight = "adamw_8bit", *const pure = "bf16";
-    bool has_bf16 = f->request->job.device->bf16;
 
-    return try_change(f, (vp_fit_change){.optimizer = eight}, NULL) ||
-           (has_bf16 &&
-            (try_change(f, (vp_fit_change){.precision = pure}, NULL) ||
-             try_change(f, (vp_fit_change){.optimizer = eight, .precision = pure}, NULL)));
+    if (try_change(f, (vp_fit_change){.optimizer = eight}, NULL))
+        return;
+    try_host(f);
+    if (f->request->job.device->bf16 && !try_change(f, (vp_fit_change){.precision = pure}, NULL))
+        try_change(f, (vp_fit_change){.optimizer = eight, .precision = pure}, NULL);
 }
 
 static void try_cards_beside(finder *f)

@@ -14,6 +14,7 @@ typedef struct vp_fit_change {
     const char *precision;
     bool        lora, qlora; /* adapters of rank VP_FIT_RANK are trained in place of the model */
     bool        quantises;   /* the adapters that were asked for, over weights in NF4 */
+    const char *offload;     /* optimizer, params: in host memory; NULL: as it was */
     int64_t     world;       /* 0: as many cards */
     int64_t     seq;         /* 0: the same sequence */
     const char *model;   /* a built-in model of the family with fewer parameters; NULL: the same */
@@ -28,7 +29,8 @@ enum { VP_MAX_FIT_CHANGES = 8, VP_FIT_RANK = 16 };
 /* In this order, as far as there are such:
  *
  *   pins left free;
- *   the whole model trained with optimizer states in 8 bits, else in bf16 without fp32 master weights, else both;
+ *   the whole model trained with optimizer states in 8 bits; else, of several cards, with states in host memory, or weights too;
+ *   and where neither does, or host memory does at the price of time, in bf16 without fp32 master weights, else both;
  *   twice as many cards, or as many more as it takes, up to 64;
  *   adapters; where they do not fit either, adapters over weights in NF4; where the trainer cannot be told either, in transformers' Trainer;
  *   where adapters were asked for, the same over weights in NF4;
