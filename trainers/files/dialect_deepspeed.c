@@ -102,7 +102,7 @@ static const vp_key deepspeed_keys[] = {
     {"zero_force_ds_cpu_optimizer", VP_KEY_BOOL, "true"},
     {"wall_clock_breakdown", VP_KEY_BOOL, "false"},
     {"memory_breakdown", VP_KEY_BOOL, "false"},
-    {"steps_per_print", VP_KEY_ANY},
+    {"steps_per_print", VP_KEY_REAL, .or_auto = true},
     /* whatever is in them: refused by their mere presence (_reject_removed_config_keys) */
     {"sparse_attention", VP_KEY_MAP, .until = "0.19.7", .instead = "nothing"},
     {"compression_training", VP_KEY_MAP, .until = "0.19.7", .instead = "nothing"},
@@ -327,7 +327,8 @@ static const vp_key accelerate_keys[] = {
                 "gradient_accumulation_steps, or the script's own"},
     {"fsdp_config", VP_KEY_MAP},
     {"fsdp_config.fsdp_version", VP_KEY_INT, "1", .min = 1, .max = 2},
-    {"fsdp_config.fsdp_reshard_after_forward", VP_KEY_ANY},
+    {"fsdp_config.fsdp_reshard_after_forward", VP_KEY_WORD, NULL,
+     "true|false|FULL_SHARD|SHARD_GRAD_OP|NO_SHARD|HYBRID_SHARD|HYBRID_SHARD_ZERO2"},
     {"fsdp_config.fsdp_sharding_strategy", VP_KEY_ANY},
     {"fsdp_config.fsdp_offload_params", VP_KEY_BOOL, "false"},
     {"fsdp_config.fsdp_auto_wrap_policy", VP_KEY_WORD, NULL,

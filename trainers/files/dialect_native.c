@@ -142,6 +142,11 @@ static const vp_section litgpt_sections[] = {
     {"train", VP_STRANGERS_REFUSED,
      "save_interval:i log_interval:i lr_warmup_steps:i lr_warmup_fraction:r epochs:i max_tokens:i max_steps:i "
      "max_time:r tie_embeddings:b min_lr:r"},
+    {"eval", VP_STRANGERS_REFUSED,
+     "interval:i max_new_tokens:i max_iters:i initial_validation:b final_validation:b "
+     "evaluate_example"},
+    {"log", VP_STRANGERS_REFUSED,
+     "project run group teamspace metadata log_model:b save_logs:b checkpoint_name"},
 };
 
 static const vp_saying litgpt_says[] = {

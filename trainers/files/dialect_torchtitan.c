@@ -81,6 +81,7 @@ static const vp_key torchtitan_keys[] = {
     {"activation_checkpoint", VP_KEY_MAP},
     {"activation_checkpoint.mode", VP_KEY_WORD, "selective", "selective|full|memory_budget|none"},
     {"activation_checkpoint.selective_ac_option", VP_KEY_TEXT, "2"},
+    {"checkpoint.async_mode", VP_KEY_WORD, "disabled", "disabled|async|async_with_pinned_mem"},
     /* gone */
     {"training.batch_size", VP_KEY_INT, .until = "0.1", .instead = "training.local_batch_size"},
     {"training.compile", VP_KEY_BOOL, .until = "0.2", .instead = "compile.enable"},
@@ -138,10 +139,13 @@ static const vp_section torchtitan_sections[] = {
      "context_parallel_rotate_method expert_parallel_degree:i expert_tensor_parallel_degree:i "
      "expert_parallel_comm_backend",
      TITAN_OWN},
+    {"validation", VP_STRANGERS_REFUSED,
+     "enable:b dataset dataset_path local_batch_size:i seq_len:i freq:i steps:i dataloader",
+     TITAN_OWN},
     {"checkpoint", VP_STRANGERS_REFUSED,
      "enable:b enable_ft_dataloader_checkpoints folder interval:i initial_load_path "
      "initial_load_model_only:b initial_load_in_hf:b initial_load_in_hf_quantized "
-     "last_save_model_only:b last_save_in_hf:b export_dtype async_mode keep_latest_k:i load_step:i "
+     "last_save_model_only:b last_save_in_hf:b export_dtype keep_latest_k:i load_step:i "
      "exclude_from_loading enable_first_step_checkpoint:b create_seed_checkpoint:b load_only:b",
      TITAN_OWN},
     {"activation_checkpoint", VP_STRANGERS_REFUSED,
