@@ -193,6 +193,19 @@ out:
     return st;
 }
 
+static void use_store(const vp_assembly *a)
+{
+    const vp_recipe *r = &a->scenario->recipe;
+
+    vp_lowered_store_use(a->cost->store, &(vp_store_subject){.model      = a->model,
+                                                             .device     = a->cost->device,
+                                                             .profile    = a->cost->profile,
+                                                             .clip_norm  = r->clip_norm,
+                                                             .dropout    = r->dropout,
+                                                             .loss_scale = r->loss_scale});
+    vp_lowered_store_trim(a->cost->store);
+}
+
 static vp_status lower_programs(vp_assembly *a, vp_err *err)
 {
     const vp_graph    *g = &a->graph;
@@ -202,7 +215,7 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
     vp_status          st = VP_OK;
 
     assert(s->n_runs >= 1 && s->n_runs <= VP_MAX_RUNS);
-    vp_lowered_store_trim(a->cost->store);
+    use_store(a);
     for (int i = 0; i < s->n_runs; i++)
         groups[i] = (vp_grouping){s->runs[i].n_blocks, s->runs[i].segment};
     a->graph = vp_graph_grouped(a->arena, &a->model->graph, groups, s->n_runs);

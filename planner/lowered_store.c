@@ -26,12 +26,23 @@ typedef struct head {
     vp_priced_head priced;
 } head;
 
+typedef struct walk {
+    struct walk            *before;
+    const vp_priced_phase **of;
+    int64_t                 n;
+    double                  seconds;
+} walk;
+
 struct vp_lowered_store {
     entry    *kept; /* oldest first */
     int       n, cap;
-    vp_arena *arena; /* of phases and heads */
+    vp_arena *arena; /* of what follows */
     phase    *latest;
     head     *latest_head;
+    walk     *latest_walk;
+
+    vp_store_subject subject;
+    bool             used;
 };
 
 vp_lowered_store *vp_lowered_store_new(void)
@@ -43,6 +54,19 @@ vp_lowered_store *vp_lowered_store_new(void)
         return NULL;
     }
     return s;
+}
+
+void vp_lowered_store_use(vp_lowered_store *s, const vp_store_subject *x)
+{
+    if (!s)
+        return;
+    if (!s->used)
+        s->subject = *x;
+    s->used = true;
+    assert(s->subject.model == x->model && s->subject.device == x->device &&
+           s->subject.profile == x->profile);
+    assert(s->subject.clip_norm == x->clip_norm && s->subject.dropout == x->dropout &&
+           s->subject.loss_scale == x->loss_scale);
 }
 
 static void drop_oldest(vp_lowered_store *s, int n)
@@ -166,5 +190,30 @@ bool vp_lowered_store_put_phase(vp_lowered_store *s, const vp_phase_key *key,
             return false;
     }
     s->latest = x;
+    return true;
+}
+
+double vp_lowered_store_find_walk(const vp_lowered_store *s, const vp_priced_phase *const *of,
+                                  int64_t n)
+{
+    for (const walk *x = s ? s->latest_walk : NULL; x; x = x->before)
+        if (x->n == n && memcmp(x->of, of, (size_t)n * sizeof *of) == 0)
+            return x->seconds;
+    return -1;
+}
+
+bool vp_lowered_store_put_walk(vp_lowered_store *s, const vp_priced_phase *const *of, int64_t n,
+                               double seconds)
+{
+    walk *x = vp_arena_alloc(s->arena, sizeof *x);
+
+    assert(n > 0 && seconds >= 0);
+    if (!x || !(x->of = vp_arena_array(s->arena, n, sizeof *x->of)))
+        return false;
+    memcpy(x->of, of, (size_t)n * sizeof *of);
+    x->n           = n;
+    x->seconds     = seconds;
+    x->before      = s->latest_walk;
+    s->latest_walk = x;
     return true;
 }

@@ -9,6 +9,9 @@
 #ifndef VP_PLANNER_LOWERED_STORE_H
 #define VP_PLANNER_LOWERED_STORE_H
 
+#include "devices/devices.h"
+#include "models/model.h"
+#include "plan/profile.h"
 #include "plan/simulate.h"
 #include "planner/lowering/lower.h"
 #include "planner/lowering/semantics.h"
@@ -25,6 +28,18 @@ typedef struct vp_lowered_store vp_lowered_store;
 
 vp_lowered_store *vp_lowered_store_new(void); /* NULL: out of memory */
 void              vp_lowered_store_free(vp_lowered_store *store);
+
+/* What no key says, as it is one for all scenarios of a request. Pointers are compared, not followed. */
+typedef struct vp_store_subject {
+    const vp_model   *model;
+    const vp_device  *device;
+    const vp_profile *profile;
+    double            clip_norm, dropout, loss_scale; /* of all its recipes */
+} vp_store_subject;
+
+/* Before anything is asked or put: what for. Asserts that it is what the store was used for before; a request of
+ * another model, at other costs, or whose recipes clip otherwise, has a store of its own. NULL: nothing. */
+void vp_lowered_store_use(vp_lowered_store *store, const vp_store_subject *subject);
 
 /* The program of a key; NULL: it has none. *unlike as it was put. */
 const vp_lowered *vp_lowered_store_find(const vp_lowered_store *store, const vp_lowered_key *key,
@@ -82,6 +97,13 @@ const vp_priced_phase *vp_lowered_store_find_phase(const vp_lowered_store *store
 bool vp_lowered_store_put_phase(vp_lowered_store *store, const vp_phase_key *key,
                                 const vp_program *program, const int64_t kernels_ns[VP_N_PHASES],
                                 bool host_is_device);
+
+/* What a walk through the norms, and then the updates, of a chain's n instances takes, whose phases are of this
+ * store; -1: nobody walked there. False: out of memory. */
+double vp_lowered_store_find_walk(const vp_lowered_store *store, const vp_priced_phase *const *of,
+                                  int64_t n);
+bool vp_lowered_store_put_walk(vp_lowered_store *store, const vp_priced_phase *const *of, int64_t n,
+                               double seconds);
 
 /* Before an assembly: drop the oldest of many. Nothing may point to what vp_lowered_store_find() found before. */
 void vp_lowered_store_trim(vp_lowered_store *store);

@@ -9,6 +9,10 @@
 #include "planner/space.h"
 #include "planner/streamed_space.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 /* Plans that were trained here, and what of theirs was in host memory: all of the long run must be many. */
 static struct counts {
     int plans, moved, streamed, states, adapted;
@@ -676,6 +680,40 @@ static void assert_same_figures(const vp_figures *a, const vp_figures *b)
     assert_true(a->step_time_s == b->step_time_s);
 }
 
+/* What keys do not say a store asserts: recipes that clip otherwise, other cards and models have their own. */
+static void a_store_is_for_one_request(void **state)
+{
+    const tiny       t     = {.n_layer = 2, .n_embd = 32, .n_head = 4, .vocab = 97};
+    vp_model        *model = tiny_model(&t, 0.0), *other = tiny_model(&t, 0.0);
+    const vp_device  cards[] = {{.name = "one"}, {.name = "two"}};
+    vp_store_subject own     = {.model = model, .device = &cards[0], .clip_norm = 1};
+    vp_store_subject x[]     = {own, own, own, own};
+
+    (void)state;
+    x[1].clip_norm = 0;
+    x[2].device    = &cards[1];
+    x[3].model     = other;
+    for (int i = 0; i < 4; i++) {
+        int   status = 0;
+        pid_t child  = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            vp_lowered_store *store = vp_lowered_store_new();
+            signal(SIGABRT, SIG_DFL);
+            if (!freopen("/dev/null", "w", stderr))
+                _exit(1);
+            vp_lowered_store_use(store, &own);
+            vp_lowered_store_use(store, &x[i]);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(i == 0, WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert_int_equal(i > 0, WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    }
+    vp_model_free(model);
+    vp_model_free(other);
+}
+
 /* A frame takes its head in other chunks: the figures are those of the whole assembled anew, with every optimizer,
  * whatever lies in host memory, where the last micro-step is smaller, and where updates are made in backward. */
 static void a_frame_says_what_the_whole_does(void **state)
@@ -758,6 +796,7 @@ int main(void)
         cmocka_unit_test(no_streamed_plan_is_faster_than_its_bound),
         cmocka_unit_test(no_plan_that_moves_activations_undercuts_its_integer_program),
         cmocka_unit_test(no_chain_undercuts_all_parts_that_it_is_in),
+        cmocka_unit_test(a_store_is_for_one_request),
         cmocka_unit_test(a_frame_says_what_the_whole_does),
         cmocka_unit_test(offload_and_recompute_each_win_where_they_are_faster),
     };
