@@ -216,6 +216,27 @@ bool vp_layout_stays(const vp_assembly *a, int64_t instance_idx, vp_region regio
     return shared || region != VP_REGION_GRAD || !vp_scenario_consumes_gradients(a->scenario);
 }
 
+/* What each template holds in each region, unless that is known: of a frame it is as long as the recipe is. */
+static vp_status find_held_bytes(vp_assembly *a, vp_err *err)
+{
+    const vp_graph *g = &a->graph;
+
+    if (a->held_bytes)
+        return VP_OK;
+    a->held_bytes = vp_arena_array(a->arena, g->n_templates, sizeof *a->held_bytes);
+    if (!a->held_bytes)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int h = 0; h < VP_N_REGIONS; h++)
+        for (int t = 0; t < g->n_templates; t++)
+            for (int64_t k = 0; k < g->templates[t].n_params; k++)
+                a->held_bytes[t][h] = vp_add(
+                    a->held_bytes[t][h],
+                    vp_round_up(vp_plan_param_bytes(&a->scenario->recipe,
+                                                    &g->templates[t].params[k], (vp_region)h),
+                                VP_ALIGN_BYTES));
+    return VP_OK;
+}
+
 vp_status vp_layout_place(vp_assembly *a, vp_err *err)
 {
     const vp_graph    *g                  = &a->graph;
@@ -224,18 +245,10 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
     int64_t            host_bytes = 0, prefix = 0, peak, optimizers, host_at, windows_end, passing;
     vp_status          st = VP_OK;
 
-    a->held_bytes = vp_arena_array(a->arena, g->n_templates, sizeof *a->held_bytes);
-    VP_TRY_ALLOC(err, a->held_bytes);
+    VP_TRY(find_held_bytes(a, err));
     for (int h = 0; h < VP_N_REGIONS; h++) {
         for (int m = 0; m < VP_N_MEMORIES; m++)
             a->region_base[m][h] = end[m];
-        for (int t = 0; t < g->n_templates; t++)
-            for (int64_t k = 0; k < g->templates[t].n_params; k++)
-                a->held_bytes[t][h] =
-                    vp_add(a->held_bytes[t][h],
-                           vp_round_up(vp_plan_param_bytes(&s->recipe, &g->templates[t].params[k],
-                                                           (vp_region)h),
-                                       VP_ALIGN_BYTES));
         passing = 0;
         for (int64_t i = 0; i < g->n_instances; i++) {
             int       t     = g->instances[i].template_idx;

@@ -181,14 +181,11 @@ out:
 static vp_status last_times(vp_outlines *outlines, int64_t seq, int64_t n, vp_cost *cost,
                             int64_t *last_ns, bool *alike, vp_err *err)
 {
-    vp_strategy s;
-    vp_status   st = VP_OK;
+    vp_status st = VP_OK;
 
     VP_TRY(vp_outlines_scale(outlines, seq, n, cost, alike, err));
-    for (int64_t i = 0; *alike && i < vp_outlines_count(outlines); i++) {
-        vp_outline_estimate(outlines, i, 0, &s);
-        last_ns[i] = s.ns;
-    }
+    for (int64_t i = 0; *alike && i < vp_outlines_count(outlines); i++)
+        last_ns[i] = vp_outline_ns(outlines, i);
 out:
     return st;
 }

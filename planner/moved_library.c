@@ -232,11 +232,12 @@ vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, cons
     *out = (vp_library){.strategies = vp_arena_array(arena, n_sets, sizeof *out->strategies)};
     VP_TRY_ALLOC(err, rank && out->strategies);
     for (int64_t i = 0; i < n_sets; i++) {
+        if (!is_candidate(base, sets, n_given, activations, vp_outline_set(outlines, i)))
+            continue; /* most sets: estimates take longer */
         vp_outline_estimate(outlines, i, activations, &rank[n].strategy);
         rank[n].strategy.copy_ns = copy_ns;
         rank[n].outline_idx      = i;
-        n += rank[n].strategy.offload == activations &&
-             is_candidate(base, sets, n_given, activations, rank[n].strategy.recompute);
+        n += rank[n].strategy.offload == activations;
     }
     qsort(rank, (size_t)n, sizeof *rank, by_kept); /* a rank begins with its strategy */
     for (int64_t i = 0; i < n; i++)

@@ -42,7 +42,8 @@ typedef struct outline {
     bool             has_out;
     int32_t         *kinds; /* of its steps, both passes */
     int32_t          n_kinds, n_forward;
-    int32_t          fullest[2]; /* the step of each pass where most was needed at first */
+    int64_t          ns, forward_ns; /* at the micro-batch scaled to */
+    int32_t          fullest[2];     /* the step of each pass where most was needed at first */
     int32_t         *by_first[2], *by_last[2], n_in[2]; /* buffers of a pass, by step */
 } outline;
 
@@ -271,6 +272,17 @@ static void scale_kind(const vp_outlines *o, kind_of_step *kind, const vp_progra
     for (int k = 0; k < VP_MAX_OPERANDS; k++)
         kind->aligned_bytes[k] =
             kind->bytes[k] < 0 ? 0 : vp_round_up(kind->bytes[k], VP_ALIGN_BYTES);
+}
+
+/* The seconds of a set's steps, once they are those of the micro-batch scaled to. */
+static void sum_up(const vp_outlines *o, outline *x)
+{
+    x->ns = x->forward_ns = 0;
+    for (int32_t i = 0; i < x->n_kinds; i++) {
+        const int64_t ns = o->kinds[x->kinds[i]].ns;
+        x->ns += ns;
+        x->forward_ns += i < x->n_forward ? ns : 0;
+    }
 }
 
 /* ---- outlines ---- */
@@ -600,17 +612,28 @@ out:
     return st;
 }
 
+int64_t vp_outline_ns(const vp_outlines *o, int64_t idx)
+{
+    assert(idx >= 0 && idx < o->n_sets && o->micro_batch > 0);
+    return o->sets[idx].ns;
+}
+
+uint64_t vp_outline_set(const vp_outlines *o, int64_t idx)
+{
+    assert(idx >= 0 && idx < o->n_sets);
+    return o->sets[idx].set;
+}
+
 void vp_outline_estimate(const vp_outlines *o, int64_t idx, uint64_t offload, vp_strategy *out)
 {
     const outline *x = &o->sets[idx];
 
     assert(idx >= 0 && idx < o->n_sets && o->micro_batch > 0); /* the last scaling succeeded */
-    *out =
-        (vp_strategy){.recompute = x->set, .segment = 1, .kept_bytes = kept_bytes(o, x, offload)};
-    for (int32_t i = 0; i < x->n_kinds; i++) {
-        out->ns += o->kinds[x->kinds[i]].ns;
-        out->forward_ns += i < x->n_forward ? o->kinds[x->kinds[i]].ns : 0;
-    }
+    *out = (vp_strategy){.recompute  = x->set,
+                         .segment    = 1,
+                         .ns         = x->ns,
+                         .forward_ns = x->forward_ns,
+                         .kept_bytes = kept_bytes(o, x, offload)};
     for (int32_t b = 0; b < x->n_kept; b++)
         if (is_moved(&x->buffers[b], offload))
             out->offload |= UINT64_C(1) << (x->buffers[b].maker - 1);
@@ -769,6 +792,8 @@ vp_status vp_outlines_scale(vp_outlines *o, int64_t seq, int64_t micro_batch, vp
         assert(!*alike || at > before);
     }
     o->micro_batch = *alike ? micro_batch : 0;
+    for (int64_t i = 0; *alike && i < o->n_sets; i++)
+        sum_up(o, &o->sets[i]);
 out:
     return st;
 }
@@ -793,6 +818,7 @@ static vp_status outline_set(vp_outlines *o, int64_t set_idx, vp_cost *cost, vp_
     for (int64_t k = n_known; k < o->n_kinds; k++)
         scale_kind(o, &o->kinds[k], &l.program,
                    &l.program.steps[o->kinds[k].pass][o->kinds[k].step_idx], cost);
+    sum_up(o, &o->sets[set_idx]);
     for (int pass = 0; pass < 2; pass++)
         VP_TRY(least_of_pass(o, &o->sets[set_idx], 0, pass, NULL, &o->sets[set_idx].fullest[pass],
                              &most, err));

@@ -42,6 +42,10 @@ void vp_outlines_forget_costs(vp_outlines *outlines);
 void vp_outline_estimate(const vp_outlines *outlines, int64_t idx, uint64_t offload,
                          vp_strategy *out);
 
+/* Its ns alone, and the ops that it makes again. */
+int64_t  vp_outline_ns(const vp_outlines *outlines, int64_t idx);
+uint64_t vp_outline_set(const vp_outlines *outlines, int64_t idx);
+
 /* The same at whichever step is the fullest now; takes longer. And of whole buffers, which is what packing comes to
  * nine times in ten; longer again. VP_ERR_NOMEM; VP_ERR_INPUT: beyond 64 bits. */
 int64_t   vp_outline_least_height(const vp_outlines *outlines, int64_t idx, uint64_t offload);
