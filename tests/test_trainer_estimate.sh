@@ -104,7 +104,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 12, 3)):
+for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 4, 2)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -142,6 +142,16 @@ for words in ("gemma-2-9b --trainer hf --qlora", "gemma-2-9b --trainer hf --lora
               "phi-3-mini-4k --trainer hf --qlora", "phi-3-mini-4k --trainer trl --qlora"):
     code, j = said("estimate", *words.split(), "--device", "h200", "--seq", "4096", "--micro-batch", "1", "--json")
     ok(code == 0 and any("memory-efficient" in a for a in j["assumptions"]), "4,096 tokens: " + words, (code, j.get("error")))
+
+# ---- heads of which a part is rotated: how much of them is a size of the config, where either of transformers' releases has it ----
+part = dict(model_type="phi3", hidden_size=1024, num_attention_heads=8, num_key_value_heads=2, intermediate_size=2048, vocab_size=4096, num_hidden_layers=4, max_position_embeddings=4096, pad_token_id=0,
+            tie_word_embeddings=True)
+AS_MOST = ["--seq", "1024", "--micro-batch", "2", "--lora", "r=8,targets=all-linear", "--precision", "bf16-amp", "--recompute", "none"]
+ours, theirs, half = (estimate(dict(part, **more), *AS_MOST)[1] for more in (dict(partial_rotary_factor=0.75), dict(rope_parameters={"partial_rotary_factor": 0.75}), dict(partial_rotary_factor=0.5)))
+ok(ours.get("phases") and ours["phases"] == theirs["phases"], "a share of a head, above or in rope_parameters", (ours.get("error"), theirs.get("error")))
+ok(ours.get("phases") != half.get("phases"), "another share is another step", half.get("error"))
+for value in (1.5, 0, "0.75"):
+    refused("a share that is none: %r" % value, dict(part, partial_rotary_factor=value), AS_MOST, 4, ["no share"])
 
 # ---- torch.compile: the eager step, in an interval that holds every compiled one that was played ----
 COMPILED = ("estimate", "gpt2", "--trainer", "hf", "--seq", "1024", "--micro-batch", "8", "--json")

@@ -45,6 +45,7 @@ WHAT = {
     "checkpoint_steps.csv": "checkpoints of some layers, or in host memory",
     "later_steps.csv": "adapters and TRL of families recorded later, masks over NF4, longrope",
     "windowed_steps.csv": "adapters at and beyond the attention window",
+    "again_steps.csv": "adapters of families and heads recorded last",
     "trl_steps.csv": "TRL's SFTTrainer",
     "packed_steps.csv": "TRL's packing",
     "dpo_steps.csv": "TRL's DPOTrainer",

@@ -244,6 +244,7 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     at[VP_SYM_S128] = vp_round_up(seq, 128);
     at[VP_SYM_dr]   = vp_round_up(at[VP_SYM_d], at[VP_SYM_d] <= 128 ? 32 : 64);
     at[VP_SYM_dk]   = at[VP_SYM_d] <= 64 ? 64 : 128;
+    at[VP_SYM_dq]   = at[VP_SYM_q] ? at[VP_SYM_d] - at[VP_SYM_q] : 0;
     at[VP_SYM_SK]   = vp_round_up(seq, at[VP_SYM_dk]);
     at[VP_SYM_SQ]   = at[VP_SYM_SK] / 64;
     at[VP_SYM_SH]   = at[VP_SYM_SK] / at[VP_SYM_dk];
@@ -299,21 +300,24 @@ int64_t *vp_symbol_named(vp_symbols *s, const char *name)
     return i < 0 || i > VP_SYM_L ? NULL : &s->at[i];
 }
 
-/* "3h", "ad": a number, then symbols of one letter, up to a comma or the end. */
+/* "3h", "ad", "adh+2kdh": numbers, then symbols of one letter, up to a comma or the end. */
 static bool columns(const vp_symbols *s, const char **text, int64_t *out)
 {
-    int64_t n = 1;
-
-    if (isdigit((unsigned char)**text))
-        n = strtoll(*text, (char **)text, 10);
-    for (; **text && !strchr(",)", **text); ++*text) {
-        int i = symbol_named(*text, 1);
-        if (i < 0)
-            return false;
-        n = vp_mul(n, s->at[i]);
-    }
-    *out = n;
-    return **text != '\0' && !vp_overflowed(n);
+    *out = 0;
+    do {
+        int64_t n = 1;
+        *text += **text == '+';
+        if (isdigit((unsigned char)**text))
+            n = strtoll(*text, (char **)text, 10);
+        for (; **text && !strchr("+,)", **text); ++*text) {
+            int i = symbol_named(*text, 1);
+            if (i < 0)
+                return false;
+            n = vp_mul(n, s->at[i]);
+        }
+        *out = vp_add(*out, n);
+    } while (**text == '+');
+    return **text != '\0' && !vp_overflowed(*out);
 }
 
 /* "R(3h)", "Q(d,a)", behind the "(": columns, and what multiplies the rows, of which there are n. */

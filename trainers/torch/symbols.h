@@ -23,7 +23,7 @@
 /* clang-format off */
 #define VP_SYMBOL_TABLE(X) \
     X(B) X(S) X(h) X(a) X(k) X(d) X(f) X(V) X(P) X(T) X(I) X(p) X(C) X(D) X(W) X(E) X(t) X(o) X(r) X(x) X(u) X(q) X(L) \
-    X(u8) X(S8) X(S32) X(S128) X(dr) X(dk) X(SK) X(SQ) X(SH) X(N) X(NS) X(MV) X(MT) X(MP) X(EV) X(ET) X(EP) \
+    X(u8) X(S8) X(S32) X(S128) X(dr) X(dk) X(dq) X(SK) X(SQ) X(SH) X(N) X(NS) X(MV) X(MT) X(MP) X(EV) X(ET) X(EP) \
     X(HV) X(HT) X(HP) X(WQ) X(KS) X(n) X(XS) X(XU) X(XV) X(XT) X(XP) \
     X(m) X(S16) X(D16) X(D32) X(D128) X(DK) X(DQ) X(DH) X(ND) X(NW) X(NZ) X(MD) X(MW) X(MZ) X(ED) X(EW) X(EZ) \
     X(HD) X(HW) X(HZ) X(XD) X(XW) X(XZ) X(XSD) X(XSW) X(XSZ) X(XUD) X(XUW) X(XUZ) \

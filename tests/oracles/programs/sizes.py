@@ -6,7 +6,7 @@ S128 and d32 are sizes rounded up.
 from fractions import Fraction
 from math import gcd
 
-WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", "k q", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
+WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", "k q", "dq", "a dq", "k dq", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
           "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "u"]
@@ -17,7 +17,7 @@ EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s 
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "C", "d,a", "d,k"]
 
-WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf"]      # elements of what is quantised
+WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh"]      # elements of what is quantised
 FLAGS = ["h", "ad", "f"]                                         # columns of what goes into a product of 8-bit weights
 
 # Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
@@ -90,7 +90,7 @@ def up(n, m):
 
 
 def values(shape):
-    """With the symbols that follow: YM multiprocessors (0: nothing counts them); J(n) the blocks of 64 in n quantised weights, K(n) those of 256 in J(n); S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does;
+    """With the symbols that follow: YM multiprocessors (0: nothing counts them); J(n) the blocks of 64 in n quantised weights, K(n) those of 256 in J(n); S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does, dq what of it is not rotated;
     SK its S, SQ and SH blocks of 64 and dk of that; WQ bytes of its backward where d is above 128, KS parts that its keys are cut in; n
     patches of an image; N = B S. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
     partial_width(); NS is flash_splits(). XS, XU, XV the scratch of its sort, of finding
@@ -100,6 +100,8 @@ def values(shape):
         v["S%d" % m] = up(v["S"], m)
     v["u8"] = up(v.get("u", 0), 8)
     v["dr"] = up(v["d"], 32 if v["d"] <= 128 else 64)
+    if "q" in v:
+        v["dq"] = v["d"] - v["q"]
     n = v["N"] = v["B"] * v["S"]
     v["n"] = v["S"] - 1
     v["YM"] = v.get("M", 0)
@@ -122,9 +124,7 @@ def values(shape):
     if "D" in v:
         of_targets(v)
     for w in WEIGHTS:
-        n_weights = 1
-        for x in w:
-            n_weights *= int(x) if x.isdigit() else v[x]
+        n_weights = sum(value([int(x) if x.isdigit() else x for x in part], v) for part in w.split("+"))
         v["J(%s)" % w] = -(-n_weights // 64)
         v["K(%s)" % w] = -(-v["J(%s)" % w] // 256)
     for w in FLAGS:
