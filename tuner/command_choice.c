@@ -281,12 +281,21 @@ static bool same_micro_step(const vp_choice *c, int axis, int one, int other)
     return false;
 }
 
-/* What a setting is expected to need, in budgets: by how bytes grew in its like where two sizes of it were seen; else by the
- * model. */
+/* What a setting is expected to need, in budgets: of one that packs tighter than one that failed, while enough was free, what
+ * that asked for; by how bytes grew in its like where two sizes of it were seen; else by the model. */
 static double expected_bytes(const vp_choice *c, const vp_models *m, int64_t s)
 {
-    double bytes = vp_choice_grown_bytes(c, s);
+    double bytes = 0;
 
+    for (int64_t i = 0; i < c->n_known && !(bytes > 0); i++) {
+        int64_t                 t     = c->known[i];
+        const vp_command_trial *trial = vp_choice_trial(c, t);
+        for (int a = 0; a < c->space->n_axes && trial; a++)
+            if (c->space->axes[a].kind == VP_AXIS_PACKS && equal_but(c, a, t, s) &&
+                packs_tighter(c, s, t) && trial->verdict == VP_COMMAND_OOM_DEVICE)
+                bytes = (double)trial->needed_bytes;
+    }
+    bytes = bytes > 0 ? bytes : vp_choice_grown_bytes(c, s);
     return bytes > 0 ? bytes / (double)c->budget_bytes : vp_models_bytes(c, m, s);
 }
 
@@ -523,6 +532,9 @@ static int64_t packed_first(const vp_choice *c, int64_t s)
 
     for (int64_t i = 0; i < c->n_known && !scattered; i++)
         scattered = vp_choice_trial(c, c->known[i]) && fails_scattered(c, c->known[i]);
+    for (int64_t i = 0; i < c->n_known && scattered; i++) /* it is known to fit as it is */
+        scattered =
+            !vp_choice_fits_at(c, c->known[i]) || !vp_choice_needs_no_more(c, s, c->known[i]);
     if (s < 0 || !scattered || !vp_models_fit(c, &m) || expected_bytes(c, &m, s) < nearly_all)
         return s;
     for (int a = 0; a < c->space->n_axes; a++)
