@@ -1,4 +1,5 @@
-# Pipeline parallel with torch's own 1F1B schedule: the first stage embeds, the last has the head and the loss.
+# Pipeline parallel with torch's own 1F1B schedule: the first stage embeds, the last has the head and the loss. "shapes": the stages
+# are told what they send each other, and do not ask; so one can be played by itself.
 import os
 import sys
 import torch
@@ -14,7 +15,12 @@ if rank == 0:
 if rank == world - 1:
     parts.append(torch.nn.Linear(256, 4096))
 net = torch.nn.Sequential(*parts).cuda()
-stage = PipelineStage(net, rank, world, torch.device("cuda"))
+told = {}
+if sys.argv[1:] == ["shapes"]:
+    between = torch.empty(4, 64, 256, device="meta")
+    told = {"input_args": (between if rank else torch.empty(4, 64, dtype=torch.long, device="meta"),),
+            "output_args": between if rank < world - 1 else torch.empty(4, 64, 4096, device="meta")}
+stage = PipelineStage(net, rank, world, torch.device("cuda"), **told)
 
 
 def loss(out, target):
