@@ -191,7 +191,7 @@ static void add_cards(const vp_estimate_answer *a, json_t *settings)
 {
     const vp_hf_request *q = &a->request;
 
-    if (q->world < 2)
+    if (!vp_hf_is_shared(q))
         return;
     json_object_set_new(settings, "world", json_integer(q->world));
     json_object_set_new(settings, "parallel", json_string(q->parallel));

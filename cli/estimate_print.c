@@ -168,9 +168,9 @@ static void print_setting(const vp_estimate_answer *a, bool all)
                        (long long)q->frozen_layers);
     else if (vp_hf_freezes(q))
         vp_screen_line("frozen", "the embeddings");
-    if (q->world > 1)
-        vp_screen_line("cards", "%lld, %s, offload %s: rank 0, which takes most",
-                       (long long)q->world, q->parallel, q->offload);
+    if (vp_hf_is_shared(q))
+        vp_screen_line("cards", "%lld, %s, offload %s%s", (long long)q->world, q->parallel,
+                       q->offload, q->world > 1 ? ": rank 0, which takes most" : "");
     if (a->estimate.host_bytes)
         vp_screen_line("host", "%s a card, of it pinned %s",
                        vp_size_text(a->estimate.host_bytes, x, sizeof x),

@@ -111,13 +111,36 @@ static bool quantised(vp_hf_request *q)
  * checkpoints keep in host memory, were recorded on one card. */
 static bool shard(vp_hf_request *q)
 {
-    bool on = q->world > 1 && !vp_world_replicates(q->parallel);
+    bool on = vp_hf_is_shared(q) && !vp_world_replicates(q->parallel);
 
     q->world    = q->world < 2 ? 2 : on ? 2 * q->world : q->world;
     q->parallel = on ? q->parallel : "fsdp2";
     sync_each(q);
     return !vp_hf_is_trl(q) && !q->offloads && q->world <= 1024 &&
            (!q->resident || strcmp(q->resident, "none") == 0);
+}
+
+/* By DeepSpeed on the one card there is. */
+static bool in_host(vp_hf_request *q, const char *parallel, const char *offload)
+{
+    bool whole = strcmp(q->lora.targets, "none") == 0 && !vp_hf_freezes(q);
+
+    if (q->world > 1 || vp_hf_is_shared(q) || !whole || vp_hf_is_trl(q) || q->offloads ||
+        (q->resident && strcmp(q->resident, "none") != 0))
+        return false;
+    q->parallel = parallel;
+    q->offload  = offload;
+    return true;
+}
+
+static bool states_in_host(vp_hf_request *q)
+{
+    return in_host(q, "zero2", "optimizer");
+}
+
+static bool weights_in_host(vp_hf_request *q)
+{
+    return in_host(q, "zero3", "params");
 }
 
 static const change changes[VP_REMEDIES] = {
@@ -136,6 +159,10 @@ static const change changes[VP_REMEDIES] = {
     {"--precision bf16-amp", "frozen weights of 16 bits", small_weights},
     {"--world", "weights, gradients and states cut over the cards, which wait for each other",
      shard},
+    {"--parallel zero2 --offload optimizer",
+     "by DeepSpeed: gradients go to host memory, updated weights come back", states_in_host},
+    {"--parallel zero3 --offload params",
+     "by DeepSpeed: weights come from host memory for each pass", weights_in_host},
     {"--load nf4-dq", "frozen weights of 4 bits, dequantised as they are used", quantised},
 };
 

@@ -6,7 +6,7 @@
 #include "cli/estimate_lengths.h"
 #include "trainers/hf/hf_estimate.h"
 
-enum { VP_REMEDIES = 11 };
+enum { VP_REMEDIES = 13 };
 
 typedef struct vp_remedy {
     char        option[80]; /* as one would type it */

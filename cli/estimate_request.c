@@ -49,9 +49,19 @@ static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
                        "--offload activations moves what checkpoints keep: --recompute full");
     if (offloads_activations(o))
         return VP_OK;
-    if (o->world < 2 && (o->parallel || o->offload))
-        return VP_FAIL(err, VP_ERR_USAGE, "--%s: with how many cards? --world 2 or more",
-                       o->parallel ? "parallel" : "offload");
+    if (o->world < 2 && o->offload && !o->parallel)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--offload %s: by what? --parallel zero2 or zero3, on one card too",
+                       o->offload);
+    if (o->world < 2 && o->parallel && vp_world_replicates(o->parallel))
+        return VP_FAIL(err, VP_ERR_USAGE, "--parallel %s: with how many cards? --world 2 or more",
+                       o->parallel);
+    if (o->world < 2 && o->parallel && strcmp(parallel, "zero2") != 0 &&
+        !(strcmp(parallel, "zero3") == 0 && o->offload && strcmp(o->offload, "params") == 0))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--parallel %s%s%s on one card is not known; zero2 is, and zero3 with "
+                       "--offload params; several cards: --world N",
+                       parallel, o->offload ? " --offload " : "", o->offload ? o->offload : "");
     if (o->offload && !vp_world_offloads(parallel, o->offload))
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--offload %s is not what --parallel %s does; zero1 and zero2 offload the "

@@ -28,12 +28,12 @@ def refused(what, code, words, config, *options):
 
 
 # ---- rows ----
-rows, adapted, synced = [list(csv.DictReader(line for line in open("tests/golden/trainers/" + name) if not line.startswith("#")))
-                         for name in ("worlds.csv", "adapted_worlds.csv", "synced_worlds.csv")]
+rows, adapted, synced, single = [list(csv.DictReader(line for line in open("tests/golden/trainers/" + name) if not line.startswith("#")))
+                         for name in ("worlds.csv", "adapted_worlds.csv", "synced_worlds.csv", "single_worlds.csv")]
 for r in synced:
     r["synced"] = "each micro-batch is reduced"
 off = {}
-for r in rows + adapted + synced:
+for r in rows + adapted + synced + single:
     name = " ".join(r[k] for k in ("model", "parallel", "world", "offload", "precision", "recompute", "optimizer", "accumulation", "load", "synced") if k in r)
     options = [x for k in ("world", "parallel", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "accumulation")
                for x in ("--" + k.replace("_", "-"), r[k])]
@@ -101,7 +101,10 @@ ok(held["forward1.2"]["gradients"] >= 2 * elements and held["step1"]["gradients"
 
 # ---- what is refused ----
 llama = json.loads(next(r["config"] for r in rows if r["model"] == "tinyllama-1.1b"))
-refused("a way without cards", 2, ["--world"], gpt2, "--parallel", "fsdp2")
+refused("a way without cards", 2, ["--world"], gpt2, "--parallel", "ddp")
+refused("one card in ways that were not played", 4, ["on one card is not known"], gpt2, "--parallel", "zero3")
+refused("the same of FSDP", 4, ["--parallel fsdp2 --offload params on one card"], gpt2, "--parallel", "fsdp2", "--offload", "params")
+refused("offload without a way", 2, ["--parallel zero2 or zero3"], gpt2, "--offload", "optimizer")
 refused("offloading what the way does not", 2, ["--offload params", "ddp"], gpt2, "--world", "2", "--offload", "params")
 for way in ("fsdp2", "zero2", "zero3"):
     refused("adapters of quantised weights under " + way, 4, ["adapters", way], llama, "--world", "2", "--parallel", way, "--qlora")
@@ -111,6 +114,14 @@ for more, each in (([], 4), (["--lora", "r=8,targets=all-linear"], 2)):
     rc, j = estimate(llama, "--world", "8", "--parallel", "fsdp2", "--precision", "bf16-amp", "--seq", "128", *more)
     held = {i["name"]: i["bytes"] for p in j["phases"] if p["name"] == "inputs" for i in p["items"]}["frozen_parameters" if more else "parameters"]
     ok(elements * each / 8 <= held <= elements * each / 8 * 1.04, "weights of %d bytes an element" % each, held)
+# ---- one card: its part is all of it, in host memory where it is told to ----
+ALONE = [vplan, "estimate", "llama-3.1-8b", "--trainer", "hf", "--device", "4090", "--micro-batch", "1", "--seq", "2048", "--recompute", "full", "--json"]
+advised = {r["option"]: r for r in json.loads(subprocess.run(ALONE, stdout=subprocess.PIPE).stdout)["remedies"]}
+for option in "--parallel zero3 --offload params", "--parallel zero2 --offload optimizer":
+    there = json.loads(subprocess.run(ALONE + option.split(), stdout=subprocess.PIPE).stdout)
+    ok(option in advised and advised[option]["fits"] == there["fits"] and advised[option]["device_bytes"] == there["device_bytes"] and there["settings"]["world"] == 1, option,
+       (advised.get(option), there["device_bytes"]))
+ok(advised["--parallel zero3 --offload params"]["fits"], "8B, all of it, on a card of 24 GB")
 p = subprocess.run([vplan, "estimate", "gpt2", "--world", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 2 and "--trainer" in p.stdout.decode(), "several cards are a PyTorch trainer's", p.stdout)
 # ---- what is advised runs, and takes what was said, the communicator included ----

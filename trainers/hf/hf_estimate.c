@@ -691,7 +691,9 @@ out:
 
 double vp_hf_reserved_share(const vp_hf_request *q)
 {
-    double share    = vp_world_reserved_share(q->world, q->parallel);
+    int64_t ranks =
+        vp_hf_is_shared(q) && q->world < 2 ? 2 : q->world; /* one is played like several */
+    double share    = vp_world_reserved_share(ranks, q->parallel);
     bool   is_zero3 = vp_hf_is_shared(q) && strcmp(q->parallel, "zero3") == 0;
 
     if (vp_hf_is_shared(q) && vp_hf_is_quantised(q) && share < VP_HF_QUANTISED_WORLD_SHARE)

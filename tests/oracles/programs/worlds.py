@@ -34,6 +34,7 @@ rows.MODELS["llama-3.1-8b-4"] = dict(rows.MODELS["llama-3.1-8b"], num_hidden_lay
 LARGE_TABLES = ("llama-3.1-8b-4", "bf16-mixed", "none", "adamw_torch", 1, 512, 1)
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 SETTINGS = ["model", "config", "parallel", "world", "offload", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "accumulation"]
+ONE_RANK = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}     # as a launcher has it
 ADAPTERS = "all-linear", 16          # targets and rank, with --adapters
 
 
@@ -45,6 +46,14 @@ def synced():
              ((2, "none", 0, 2), (4, "none", 3, 3), (8, "none", 2, 2), (4, "none", 6, 2), (8, "none", 5, 4), (4, "params", 0, 2), (2, "params", 3, 3), (8, "params", 1, 2))] +
             [("fsdp", world, "none", step_of(i, n)) for world, i, n in ((2, 0, 2), (4, 3, 3), (8, 2, 2), (4, 6, 2))] +
             [("ddp", 2, "none", step_of(0, 3)), ("ddp", 4, "none", step_of(3, 2))])
+
+
+def single():
+    """One card, whose part is all of it: what DeepSpeed keeps in host memory."""
+    def step_of(i, accumulation):
+        return STEPS[i][:3] + ("adamw_torch",) + STEPS[i][4:6] + (accumulation,)
+    return [(way, 1, offload, step_of(i, n)) for way, offload, i, n in
+            (("zero2", "optimizer", 0, 1), ("zero3", "params", 2, 1), ("zero2", "none", 1, 1), ("zero2", "optimizer", 2, 1))]
 
 
 def wanted(adapters):
@@ -88,7 +97,8 @@ def play(a, row):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "peaks.json")
         p = subprocess.run([a.vplan, "dryrun", "--device", "h100-sxm-80gb", "--json", "--no-owners", "--world", str(world), "--rank", "0", "--",
-                            python, os.path.join(HERE, "world_step.py"), json.dumps(setting), out], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                            python, os.path.join(HERE, "world_step.py"), json.dumps(setting), out], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           env=dict(os.environ, **(ONE_RANK if world == 1 else {})))
         if not os.path.exists(out):
             sys.stderr.write("%s\n%s\n" % (row, p.stderr.decode()[-1500:]))
             return None
@@ -105,6 +115,7 @@ def main():
     p.add_argument("--deepspeed-python")
     p.add_argument("--only", nargs="*")
     p.add_argument("--adapters", action="store_true", help="rows of LoRA, with two columns more")
+    p.add_argument("--single", action="store_true", help="rows of one card")
     p.add_argument("--synced", action="store_true", help="rows whose micro-batches are each reduced")
     a = p.parse_args()
     had = set()
@@ -117,7 +128,7 @@ def main():
             said = subprocess.run([a.deepspeed_python or a.python, "-c", versions], stdout=subprocess.PIPE).stdout.decode().strip()
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
             out.writerow(columns(a) + ["reserved"] + ["allocated_" + n for n in PHASES])
-        for row in synced() if a.synced else wanted(a.adapters):
+        for row in synced() if a.synced else single() if a.single else wanted(a.adapters):
             if (row[0], str(row[1]), row[2], row[3][0], row[3][1], str(row[3][6]), row[3][3], (row + ("none",))[4]) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:
