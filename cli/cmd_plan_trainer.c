@@ -151,7 +151,12 @@ static vp_status require_sizes(const vp_plan_options *o, vp_err *err)
     return VP_OK;
 }
 
-/* What is offloaded is what several cards share: DeepSpeed's and FSDP's, in the files that are written. */
+static bool is_of_cards(const char *offload)
+{
+    return strcmp(offload, "optimizer") == 0 || strcmp(offload, "params") == 0;
+}
+
+/* What is offloaded is DeepSpeed's or FSDP's, in the files that are written; on one card DeepSpeed's. */
 static vp_status refuse_offload_alone(const vp_plan_options *o, const vp_plan_trainer_options *t,
                                       vp_err *err)
 {
@@ -160,12 +165,12 @@ static vp_status refuse_offload_alone(const vp_plan_options *o, const vp_plan_tr
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--offload activations: known is what transformers' Trainer does, on one "
                        "card: --trainer hf");
-    if (o->offload && strcmp(o->offload, "none") != 0 && strcmp(o->offload, "activations") != 0 &&
-        t->world < 2)
-        return VP_FAIL(err, VP_ERR_USAGE,
-                       "--offload %s: with how many cards? --world 2 or more; vplan's own runtime "
-                       "offloads on one, without --trainer",
-                       o->offload);
+    if (o->offload && t->world < 2 && t->parallel && is_of_cards(o->offload) &&
+        !vp_world_knows_one(t->parallel, o->offload))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--offload %s of one card is known of zero2 (optimizer) and zero3 (params), "
+                       "not of --parallel %s",
+                       o->offload, t->parallel);
     return VP_OK;
 }
 
@@ -239,6 +244,9 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
         a->request.pinned[VP_SETTING_OFFLOAD_OPTIMIZER] = "cpu";
     if (o->offload && strcmp(o->offload, "params") == 0)
         a->request.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";
+    if (o->offload && t->world < 2 && !t->parallel && is_of_cards(o->offload))
+        a->request.pinned[VP_SETTING_PARALLEL] =
+            strcmp(o->offload, "params") == 0 ? "zero3" : "zero2";
     if (o->lora || t->qlora)
         VP_TRY(pin_lora(a, o->lora ? o->lora : VP_LORA_USUAL, err));
     if (t->qlora) {

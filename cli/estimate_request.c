@@ -56,8 +56,8 @@ static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
     if (o->world < 2 && o->parallel && vp_world_replicates(o->parallel))
         return VP_FAIL(err, VP_ERR_USAGE, "--parallel %s: with how many cards? --world 2 or more",
                        o->parallel);
-    if (o->world < 2 && o->parallel && strcmp(parallel, "zero2") != 0 &&
-        !(strcmp(parallel, "zero3") == 0 && o->offload && strcmp(o->offload, "params") == 0))
+    if (o->world < 2 && o->parallel &&
+        !vp_world_knows_one(parallel, o->offload ? o->offload : "none"))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--parallel %s%s%s on one card is not known; zero2 is, and zero3 with "
                        "--offload params; several cards: --world N",

@@ -188,7 +188,7 @@ ok(eight["interval"]["high_bytes"] > eight["device_bytes"] and any("NCCL" in a f
 for words, want, code_want in (("--trainer", "torchtitan"), "llama qwen3", 4), (("--trainer", "hff"), "hf", 2), (("--world", "3", "--trainer", "torch"), "multiple", 2), (("--world", "2"), "--trainer", 2), \
         (("--trainer", "torch", "--micro-batch", "3"), "divide", 2), (("--trainer", "torch", "--recipe", "r.json"), "--recipe", 2), (("--trainer", "torch", "--frontier"), "--frontier", 2), \
         (("--trainer", "torch", "--recompute", "some"), "none", 2), (("--trainer", "torch", "--optimizer", "adamw_8bit"), "adamw_8bit", 4), (("--trainer", "hf", "--world", "2", "--parallel", "fsdp3"), "fsdp2", 2), \
-        (("--trainer", "torch", "--device", "cpu"), "CUDA", 2), (("--trainer", "unsloth"), "no model of the family gpt2", 4), (("--trainer", "hf", "--offload", "optimizer"), "--world 2", 2), \
+        (("--trainer", "torch", "--device", "cpu"), "CUDA", 2), (("--trainer", "unsloth"), "no model of the family gpt2", 4), (("--trainer", "hf", "--offload", "optimizer", "--parallel", "fsdp2"), "zero2 (optimizer)", 4), \
         (("--trainer", "hf", "--optimizer", "adam8bit"), "adamw_8bit", 4):
     options = ["--device", "4090"] if "--device" not in words else []
     code, out, err = call("plan", "gpt2", "--seq", "1024", "--global-batch", "64", *options, *words)
@@ -519,6 +519,16 @@ for target, names in files.items():
         ok(any(f["key"].endswith("sync_each_batch") and "5.2" in f["message"] for f in old["findings"]), "Trainer did not look at it before 5.2", old["findings"])
 code, _, err = plan("llama-3.1-8b", "--trainer", "ms-swift", *[w for w in EIGHT if w not in ("--parallel", "fsdp2")], "--sync-each-batch")
 ok(code == 4 and "these can: hf, trl" in " ".join(err.split()), "who cannot be told", (code, err))
+
+# ---- one card: DeepSpeed's, written and read again ----
+ONE = ("--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "1")
+code, j, err = plan("llama-3.1-8b", *ONE, "--offload", "params", "-o", "one.json", "--force")
+ok(code == 0 and j["common"]["parallel"] == "zero3" and j["common"]["world"] == 1 and j["step_time_s"] > 28 * 8.03e9 / 4e10, "8B, all of it, on one card", (code, j.get("common"), err))
+call("emit", "one.json", "--for", "hf", "-o", "one", "--force")
+code, read, err = check("one/training_args.yaml", "one/accelerate.yaml", "one/ds_config.json", "--for", "hf", "--device", "4090", "--seq", "1024", "--model", "llama-3.1-8b")
+ok(code == 0 and read["common"]["parallel"] == "zero3" and read["device_bytes"] == j["device_bytes"], "read back, with its bytes", (code, read.get("common"), read.get("device_bytes"), j["device_bytes"], read.get("findings")))
+code, _, err = plan("llama-3.1-8b", *ONE, "--offload", "params", "--parallel", "fsdp2")
+ok(code == 4 and "zero3 (params)" in " ".join(err.split()), "FSDP of one card is not known", (code, err))
 
 # ---- a precision that nobody gave is not blamed on them ----
 T4 = ("--trainer", "trl", "--device", "t4", "--seq", "512")

@@ -54,7 +54,7 @@ for r in rows + adapted + synced + single:
     wide = 0.08 if r.get("load", "none") != "none" else {"ddp": 0.03, "fsdp": 0.03, "fsdp2": 0.10, "zero3": 0.17 if "lora" in r else 0.06}.get(r["parallel"], 0.16)
     error = j["reserved_peak_bytes"] / int(r["reserved"]) - 1
     ok((-0.04 if r["parallel"] == "zero3" else -wide) <= error <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
-    for p in PHASES if r["parallel"] == "zero3" and r["offload"] == "none" else PHASES[1:]:
+    for p in PHASES if r["parallel"] == "zero3" else PHASES[1:]:
         there = int(r["allocated_" + p])
         ok(abs(phases[p] - there) <= 0.035 * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
 ok({r["world"] for r in rows} == {"2", "4", "8"} and len({r["model"] for r in rows}) >= 3 and set(off) >= {"ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"},
@@ -141,7 +141,7 @@ for name, device, way, seq, want, what in (("llama-3.1-8b", "h100", "2 zero2", "
                                            ("qwen2.5-32b", "l40s", "4 zero3", "6144", "--offload params", "parameters in host memory, where states are not enough"),
                                            ("llama-3.1-8b", "4090", "4 zero2", "4096", "--qlora --world 4 --parallel ddp", "adapters are on each card"),
                                            ("llama-3.1-70b", "h100", "8 fsdp2", "4096", "--offload params --micro-batch 4 --accumulation 2 --sync-each-batch", "gradients that are reduced with each micro-batch"),
-                                           ("qwen2.5-32b", "4090", "4 zero3", "1024", "--world 8 --parallel zero3", "more cards, where nothing else is enough")):
+                                           ("opt-6.7b", "4090", "2 fsdp", "1024", "--world 8 --parallel fsdp", "more cards, where nothing else is enough")):
     world, way = way.split()
     asked = {"--trainer": "hf", "--seq": seq, "--device": device, "--world": world, "--parallel": way}
     j = json.loads(subprocess.run([vplan, "estimate", name, "--json", *sum(asked.items(), ())], stdout=subprocess.PIPE).stdout)

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "devices/efficiency.h"
 #include "trainers/hf/hf_adapters.h"
+#include "trainers/hf/hf_find.h"
 #include "trainers/torch/world.h"
 
 #include <stdio.h>
@@ -294,7 +295,7 @@ static vp_status try_own(const vp_fit_job *job, const vp_settings *s, const vp_h
         st  = estimate_evaluated(job->model, &own, e, &why);
     }
     *is_own = st == VP_OK;
-    if (st == VP_ERR_INPUT && (own.world > 1 || !has_own(job, &own)))
+    if (st == VP_ERR_INPUT && (vp_hf_is_shared(&own) || !has_own(job, &own)))
         return VP_OK;
     if (st != VP_OK)
         *err = why;
@@ -316,7 +317,7 @@ static int64_t allocated_at_most(const vp_fit_job *job, const vp_hf_request *q)
 
     if (job->language->own && high > VP_HF_TRL_SHARE)
         high = VP_HF_TRL_SHARE;
-    widen(q->world > 1 ? vp_hf_reserved_share(q) : 0, &low, &high);
+    widen(vp_hf_is_shared(q) ? vp_hf_reserved_share(q) : 0, &low, &high);
     widen_compiled(job, &low, &high);
     return !job->at_most_bytes ? 0 : left > 0 ? (int64_t)((double)left / (1 + high)) + 1 : 1;
 }
@@ -402,7 +403,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     if (is_own)
         low = high = VP_HF_TRL_SHARE;
     widen(e.stands_in ? VP_HF_STAND_IN_SHARE : 0, &low, &high);
-    widen(q.world > 1 ? vp_hf_reserved_share(&q) : 0, &low, &high);
+    widen(vp_hf_is_shared(&q) ? vp_hf_reserved_share(&q) : 0, &low, &high);
     widen_compiled(job, &low, &high);
     reach_ligers(job, &q, &e, &low);
     say_without_liger(job, s, &e);
@@ -425,7 +426,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     out->high       = high;
     out->basis      = is_own                      ? OWN_BASIS
                       : job->language->is_foreign ? job->language->basis
-                      : q.world > 1               ? RANKS_BASIS
+                      : vp_hf_is_shared(&q)       ? RANKS_BASIS
                       : e.stands_in               ? BORROWED_BASIS
                                                   : job->language->basis;
     out->why        = is_own ? NULL : method ? BORROWED_PAIRS : job->language->why;
@@ -534,7 +535,7 @@ static void add_host(const vp_fit_job *job, const vp_settings *s, int64_t n_trai
     double weights = (double)vp_max_i64(n_trained, job->model->n_params) / world;
     double trained = (double)n_trained / world, bytes;
 
-    if (strcmp(offload, "none") == 0 || world < 2)
+    if (strcmp(offload, "none") == 0)
         return;
     bytes    = kept * ((params ? 2 * micro_steps * weights : trained) +
                     (at_once ? 1 : micro_steps) * trained);

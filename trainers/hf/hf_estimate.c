@@ -470,7 +470,7 @@ static void finish_world(run *r)
     vp_hf_assume(
         r->out,
         strncmp(q->parallel, "zero", 4) == 0
-            ? "several cards: DeepSpeed 0.19 with the settings that emit writes: buckets of 5e8 "
+            ? "DeepSpeed 0.19 with the settings that emit writes: buckets of 5e8 "
               "elements, overlap_comm at stage 3 only, its defaults besides"
         : strcmp(q->parallel, "ddp") == 0
             ? "several cards: PyTorch's DistributedDataParallel, buckets of 25 MiB, gradients "
@@ -480,8 +480,10 @@ static void finish_world(run *r)
               "use_orig_params, backward_prefetch BACKWARD_PRE"
             : "several cards: fully_shard as Accelerate 1.15 calls it: every layer, the input's "
               "table, the head; resharded after forward");
-    vp_hf_assume(r->out, "rank 0 of %lld, which has the largest part of what cannot be cut evenly",
-                 (long long)q->world);
+    if (q->world > 1)
+        vp_hf_assume(r->out,
+                     "rank 0 of %lld, which has the largest part of what cannot be cut evenly",
+                     (long long)q->world);
 }
 
 /* A checkpoint keeps a layer's input, in pinned memory, which PyTorch takes in powers of two. */

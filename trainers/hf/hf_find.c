@@ -92,7 +92,8 @@ bool vp_hf_has_liger(const vp_hf_request *q)
 
 bool vp_hf_is_shared(const vp_hf_request *q)
 {
-    return q->parallel && strcmp(q->parallel, "none") != 0;
+    return q->parallel && strcmp(q->parallel, "none") != 0 &&
+           (q->world > 1 || vp_world_knows_one(q->parallel, q->offload ? q->offload : "none"));
 }
 
 /* sdpa with flash attention turned off, as torch.backends.cuda.enable_flash_sdp(False) does. */

@@ -42,7 +42,8 @@ bool vp_hf_is_dpo(const vp_hf_request *request);
 bool vp_hf_has_liger(const vp_hf_request *request);
 bool vp_hf_is_quantised(const vp_hf_request *request);
 bool vp_hf_lacks_flash(const vp_hf_request *request); /* its card has none, or it is off */
-bool vp_hf_is_shared(const vp_hf_request *request);   /* by several cards */
+bool vp_hf_is_shared(
+    const vp_hf_request *request); /* by several cards, or as if there were others */
 
 /* Ways that cut the weights compute with 16-bit ones, without autocast. */
 const char *vp_hf_computed_precision(const vp_hf_request *request);

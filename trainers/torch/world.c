@@ -53,6 +53,12 @@ bool vp_world_offloads(const char *parallel, const char *offload)
     return strcmp(offload, "none") == 0 || (form && strstr(form->offloads, offload));
 }
 
+bool vp_world_knows_one(const char *parallel, const char *offload)
+{
+    return strcmp(parallel, "zero2") == 0 ||
+           (strcmp(parallel, "zero3") == 0 && strcmp(offload, "params") == 0);
+}
+
 bool vp_world_syncs_each(const char *parallel)
 {
     const vp_world_form *form = form_named(parallel);

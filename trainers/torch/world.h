@@ -39,6 +39,8 @@ bool vp_world_replicates(const char *parallel);
 /* Whether what it does with adapters beside frozen weights is known. */
 bool vp_world_adapts(const char *parallel, bool is_quantised);
 bool vp_world_offloads(const char *parallel, const char *offload);
+/* Whether what it does on one card alone is known (tests/golden/trainers/single_worlds.csv). */
+bool vp_world_knows_one(const char *parallel, const char *offload);
 /* Whether it may reduce the gradients of each micro-batch, or else keeps whole ones until the last: Accelerate's
  * sync_each_batch. Without a choice DeepSpeed does as its stage says; all cards of ddp keep them anyway. */
 bool vp_world_syncs_each(const char *parallel);

@@ -16,14 +16,15 @@ static bool keeps_states(const vp_world *w)
     return strcmp(w->opts.offload, "none") == 0;
 }
 
-/* A weight's part is made, then the weight goes. */
+/* A weight's part is made, in host memory where it will stay, then the weight goes. */
 static vp_status cut(vp_world *w, vp_world_weight *x, vp_err *err)
 {
     int64_t   bytes = vp_ceil_div(x->elements, w->opts.ranks) * w->opts.weight_bytes;
-    vp_status st;
+    vp_status st    = VP_OK;
 
-    st = vp_world_take(w, x->place >= 0 ? VP_OWNER_TEMPORARY : VP_OWNER_FROZEN, bytes, &x->shard,
-                       err);
+    if (keeps_weights(w))
+        st = vp_world_take(w, x->place >= 0 ? VP_OWNER_TEMPORARY : VP_OWNER_FROZEN, bytes,
+                           &x->shard, err);
     vp_ledger_free(w->ledger, &x->whole);
     return st;
 }
@@ -54,7 +55,7 @@ static vp_status load_weights(vp_world *w, vp_err *err)
     for (int64_t i = 0; i < w->n_weights && !w->opts.loads_in_parts; i++)
         VP_TRY(cut(w, &w->weights[i], err));
     for (int64_t i = 0; i < w->n_weights; i++)
-        if (w->weights[i].place >= 0 || !keeps_weights(w)) /* one tensor of them all follows */
+        if (w->weights[i].place >= 0) /* one tensor of them all follows */
             vp_ledger_free(w->ledger, &w->weights[i].shard);
 out:
     return st;
@@ -80,25 +81,28 @@ out:
 }
 
 /* Each weight that is trained is made whole once, for autograd's node that its gradient comes to
- * (create_reduce_and_remove_grad_hooks()). */
+ * (create_reduce_and_remove_grad_hooks()); of host memory its part comes to the card first. */
 static vp_status look_at_each(vp_world *w, vp_err *err)
 {
-    vp_ledger_block whole = {0};
-    vp_status       st    = VP_OK;
+    vp_ledger_block whole = {0}, own = {0};
+    int64_t         bytes;
+    vp_status       st = VP_OK;
 
     for (int64_t place = 0, i; place < w->n_weights; place++) {
         for (i = 0; i < w->n_weights && w->weights[i].place != place; i++) {
         }
         if (i == w->n_weights)
             break;
-        VP_TRY(vp_world_take(w, VP_OWNER_GATHERED,
-                             vp_ceil_div(w->weights[i].elements, w->opts.ranks) * w->opts.ranks *
-                                 w->opts.weight_bytes,
-                             &whole, err));
+        bytes = vp_ceil_div(w->weights[i].elements, w->opts.ranks) * w->opts.weight_bytes;
+        if (!keeps_weights(w))
+            VP_TRY(vp_world_take(w, VP_OWNER_GATHERED, bytes, &own, err));
+        VP_TRY(vp_world_take(w, VP_OWNER_GATHERED, bytes * w->opts.ranks, &whole, err));
         vp_ledger_free(w->ledger, &whole);
+        vp_ledger_free(w->ledger, &own);
     }
 out:
     vp_ledger_free(w->ledger, &whole);
+    vp_ledger_free(w->ledger, &own);
     return st;
 }
 
