@@ -143,15 +143,15 @@ static const vp_option rows[] = {
                   "states (FSDP as Accelerate wraps a model, every layer: fsdp2 is fully_shard, "
                   "what transformers' Trainer means by fsdp; fsdp the older one), or by DeepSpeed "
                   "states (zero1), gradients too (zero2), weights too (zero3)",
-     .otherwise = "ddp, with more than one card",
+     .otherwise = "ddp, with more than one card; nothing on one, which knows zero2 and zero3 too",
      .example   = "fsdp2"},
     {.name      = "--offload",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_estimate_options, offload),
      .words     = "none|optimizer|params|activations",
-     .help      = "What lies in host memory: of cards that share it the optimizer's states and its "
-                  "step, or the weights too; on one card what gradient checkpoints keep "
-                  "(gradient_checkpointing_kwargs' offload)",
+     .help      = "What lies in host memory: by --parallel the optimizer's states and its step, or "
+                  "the weights too (on one card optimizer with zero2, params with zero3); or, on one "
+                  "card, what gradient checkpoints keep (gradient_checkpointing_kwargs' offload)",
      .otherwise = "none",
      .example   = "params"},
     {.name = "--compile",
