@@ -49,6 +49,10 @@ static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
                        "--offload activations moves what checkpoints keep: --recompute full");
     if (offloads_activations(o))
         return VP_OK;
+    if (o->syncs_each && o->world < 2)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--sync-each-batch: gradients of one card are not reduced; with --world N "
+                       "--parallel fsdp2 they are");
     if (o->world < 2 && o->offload && !o->parallel)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--offload %s: by what? --parallel zero2 or zero3, on one card too",
@@ -323,7 +327,7 @@ static vp_status check_resident(const vp_estimate_options *o, vp_err *err)
                        is_model ? "--resident %s: which model?"
                                 : "--resident %s: a copy of what is trained is of no other model",
                        o->resident);
-    if (o->world > 1)
+    if (o->world > 1 || o->parallel)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--resident %s: on one card only: how it is cut over several was not "
                        "recorded",

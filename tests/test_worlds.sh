@@ -104,6 +104,8 @@ llama = json.loads(next(r["config"] for r in rows if r["model"] == "tinyllama-1.
 refused("a way without cards", 2, ["--world"], gpt2, "--parallel", "ddp")
 refused("one card in ways that were not played", 4, ["on one card is not known"], gpt2, "--parallel", "zero3")
 refused("the same of FSDP", 4, ["--parallel fsdp2 --offload params on one card"], gpt2, "--parallel", "fsdp2", "--offload", "params")
+refused("one card reduces nothing", 2, ["--parallel fsdp2"], gpt2, "--sync-each-batch", "--accumulation", "2")
+refused("copies beside DeepSpeed's one card", 4, ["--resident ema"], gpt2, "--parallel", "zero2", "--resident", "ema")
 refused("offload without a way", 2, ["--parallel zero2 or zero3"], gpt2, "--offload", "optimizer")
 refused("offloading what the way does not", 2, ["--offload params", "ddp"], gpt2, "--world", "2", "--offload", "params")
 for way in ("fsdp2", "zero2", "zero3"):

@@ -105,9 +105,9 @@ static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
     if (!vp_hf_is_trl(q) || !vp_hf_is_shared(q))
         return VP_OK;
     if (vp_hf_is_dpo(q) || vp_hf_has_adapters(q) || vp_hf_is_quantised(q))
-        return VP_FAIL(
-            err, VP_ERR_INPUT, "--trainer trl --world %lld: %s was recorded on one card only",
-            (long long)q->world, vp_hf_is_dpo(q) ? "DPOTrainer" : "SFTTrainer with adapters");
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--trainer trl --parallel %s: %s was recorded on one card only, without it",
+                       q->parallel, vp_hf_is_dpo(q) ? "DPOTrainer" : "SFTTrainer with adapters");
     if (strcmp(q->parallel, "ddp") != 0 && strcmp(q->parallel, "fsdp2") != 0)
         return VP_FAIL(
             err, VP_ERR_INPUT,
