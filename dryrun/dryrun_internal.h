@@ -20,6 +20,7 @@
 #include "dryrun/dryrun_run.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <sys/types.h>
 
 /* ---- environment.c ---- */
@@ -55,17 +56,24 @@ void vp_dryrun_env_release(vp_dryrun_env *env);
 /* A temporary folder of our own. The command knows its path and may put anything in it, or
  * something else in its place: it is emptied through fd. */
 typedef struct vp_dryrun_folder {
-    char  path[PATH_MAX]; /* "" when there is none */
-    int   fd;
-    dev_t device;
-    ino_t inode;
-    pid_t keeper;    /* that removes it too, should we be ended before; 0: none */
-    int   keeper_fd; /* to close when we no longer need it                      */
+    char     path[PATH_MAX]; /* "" when there is none */
+    int      fd;
+    dev_t    device;
+    ino_t    inode;
+    pid_t    keeper;    /* that removes it too, should we be ended before; 0: none */
+    int      keeper_fd; /* to close when we no longer need it                      */
+    bool     holds_signals;
+    sigset_t was; /* the signals that were blocked before */
 } vp_dryrun_folder;
 
+/* SIGINT, SIGTERM and SIGHUP wait from here until the folder is released, but for vp_dryrun_keep(), which passes
+ * them on: so that none ends this process while the folder is there and nobody else's. */
 vp_status vp_dryrun_folder_make(vp_dryrun_folder *folder, vp_err *err);
 
-/* Remove it with all that lies in it, and let the keeper go. */
+/* For keeper.c, which lets them through: they wait again. */
+void vp_dryrun_hold_signals(vp_dryrun_folder *folder);
+
+/* Remove it with all that lies in it, let the keeper go, and take the signals that have waited. */
 void vp_dryrun_folder_release(vp_dryrun_folder *folder);
 
 /* ---- keeper.c ---- */

@@ -90,13 +90,14 @@ static _Noreturn void keep(const vp_child_opts *opts, vp_dryrun_folder *folder, 
 static pid_t start(const vp_child_opts *opts, vp_dryrun_folder *folder, int orders[2],
                    int answers[2], struct sigaction *was)
 {
-    sigset_t all, mask;
+    sigset_t all, mask = folder->was;
     pid_t    pid;
     int      error;
 
     assert(order_fd < 0); /* one keeper at a time */
+    assert(folder->holds_signals);
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &mask);
+    sigprocmask(SIG_SETMASK, &all, NULL);
     order_fd = orders[1];
     handle(pass_signal, was);
     pid   = fork();
@@ -109,7 +110,8 @@ static pid_t start(const vp_child_opts *opts, vp_dryrun_folder *folder, int orde
         keep(opts, folder, orders[0], answers[1]);
     }
     sigprocmask(SIG_SETMASK, &mask, NULL);
-    errno = error;
+    folder->holds_signals = false;
+    errno                 = error;
     return pid;
 }
 
@@ -144,6 +146,7 @@ vp_status vp_dryrun_keep(const vp_child_opts *opts, vp_dryrun_folder *folder,
         st = VP_FAIL(err, VP_ERR_DEVICE, "the process that watched over the command was ended");
         vp_child_end_all();
     }
+    vp_dryrun_hold_signals(folder);
     for (int i = 0; i < N_PASSED; i++)
         sigaction(passed_signals[i], &was[i], NULL);
     order_fd = -1;

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,19 @@
 
 enum { MAX_DEPTH = 32 }; /* of folders that the command made in ours */
 
+void vp_dryrun_hold_signals(vp_dryrun_folder *folder)
+{
+    sigset_t ending;
+
+    assert(!folder->holds_signals);
+    sigemptyset(&ending);
+    sigaddset(&ending, SIGINT);
+    sigaddset(&ending, SIGTERM);
+    sigaddset(&ending, SIGHUP);
+    sigprocmask(SIG_BLOCK, &ending, &folder->was);
+    folder->holds_signals = true;
+}
+
 vp_status vp_dryrun_folder_make(vp_dryrun_folder *folder, vp_err *err)
 {
     const char *tmp = getenv("TMPDIR");
@@ -21,6 +35,7 @@ vp_status vp_dryrun_folder_make(vp_dryrun_folder *folder, vp_err *err)
     int         length;
 
     *folder = (vp_dryrun_folder){.fd = -1, .keeper_fd = -1};
+    vp_dryrun_hold_signals(folder);
     if (!tmp || !*tmp)
         tmp = "/tmp";
     length = snprintf(folder->path, sizeof folder->path, "%s/vplan-dryrun-XXXXXX", tmp);
@@ -89,4 +104,7 @@ void vp_dryrun_folder_release(vp_dryrun_folder *folder)
             ;
         folder->keeper = 0;
     }
+    if (folder->holds_signals)
+        sigprocmask(SIG_SETMASK, &folder->was, NULL);
+    folder->holds_signals = false;
 }
