@@ -157,14 +157,16 @@ static bool is_of_cards(const char *offload)
 }
 
 /* What is offloaded is DeepSpeed's or FSDP's, in the files that are written; on one card DeepSpeed's. */
-static vp_status refuse_offload_alone(const vp_plan_options *o, const vp_plan_trainer_options *t,
-                                      vp_err *err)
+static vp_status refuse_alone(const vp_plan_options *o, const vp_plan_trainer_options *t,
+                              vp_err *err)
 {
     if (o->offload && strcmp(o->offload, "activations") == 0 &&
         (t->world > 1 || strcmp(t->trainer, "hf") != 0))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--offload activations: known is what transformers' Trainer does, on one "
                        "card: --trainer hf");
+    if (t->syncs_each && t->world < 2)
+        return VP_FAIL(err, VP_ERR_USAGE, VP_SYNC_NEEDS_CARDS);
     if (o->offload && t->world < 2 && t->parallel && is_of_cards(o->offload) &&
         !vp_world_knows_one(t->parallel, o->offload))
         return VP_FAIL(err, VP_ERR_INPUT,
@@ -245,8 +247,7 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
     if (o->offload && strcmp(o->offload, "params") == 0)
         a->request.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";
     if (o->offload && t->world < 2 && !t->parallel && is_of_cards(o->offload))
-        a->request.pinned[VP_SETTING_PARALLEL] =
-            strcmp(o->offload, "params") == 0 ? "zero3" : "zero2";
+        a->request.pinned[VP_SETTING_PARALLEL] = vp_world_offloads_one(o->offload);
     if (o->lora || t->qlora)
         VP_TRY(pin_lora(a, o->lora ? o->lora : VP_LORA_USUAL, err));
     if (t->qlora) {
@@ -318,7 +319,7 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     vp_status          st = VP_OK;
 
     VP_TRY(require_sizes(o, err));
-    VP_TRY(refuse_offload_alone(o, t, err));
+    VP_TRY(refuse_alone(o, t, err));
     VP_TRY(vp_target_named(t->trainer, &r->target, err));
     VP_TRY(vp_language_of(r->target, &r->job.language, err));
     VP_TRY(vp_parse_budget(o->device, &o->budget, &a->device, &r->budget_bytes, err));

@@ -121,26 +121,26 @@ static bool shard(vp_hf_request *q)
 }
 
 /* By DeepSpeed on the one card there is. */
-static bool in_host(vp_hf_request *q, const char *parallel, const char *offload)
+static bool in_host(vp_hf_request *q, const char *offload)
 {
     bool whole = strcmp(q->lora.targets, "none") == 0 && !vp_hf_freezes(q);
 
     if (q->world > 1 || vp_hf_is_shared(q) || !whole || vp_hf_is_trl(q) || q->offloads ||
         (q->resident && strcmp(q->resident, "none") != 0))
         return false;
-    q->parallel = parallel;
+    q->parallel = vp_world_offloads_one(offload);
     q->offload  = offload;
     return true;
 }
 
 static bool states_in_host(vp_hf_request *q)
 {
-    return in_host(q, "zero2", "optimizer");
+    return in_host(q, "optimizer");
 }
 
 static bool weights_in_host(vp_hf_request *q)
 {
-    return in_host(q, "zero3", "params");
+    return in_host(q, "params");
 }
 
 static const change changes[VP_REMEDIES] = {

@@ -50,9 +50,7 @@ static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
     if (offloads_activations(o))
         return VP_OK;
     if (o->syncs_each && o->world < 2)
-        return VP_FAIL(err, VP_ERR_USAGE,
-                       "--sync-each-batch: gradients of one card are not reduced; with --world N "
-                       "--parallel fsdp2 they are");
+        return VP_FAIL(err, VP_ERR_USAGE, VP_SYNC_NEEDS_CARDS);
     if (o->world < 2 && o->offload && !o->parallel)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--offload %s: by what? --parallel zero2 or zero3, on one card too",

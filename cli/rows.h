@@ -12,6 +12,8 @@
 
 /* Of plan and tune, whose question has no usual answer. */
 #define VP_SEQ_REQUIRED "--seq N is required: tokens of a sample, like --seq 2048"
+#define VP_SYNC_NEEDS_CARDS \
+    "--sync-each-batch: gradients of one card are not reduced; with --world N --parallel fsdp2 they are"
 #define VP_GLOBAL_BATCH_REQUIRED \
     "--global-batch N is required: samples of one optimizer step, like --global-batch 32"
 

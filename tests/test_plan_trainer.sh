@@ -527,6 +527,10 @@ ok(code == 0 and j["common"]["parallel"] == "zero3" and j["common"]["world"] == 
 call("emit", "one.json", "--for", "hf", "-o", "one", "--force")
 code, read, err = check("one/training_args.yaml", "one/accelerate.yaml", "one/ds_config.json", "--for", "hf", "--device", "4090", "--seq", "1024", "--model", "llama-3.1-8b")
 ok(code == 0 and read["common"]["parallel"] == "zero3" and read["device_bytes"] == j["device_bytes"], "read back, with its bytes", (code, read.get("common"), read.get("device_bytes"), j["device_bytes"], read.get("findings")))
+code, j, err = plan("llama-3.1-8b", *ONE)
+ok(code == 3 and [c for c in j["changes"] if "--offload params" in c["command"]], "it is proposed", (code, j["changes"]))
+code, _, err = plan("llama-3.1-8b", *ONE, "--sync-each-batch")
+ok(code == 2 and "--world N" in err, "one card reduces nothing", (code, err))
 code, _, err = plan("llama-3.1-8b", *ONE, "--offload", "params", "--parallel", "fsdp2")
 ok(code == 4 and "zero3 (params)" in " ".join(err.split()), "FSDP of one card is not known", (code, err))
 

@@ -1,5 +1,7 @@
 #include "trainers/fit/what_fits.h"
 
+#include "trainers/torch/world.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,6 +69,8 @@ static vp_status change_request(const finder *f, const vp_fit_change *c, const v
         r.pinned[VP_SETTING_OFFLOAD_OPTIMIZER] = "cpu";
     if (c->offload && strcmp(c->offload, "params") == 0)
         r.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";
+    if (c->offload && r.world < 2)
+        r.pinned[VP_SETTING_PARALLEL] = vp_world_offloads_one(c->offload);
     if (c->world)
         r.world = c->world;
     if (c->seq)
@@ -136,13 +140,14 @@ static bool trains_lora(const vp_choose_request *r)
     return tuning && strcmp(tuning, "lora") == 0;
 }
 
-/* Of cards that cut the states; nothing is learned otherwise. */
+/* Nothing is learned otherwise. One card has it from DeepSpeed, in the way that plan takes --offload for. */
 static void try_host(finder *f)
 {
     static const char *const what[] = {"optimizer", "params"};
     const char              *states = f->request->pinned[VP_SETTING_OFFLOAD_OPTIMIZER];
 
-    if (f->request->world < 2 || (states && strcmp(states, "none") != 0))
+    if ((states && strcmp(states, "none") != 0) ||
+        (f->request->world < 2 && f->request->pinned[VP_SETTING_PARALLEL]))
         return;
     for (size_t i = 0; i < sizeof what / sizeof *what; i++)
         if (try_change(f, (vp_fit_change){.offload = what[i]}, NULL))
@@ -155,7 +160,8 @@ static void try_recipes(finder *f)
 
     if (try_change(f, (vp_fit_change){.optimizer = eight}, NULL))
         return;
-    try_host(f);
+    if (f->request->world > 1)
+        try_host(f);
     if (f->request->job.device->bf16 && !try_change(f, (vp_fit_change){.precision = pure}, NULL))
         try_change(f, (vp_fit_change){.optimizer = eight, .precision = pure}, NULL);
 }
@@ -402,6 +408,8 @@ vp_status vp_fit_changes_find(vp_arena *arena, const vp_choose_request *request,
     try_cards_beside(&f);
     if (full)
         try_adapters(&f);
+    if (full && request->world < 2)
+        try_host(&f);
     if (trains_lora(request))
         try_change(&f, (vp_fit_change){.quantises = true}, NULL);
     if (!out->n)

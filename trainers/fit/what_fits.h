@@ -32,7 +32,7 @@ enum { VP_MAX_FIT_CHANGES = 8, VP_FIT_RANK = 16 };
  *   the whole model trained with optimizer states in 8 bits; else, of several cards, with states in host memory, or weights too;
  *   and where neither does, or host memory does at the price of time, in bf16 without fp32 master weights, else both;
  *   twice as many cards, or as many more as it takes, up to 64;
- *   adapters; where they do not fit either, adapters over weights in NF4; where the trainer cannot be told either, in transformers' Trainer;
+ *   adapters; of one card states, or weights too, in host memory behind them, by DeepSpeed; where adapters do not fit either, adapters over weights in NF4; where the trainer cannot be told either, in transformers' Trainer;
  *   where adapters were asked for, the same over weights in NF4;
  *   half, a quarter or an eighth of the sequence;
  *   the smallest card of the table;

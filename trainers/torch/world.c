@@ -59,6 +59,11 @@ bool vp_world_knows_one(const char *parallel, const char *offload)
            (strcmp(parallel, "zero3") == 0 && strcmp(offload, "params") == 0);
 }
 
+const char *vp_world_offloads_one(const char *offload)
+{
+    return strcmp(offload, "params") == 0 ? "zero3" : "zero2";
+}
+
 bool vp_world_syncs_each(const char *parallel)
 {
     const vp_world_form *form = form_named(parallel);

@@ -41,6 +41,8 @@ bool vp_world_adapts(const char *parallel, bool is_quantised);
 bool vp_world_offloads(const char *parallel, const char *offload);
 /* Whether what it does on one card alone is known (tests/golden/trainers/single_worlds.csv). */
 bool vp_world_knows_one(const char *parallel, const char *offload);
+/* The way that keeps "optimizer" or "params" in host memory on one card alone. */
+const char *vp_world_offloads_one(const char *offload);
 /* Whether it may reduce the gradients of each micro-batch, or else keeps whole ones until the last: Accelerate's
  * sync_each_batch. Without a choice DeepSpeed does as its stage says; all cards of ddp keep them anyway. */
 bool vp_world_syncs_each(const char *parallel);
