@@ -153,6 +153,8 @@ def axolotl(folder, s):
     same("method", str(getattr(c.rl, "value", c.rl)), "dpo" if s["method"] == "dpo" else "None")
     if s["eval_batch"] != "none":
         same("evaluated at once", c.eval_batch_size, s["eval_batch"])
+    kwargs = (c.accelerator_config or {}).get("gradient_accumulation_kwargs", {})      # handed on to TrainingArguments as it is
+    same("sync_each_batch", kwargs.get("sync_each_batch", False), s["gradient_sync"] == "each")
 
 
 def llamafactory(folder, s):
