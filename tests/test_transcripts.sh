@@ -22,15 +22,12 @@ def type_in(line, **env):
     ours, theirs = pty.openpty()
     p = subprocess.Popen([vplan] + shlex.split(line), stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=dict(ENV, **env))
     os.close(theirs)
-    out = b""
-    while True:
+    out, ended = b"", 0
+    while ended < 2:  # EIO is how Linux says that nobody writes any more; once it may come before the last lines do
         try:
-            piece = os.read(ours, 1 << 16)
-        except OSError:  # how Linux says that nobody writes any more
-            break
-        if not piece:
-            break
-        out += piece
+            out, ended = out + os.read(ours, 1 << 16), 0
+        except OSError:
+            ended += 1
     os.close(ours)
     return p.wait(timeout=60), out.decode().replace("\r\n", "\n")
 
