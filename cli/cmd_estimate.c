@@ -413,8 +413,9 @@ static const vp_option rows[] = {
      .meant = vp_trainer_meant,
      .help  = "Whose training step it is: vplan's own, transformers' modules in a plain loop of "
               "PyTorch, or those with transformers' Trainer or TRL's SFTTrainer",
-     .otherwise = "vplan; with --lora, --qlora, --peft or --freeze hf",
-     .example   = "vplan"},
+     .otherwise =
+         "vplan; with an option that only PyTorch's trainers have hf, with --method or --packing trl",
+     .example = "vplan"},
 };
 static const vp_option_set options = {VP_ROWS(rows)};
 
@@ -439,7 +440,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         o.trainer = "hf";
     }
     if (!o.trainer)
-        o.trainer = o.lora || o.qlora || o.peft || o.freeze ? "hf" : "vplan";
+        o.trainer = vp_estimate_trainer_meant(&o);
     if (strcmp(o.trainer, "vplan") != 0) {
         VP_TRY(vp_estimate_trainer(&line, name, &o, cli, err));
         goto out;

@@ -220,40 +220,56 @@ static const vp_option rows[] = {
 const vp_option_set vp_estimate_trainer_options = {
     .title = "options of PyTorch trainers", .rows = rows, .n = sizeof rows / sizeof *rows};
 
+/* The option given that only PyTorch's trainers have, TRL's before those of all; NULL: none. */
+static const char *trainers_own(const vp_estimate_options *o)
+{
+    return o->method         ? "method"
+           : o->packing      ? "packing"
+           : o->versions     ? "versions"
+           : o->resident     ? "resident"
+           : o->lengths      ? "length-histogram"
+           : o->measured     ? "measured"
+           : o->calibration  ? "calibration"
+           : o->padding      ? "padding"
+           : o->accumulation ? "accumulation"
+           : o->syncs_each   ? "sync-each-batch"
+           : o->eval_batch   ? "eval-batch"
+           : o->peft         ? "peft"
+           : o->freeze       ? "freeze"
+           : o->load         ? "load"
+           : o->liger        ? "liger"
+           : o->compiles     ? "compile"
+           : o->keep_output  ? "keep-output"
+           : o->task         ? "task"
+           : o->target_seq   ? "target-seq"
+           : o->world        ? "world"
+           : o->parallel     ? "parallel"
+           : o->offload      ? "offload"
+           : o->alloc_conf   ? "alloc-conf"
+                             : NULL;
+}
+
+static const char *trainer_of(const char *option)
+{
+    return strcmp(option, "method") == 0 || strcmp(option, "packing") == 0 ? "trl" : "hf";
+}
+
+const char *vp_estimate_trainer_meant(const vp_estimate_options *o)
+{
+    const char *option = trainers_own(o);
+
+    return option ? trainer_of(option) : o->qlora || o->lora ? "hf" : "vplan";
+}
+
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
 {
-    const char *given = o->versions       ? "versions"
-                        : o->resident     ? "resident"
-                        : o->lengths      ? "length-histogram"
-                        : o->measured     ? "measured"
-                        : o->calibration  ? "calibration"
-                        : o->padding      ? "padding"
-                        : o->packing      ? "packing"
-                        : o->accumulation ? "accumulation"
-                        : o->syncs_each   ? "sync-each-batch"
-                        : o->eval_batch   ? "eval-batch"
-                        : o->method       ? "method"
-                        : o->peft         ? "peft"
-                        : o->freeze       ? "freeze"
-                        : o->load         ? "load"
-                        : o->liger        ? "liger"
-                        : o->compiles     ? "compile"
-                        : o->keep_output  ? "keep-output"
-                        : o->task         ? "task"
-                        : o->target_seq   ? "target-seq"
-                        : o->world        ? "world"
-                        : o->parallel     ? "parallel"
-                        : o->offload      ? "offload"
-                        : o->alloc_conf   ? "alloc-conf"
-                                          : NULL;
+    const char *given = trainers_own(o);
 
     if (o->qlora)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--qlora: vplan's own runtime does not train over NF4: --trainer hf");
     if (given)
-        return VP_FAIL(err, VP_ERR_USAGE, "--%s is for --trainer %s", given,
-                       strcmp(given, "method") == 0 || strcmp(given, "packing") == 0 ? "trl"
-                                                                                     : "hf");
+        return VP_FAIL(err, VP_ERR_USAGE, "--%s is for --trainer %s", given, trainer_of(given));
     return VP_OK;
 }
 

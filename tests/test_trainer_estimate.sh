@@ -130,7 +130,7 @@ ok("--alloc-conf " + EXPANDABLE not in [r["option"] for r in less["remedies"]], 
 for conf, words in (("expandable:True", "expandable: "), ("per_process_memory_fraction:0.5", "--budget"), ("max_split_size_mb", "expected ':'"), ("backend:cudaMallocAsync", "not modelled")):
     code, j = said(*QWEN, "--alloc-conf", conf)
     ok(code == 2 and "--alloc-conf" in j["error"]["message"] and words in j["error"]["message"], "--alloc-conf " + conf, (code, j))
-code, j = said("estimate", "gpt2", "--alloc-conf", EXPANDABLE, "--json")
+code, j = said("estimate", "gpt2", "--trainer", "vplan", "--alloc-conf", EXPANDABLE, "--json")
 ok(code == 2 and "--trainer" in j["error"]["message"], "of PyTorch's trainers alone", (code, j))
 
 # ---- a sequence that is no multiple of 16 is halved to whole eights ----
@@ -434,8 +434,12 @@ refused("a masked sequence that is no multiple of 8", gpt2, ["--seq", "250", "--
 refused("more cards than there are", llama, small + ["--world", "99999999"], 2, ["65,536"])
 refused("an optimizer nobody knows", llama, small + ["--optimizer", "adamw_torch_9bit"], 4, ["adamw_torch_9bit"])
 refused("a class of another head", dict(llama, architectures=["LlamaForSequenceClassification"]), small, 4, ["class"])
-p = subprocess.run([vplan, "estimate", "gpt2", "--accumulation", "2", "--json"], stdout=subprocess.PIPE)
+p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "vplan", "--accumulation", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 2, "an option of theirs for vplan's own step", p.stdout)
+for option, trainer in ((["--accumulation", "2"], "hf"), (["--world", "2"], "hf"), (["--packing", "4"], "trl"), (["--accumulation", "2", "--method", "sft"], "trl"),
+                        (["--loss", "chunked"], "vplan")):
+    p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--json", *option], stdout=subprocess.PIPE)
+    ok(p.returncode == 0 and json.loads(p.stdout)["trainer"] == trainer, "the trainer that has " + option[0], p.stdout[:300])
 
 # ---- fits, accumulation, time ----
 rc, j = estimate(llama, "--precision", "bf16", "--device", "h100", *small)

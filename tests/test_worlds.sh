@@ -124,7 +124,7 @@ for option in "--parallel zero3 --offload params", "--parallel zero2 --offload o
     ok(option in advised and advised[option]["fits"] == there["fits"] and advised[option]["device_bytes"] == there["device_bytes"] and there["settings"]["world"] == 1, option,
        (advised.get(option), there["device_bytes"]))
 ok(advised["--parallel zero3 --offload params"]["fits"], "8B, all of it, on a card of 24 GB")
-p = subprocess.run([vplan, "estimate", "gpt2", "--world", "2", "--json"], stdout=subprocess.PIPE)
+p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "vplan", "--world", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 2 and "--trainer" in p.stdout.decode(), "several cards are a PyTorch trainer's", p.stdout)
 # ---- what is advised runs, and takes what was said, the communicator included ----
 def said(*options):
