@@ -104,7 +104,7 @@ $(BUILD)/%.o: %.c
 
 $(BUILD)/vplan: $(call objs,cli) $(BUILD)/runtime/run_options.o $(DOCTOR) $(REPORT) $(DRYRUN) $(TUNER) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
 	$(call say,link)
-	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lyaml -lsqlite3 -lm
+	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lyaml -lsqlite3 -lm -pthread
 
 $(BUILD)/vplan-run: $(BUILD)/runtime/main.o $(RUNTIME) $(KERNELS) $(PLAN) $(BASE)
 	$(call say,link)

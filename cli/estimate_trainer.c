@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -190,22 +191,48 @@ static bool take_remedy(vp_estimate_answer *a, const vp_hf_request *tried)
     return true;
 }
 
-/* What makes it smaller, and what makes it fit; where the largest batch or sequence was looked for, from the least on. */
+typedef struct remedy_search {
+    vp_estimate_answer *a;
+    const vp_lengths   *lengths;
+    int64_t             most;
+    vp_hf_request       tried;
+    vp_remedy_room      room;
+} remedy_search;
+
+static void *find_smaller(void *search)
+{
+    remedy_search      *s = search;
+    vp_estimate_answer *a = s->a;
+
+    a->n_remedies = vp_remedies_find(a->model, s->lengths, s->most, &s->tried,
+                                     a->estimate.reserved_bytes, &s->room, a->remedies);
+    return NULL;
+}
+
+/* What makes it smaller, and what makes it fit: the two look at different steps, each on a core of its own. Where the
+ * largest batch or sequence was looked for, from the least on. */
 static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
 {
-    const vp_lengths *lengths = o->lengths ? &a->lengths : NULL;
-    int64_t           most    = o->seq ? o->seq : INT64_MAX;
-    vp_hf_request     tried   = a->request;
-    vp_remedy_room room = {.bytes = a->budget_bytes < 0 ? -1 : a->budget_bytes - a->context.bytes,
-                           .has_communicator = vp_estimate_has_communicator(a)};
+    remedy_search s = {
+        .a       = a,
+        .lengths = o->lengths ? &a->lengths : NULL,
+        .most    = o->seq ? o->seq : INT64_MAX,
+        .tried   = a->request,
+        .room    = {.bytes            = a->budget_bytes < 0 ? -1 : a->budget_bytes - a->context.bytes,
+                    .has_communicator = vp_estimate_has_communicator(a)}};
+    bool      lacks = !vp_estimate_fits(a), found = false, beside;
+    pthread_t smaller;
 
-    tried.seq     = a->estimate.seq;
-    a->n_remedies = vp_remedies_find(a->model, lengths, most, &tried, a->estimate.reserved_bytes,
-                                     &room, a->remedies);
-    a->has_fitting =
-        !vp_estimate_fits(a) &&
-        (vp_remedies_fit_lengths(a->model, lengths, most, &tried, room.bytes, &a->fitting) ||
-         take_remedy(a, &tried));
+    s.tried.seq = a->estimate.seq;
+    beside      = lacks && pthread_create(&smaller, NULL, find_smaller, &s) == 0;
+    if (lacks)
+        found = vp_remedies_fit_lengths(a->model, s.lengths, s.most, &s.tried, s.room.bytes,
+                                        &a->fitting);
+    if (beside)
+        pthread_join(smaller, NULL);
+    else
+        find_smaller(&s);
+    a->has_fitting = found || (lacks && take_remedy(a, &s.tried));
 }
 
 static vp_status set_up(const char *name, const vp_estimate_options *given, vp_estimate_answer *a,

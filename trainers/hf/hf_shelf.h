@@ -1,4 +1,5 @@
-/* trainers/hf/hf_shelf.h: recordings that were read, for searches that ask for many steps of one model.
+/* trainers/hf/hf_shelf.h: recordings that were read, for searches that ask for many steps of one model,
+ * from several threads if they like.
  *     vp_hf_shelf *shelf = vp_hf_shelf_new();
  *     VP_TRY(vp_hf_shelf_open(shelf, path, &recording, err));    read once
  *     vp_hf_shelf_free(shelf);                                   and all its recordings */

@@ -89,6 +89,7 @@ vp_status vp_recording_open(const char *path, vp_recording **out, vp_err *err)
 
     *out = NULL;
     VP_TRY_ALLOC(err, r);
+    pthread_mutex_init(&r->lock, NULL); /* of default attributes: it cannot fail */
     r->arena = vp_arena_new();
     VP_TRY_ALLOC(err, r->arena);
     r->last = &r->programs;
@@ -115,6 +116,7 @@ void vp_recording_free(vp_recording *r)
 {
     if (!r)
         return;
+    pthread_mutex_destroy(&r->lock);
     vp_arena_free(r->arena);
     free(r->text);
     free(r);
@@ -430,9 +432,11 @@ vp_status vp_recording_find(vp_recording *r, const char *key, const vp_recorded_
     for (const char *same = p ? p->same : NULL; same && (p = r->programs); same = NULL)
         while (p && (p->same || strcmp(p->key, same) != 0))
             p = p->next;
+    pthread_mutex_lock(&r->lock);
     if (p && !p->n_phases)
-        VP_TRY(read_program(p, err));
-    *out = p;
-out:
+        st = read_program(p, err);
+    pthread_mutex_unlock(&r->lock);
+    if (st == VP_OK)
+        *out = p;
     return st;
 }

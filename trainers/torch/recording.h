@@ -36,7 +36,7 @@ const char *vp_recording_field(const vp_recording *recording, int64_t i);
  * zero|some"; NULL past the end. */
 const char *vp_recording_requirement(const vp_recording *recording, int64_t i);
 
-/* The variant of this key, read in full; *out is NULL where there is none. vp_recording_key(): the
+/* From several threads if they like. The variant of this key, read in full; *out is NULL where there is none. vp_recording_key(): the
  * key of variant i, NULL past the end. VP_ERR_INPUT: its text is broken. */
 vp_status   vp_recording_find(vp_recording *recording, const char *key,
                               const vp_recorded_program **out, vp_err *err);

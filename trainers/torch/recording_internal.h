@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 
 enum {
@@ -86,11 +87,12 @@ struct vp_recorded_program {
 };
 
 struct vp_recording {
-    vp_arena    *arena;
-    char        *path, *text;
-    const char  *versions;
-    const char **sizes, **parts, **requirements, **fields;
-    int64_t      n_sizes, cap_sizes, n_parts, cap_parts, n_requirements, cap_requirements, n_fields,
+    pthread_mutex_t lock; /* of what vp_recording_find() reads */
+    vp_arena       *arena;
+    char           *path, *text;
+    const char     *versions;
+    const char    **sizes, **parts, **requirements, **fields;
+    int64_t n_sizes, cap_sizes, n_parts, cap_parts, n_requirements, cap_requirements, n_fields,
         cap_fields;
     vp_recorded_program *programs, **last;
 };
