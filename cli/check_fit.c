@@ -1,6 +1,7 @@
 #include "cli/check_fit.h"
 
 #include "cli/cmd_plan_trainer.h"
+#include "cli/names.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 
@@ -225,7 +226,9 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     VP_TRY(
         vp_calibration_path(o->calibration, x->calibration_path, sizeof x->calibration_path, err));
     VP_TRY(vp_calibration_outside(x->calibration_path, &x->device, &outside, &x->calibration, err));
-    if (vp_open_for_trainer(model, NULL, &x->model, &no_graph, &why) != VP_OK && !no_graph) {
+    if (vp_model_with_graph(model, &(vp_model_opts){.dropout_from_config = true}, &x->model,
+                            &no_graph, &why) != VP_OK &&
+        !no_graph) {
         *err = why;
         st   = why.code;
         goto out;

@@ -78,11 +78,11 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
     VP_TRY(vp_check_gradients(&s->recipe, err));
     if (o->lora)
         VP_TRY(vp_read_own_lora(o->lora, model_name, &s->recipe.lora, err));
-    VP_TRY(vp_model_open(model_name,
-                         &(vp_model_opts){.dropout    = s->recipe.dropout,
-                                          .class_name = o->class_name,
-                                          .lora       = &s->recipe.lora},
-                         &e->model, err));
+    VP_TRY(vp_model_with_graph(model_name,
+                               &(vp_model_opts){.dropout    = s->recipe.dropout,
+                                                .class_name = o->class_name,
+                                                .lora       = &s->recipe.lora},
+                               &e->model, NULL, err));
     vp_scenario_set_all(s, e->model, vp_recompute_set(e->model, recompute));
     if (n_segments && !vp_scenario_set_segments(s, e->model, n_segments))
         VP_TRY(VP_FAIL(

@@ -2,6 +2,7 @@
 
 #include "cli/calibration.h"
 #include "cli/estimate.h"
+#include "cli/names.h"
 #include "cli/plan_trainer_changes.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
@@ -289,34 +290,12 @@ static const char *loadable_name(const char *name)
     return z && z->hub_id ? z->hub_id : name;
 }
 
-vp_status vp_open_for_trainer(const char *name, const char *class_name, vp_model **out,
-                              bool *no_graph, vp_err *err)
-{
-    vp_model_opts opts   = {.dropout_from_config = true, .class_name = class_name};
-    vp_err        why    = {0}, ignored;
-    vp_model     *config = NULL;
-    vp_status     st     = vp_model_open(name, &opts, out, &why);
-
-    opts.config_only = true;
-    *no_graph        = st == VP_ERR_INPUT && strcmp(why.field, "model_type") == 0 &&
-                vp_model_open(name, &opts, &config, &ignored) == VP_OK;
-    vp_model_free(config);
-    if (*no_graph)
-        return VP_FAIL_AT(err, st, why.file, why.line, why.field,
-                          "%s. A step's seconds are those of vplan's own graph of the model; bytes "
-                          "alone: vplan estimate MODEL --trainer hf, of the families that it knows",
-                          why.message);
-    if (st != VP_OK)
-        *err = why;
-    return st;
-}
-
 static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
                         const vp_plan_trainer_options *t, vp_err *err)
 {
-    vp_choose_request *r = &a->request;
-    bool               no_graph;
-    vp_status          st = VP_OK;
+    vp_choose_request *r    = &a->request;
+    vp_model_opts      opts = {.dropout_from_config = true, .class_name = o->class_name};
+    vp_status          st   = VP_OK;
 
     VP_TRY(require_sizes(o, err));
     VP_TRY(refuse_alone(o, t, err));
@@ -327,7 +306,7 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     if (a->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card; name one by --device",
                        t->trainer));
-    VP_TRY(vp_open_for_trainer(name, o->class_name, &a->model, &no_graph, err));
+    VP_TRY(vp_model_with_graph(name, &opts, &a->model, NULL, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &a->profile, err));
     if (t->versions)

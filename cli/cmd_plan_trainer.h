@@ -23,11 +23,6 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
                               const vp_plan_trainer_options *t, const vp_command_line *line,
                               const char *path, bool force, vp_cli *cli, vp_err *err);
 
-/* The model of a trainer's step, which a graph of vplan's own prices. VP_ERR_INPUT: its family has none, which is said with what
- * can be asked instead; *no_graph then, for the config itself is sound. */
-vp_status vp_open_for_trainer(const char *name, const char *class_name, vp_model **out,
-                              bool *no_graph, vp_err *err);
-
 /* Whether a command that is to be proposed, the words of `vplan plan MODEL --trainer T ...` behind the program's name, would be
  * answered: by a plan, or by what would make one fit. */
 bool vp_plan_answers(int argc, char **argv);

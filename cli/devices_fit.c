@@ -178,7 +178,7 @@ vp_status vp_devices_fit(const vp_devices_options *o, vp_cli *cli, vp_err *err)
 
     VP_TRY_ALLOC(err, f.cards);
     VP_TRY(vp_model_named(cli, &name, err));
-    VP_TRY(vp_model_open(name, &(vp_model_opts){0}, &model, err));
+    VP_TRY(vp_model_with_graph(name, &(vp_model_opts){0}, &model, NULL, err));
     if (!asked.seq)
         asked.seq = model->graph.max_seq < VP_ESTIMATE_SEQ ? model->graph.max_seq : VP_ESTIMATE_SEQ;
     VP_TRY(ask_all(name, &asked, &f, err));

@@ -24,21 +24,25 @@ static bool is_chosen_by_qlora(const char *more, const char *option)
            (strcmp(option, "--precision") == 0 || strcmp(option, "--recompute") == 0);
 }
 
+static const char *const LARGEST_BATCH = " --max micro-batch";
+
 static const char *options_to_add(const vp_estimate_next *f)
 {
     if (!f->has_budget)
         return " --device 4090";
-    return f->fits && !f->has_max && f->free_batch ? " --max micro-batch" : f->fitting;
+    return f->fits && !f->has_max && f->free_batch ? LARGEST_BATCH : f->fitting;
 }
 
 static void add_estimate(const vp_command_line *line, const char *more, vp_text *command)
 {
+    bool is_largest = strcmp(more, LARGEST_BATCH) == 0;
+
     vp_text_printf(command, "vplan estimate ");
     vp_text_quoted(command, line->words[0]);
     for (int i = 0; i < line->n_given; i++) {
         const vp_option *o = line->given[i].option;
         if (is_named(more, o->name) || is_chosen_by_qlora(more, o->name) ||
-            vp_is_of_printing(o->name))
+            (is_largest && strcmp(o->name, "--micro-batch") == 0) || vp_is_of_printing(o->name))
             continue;
         vp_text_printf(command, " %s", o->name);
         if (o->kind != VP_OPTION_FLAG) {
@@ -85,6 +89,8 @@ void vp_print_estimate_next(const vp_estimate_next *found, const vp_command_line
         add_estimate(line, more, &command);
     else if (found->fits)
         add_plan(found, line, &command);
+    if (!command.n_bytes && found->fits && !found->has_max)
+        add_estimate(line, LARGEST_BATCH, &command);
     if (command.n_bytes)
         vp_screen_command("next", vp_text_string(&command));
     vp_text_release(&command);

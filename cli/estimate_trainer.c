@@ -1,6 +1,7 @@
 /* vplan estimate --trainer torch: what a training step of PyTorch takes, from a recording of it. */
 #include "cli/cmd_plan_trainer.h"
 #include "cli/estimate_answer.h"
+#include "cli/names.h"
 
 #include "base/checked.h"
 
@@ -360,12 +361,12 @@ int64_t vp_estimate_parameters(const vp_model *model)
 
 bool vp_estimate_is_only_recorded(const char *name, const vp_estimate_options *o)
 {
-    vp_model *model = NULL;
-    bool      no_graph, is_known;
-    vp_err    ignored = {0};
+    vp_model     *model = NULL;
+    vp_model_opts opts  = {.dropout_from_config = true, .class_name = o->class_name};
+    bool          no_graph, is_known;
+    vp_err        ignored = {0};
 
-    if (vp_open_for_trainer(name, o->class_name, &model, &no_graph, &ignored) == VP_OK ||
-        !no_graph) {
+    if (vp_model_with_graph(name, &opts, &model, &no_graph, &ignored) == VP_OK || !no_graph) {
         vp_model_free(model);
         return false;
     }

@@ -136,6 +136,29 @@ static const vp_zoo_entry *find_model(const char *name)
     return z ? z : find_without(name, N_TRAINED_FURTHER);
 }
 
+vp_status vp_model_with_graph(const char *name, const vp_model_opts *opts, vp_model **out,
+                              bool *no_graph, vp_err *err)
+{
+    vp_model_opts alone  = {.class_name = opts->class_name, .config_only = true};
+    vp_model     *config = NULL;
+    vp_err        why    = {0}, ignored;
+    vp_status     st     = vp_model_open(name, opts, out, &why);
+    bool          lacks  = st == VP_ERR_INPUT && strcmp(why.field, "model_type") == 0 &&
+                 vp_model_open(name, &alone, &config, &ignored) == VP_OK;
+
+    vp_model_free(config);
+    if (no_graph)
+        *no_graph = lacks;
+    if (lacks)
+        return VP_FAIL_AT(err, st, why.file, why.line, why.field,
+                          "%s. Plans and seconds are those of vplan's own graph of a model; bytes "
+                          "alone: vplan estimate %s --trainer hf, of the families that it knows",
+                          why.message, vp_zoo_find(name) ? name : "MODEL");
+    if (st != VP_OK)
+        *err = why;
+    return st;
+}
+
 const char *vp_built_in_name(const char *name)
 {
     const vp_zoo_entry *z = find_model(name);

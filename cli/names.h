@@ -6,12 +6,18 @@
 #define VP_CLI_NAMES_H
 
 #include "cli/cli.h"
+#include "models/model.h"
 
 /* A MODEL: *name stays, or becomes a built-in name that lives as long as the program. A Hub id that
  * the local cache does not hold is the built-in model of the same config, with a note; so is said
  * which one is meant where a built-in name is a file here too. VP_ERR_INPUT: it is nothing, and
  * this is what may have been meant; where nothing may, it stays for vp_model_open() to refuse. */
 vp_status vp_model_named(const vp_cli *cli, const char **name, vp_err *err);
+
+/* vp_model_open() of a model that is planned or priced, which takes vplan's own graph of it. VP_ERR_INPUT where its family has
+ * none says what can be asked instead; *no_graph (or NULL) then: the config itself is sound. */
+vp_status vp_model_with_graph(const char *name, const vp_model_opts *opts, vp_model **out,
+                              bool *no_graph, vp_err *err);
 
 /* The built-in model of this name or Hub id, however it is written; NULL: none. */
 const char *vp_built_in_name(const char *name);

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/estimate.h"
 #include "cli/meant.h"
+#include "cli/names.h"
 #include "cli/rows.h"
 #include "cli/words.h"
 #include "devices/device_here.h"
@@ -364,11 +365,11 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
             VP_FAIL(err, VP_ERR_USAGE, "--lora: the recipe says already which adapters there are"));
     if (o->lora)
         VP_TRY(vp_read_own_lora(o->lora, model_name, &r->recipe.lora, err));
-    VP_TRY(vp_model_open(model_name,
-                         &(vp_model_opts){.dropout    = r->recipe.dropout,
-                                          .class_name = o->class_name,
-                                          .lora       = &r->recipe.lora},
-                         &job->model, err));
+    VP_TRY(vp_model_with_graph(model_name,
+                               &(vp_model_opts){.dropout    = r->recipe.dropout,
+                                                .class_name = o->class_name,
+                                                .lora       = &r->recipe.lora},
+                               &job->model, NULL, err));
     VP_TRY_ALLOC(err, r->outlines = vp_outline_store_new(job->model));
     r->model = job->model;
     if (job->profile)

@@ -91,6 +91,16 @@ screen("estimate llama-3.1-8b", 0, NEEDS)
 screen("models llama-3.1-8b", 0, r"\Allama-3.1-8b: 8,030,261,248 parameters", None)
 screen("estimate llama-3.2-1b --trainer torch --seq 2048 --micro-batch 2 --precision bf16-mixed --device 4090", 3, NO, None)
 
+# ---- what only PyTorch's trainers run, and what plan does not choose ----
+
+for line in ("plan mixtral-8x7b --device h100 --seq 2048 --global-batch 8", "devices --fits mixtral-8x7b", "estimate mixtral-8x7b --trainer vplan"):
+    ok("vplan estimate mixtral-8x7b --trainer hf" in screen(line, 4, WRONG, SAID), "bytes alone: " + line)
+screen("estimate mixtral-8x7b --trainer hf", 0, NEEDS)
+for line in ("llama-3.2-1b --method dpo --device h100 --micro-batch 1 --seq 1024", "llama-3.2-1b --peft ia3 --device 4090 --micro-batch 1 --seq 1024"):
+    told = commands(screen("estimate " + line, 0, FITS))[-1]
+    ok("--max micro-batch" in told and "--micro-batch 1" not in told, "the largest batch is next", told)
+    screen(told.split(None, 1)[1], 0, FITS, None)
+
 # ---- a researcher's own config ----
 
 json.dump({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 8, "num_attention_heads": 8, "vocab_size": 32000,
