@@ -63,13 +63,9 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
         VP_TRY(vp_parse_loss(o->loss, &s->loss_chunk, err));
     if (s->loss_chunk == VP_CHUNK_CHUNKED)
         s->loss_chunk = DEFAULT_CHUNK;
-    e->has_device   = o->device != NULL;
-    e->budget_bytes = o->budget.bytes ? o->budget.bytes : -1;
-    if (!o->device && o->budget.share > 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget: a share of which --device?"));
-    if (o->device)
-        VP_TRY(vp_parse_budget(o->device, &o->budget, &e->device, &e->budget_bytes, err));
-    else
+    e->has_device = o->device != NULL;
+    VP_TRY(vp_estimate_budget(o, &e->device, &e->budget_bytes, err));
+    if (!o->device)
         VP_TRY(vp_device_open("cpu", &e->device, err));
     if (o->device && !o->precision)
         s->recipe.precision = vp_default_precision(&e->device);
@@ -238,9 +234,9 @@ static void add_options(const vp_command_line *line, const char *const *names, v
 /* A plan of the same, or the cards that would do. */
 static void print_next(const estimate *e, const vp_command_line *line)
 {
-    static const char *const of_plan[]    = {"--device",    "--budget",    "--class",
-                                             "--precision", "--gradients", "--optimizer",
-                                             "--attention", NULL};
+    static const char *const of_plan[]    = {"--device",    "--budget",    "--reserve",
+                                             "--class",     "--precision", "--gradients",
+                                             "--optimizer", "--attention", NULL};
     static const char *const of_devices[] = {"--precision", "--optimizer", "--micro-batch", NULL};
     bool                     has_card     = e->budget_bytes >= 0;
     vp_text                  command      = {0};
@@ -253,6 +249,11 @@ static void print_next(const estimate *e, const vp_command_line *line)
     if (!command.failed)
         vp_screen_command("next", command.data);
     vp_text_release(&command);
+}
+
+static bool is_said(const vp_amount *amount)
+{
+    return amount->bytes || amount->share > 0;
 }
 
 /* A plan with the recipe of the first rung that fits, else of the last. */
@@ -272,7 +273,7 @@ static void print_ladder_next(const estimate *e, const vp_estimate_options *o, c
                    vp_precision_name(s->recipe.precision), vp_optimizer_name(s->recipe.optimizer));
     if (s->recipe.gradients != VP_GRADIENTS_FP32)
         vp_text_printf(&command, " --gradients %s", vp_gradients_name(s->recipe.gradients));
-    if (e->has_device && (o->budget.bytes || o->budget.share > 0))
+    if (e->has_device && (is_said(&o->budget) || is_said(&o->reserve)))
         vp_text_printf(&command, " --budget %lld", (long long)e->budget_bytes);
     if (e->ladder.host_bytes)
         vp_text_printf(&command, " --host-memory %lldGiB",
@@ -331,6 +332,10 @@ static void print_answer(const estimate *e, const vp_command_line *line, const c
     vp_scenario_text(&scenario, e->model, s);
     vp_screen_line("setting", "sequence %lld, %s", (long long)s->seq, vp_text_string(&scenario));
     vp_text_release(&scenario);
+    if (is_said(&o->reserve))
+        vp_screen_line(
+            "reserve", "%s kept free",
+            vp_size_text(vp_amount_of(&o->reserve, e->device.usable_bytes), a, sizeof a));
     printf("\n");
     vp_screen_bytes(e->plan, &e->itemised, o->all);
     printf("\n");
@@ -356,6 +361,7 @@ static const vp_option rows[] = {
     {VP_ROW_BUDGET(vp_estimate_options, budget),
      .help      = "The device memory there is, context and libraries included",
      .otherwise = "what is usable on the device"},
+    {VP_ROW_RESERVE(vp_estimate_options, reserve)},
     {VP_ROW_SEQ(vp_estimate_options, seq), .help = "Tokens of a sample",
      .otherwise = "the smaller of the model's positions and 4096"},
     {VP_ROW_MICRO_BATCH(vp_estimate_options, micro_batch), .help = "Samples at once",

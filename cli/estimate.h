@@ -10,7 +10,7 @@ typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *gradients, *optimizer, *attention, *loss, *recompute,
         *max, *class_name, *padding, *lengths, *measured, *resident, *versions, *lora, *peft,
         *freeze, *load, *task, *parallel, *offload, *method, *calibration, *alloc_conf;
-    vp_amount budget;
+    vp_amount budget, reserve;
     int64_t   seq, target_seq, micro_batch, accumulation, eval_batch, packing, world;
     bool      keep_output, qlora, liger, compiles, syncs_each, all, ladder, trainer_is_default;
 } vp_estimate_options;
@@ -20,6 +20,10 @@ enum { VP_ESTIMATE_SEQ = 4096, VP_ESTIMATE_SFT_SEQ = 1024 };
 
 /* The options that only PyTorch trainers have; fill a vp_estimate_options. */
 extern const vp_option_set vp_estimate_trainer_options;
+
+/* What --device, --budget and --reserve leave; -1: nothing is said of it. *device is left where none is named. VP_ERR_USAGE. */
+vp_status vp_estimate_budget(const vp_estimate_options *o, vp_device *device, int64_t *budget_bytes,
+                             vp_err *err);
 
 /* The whole answer for --trainer torch. */
 vp_status vp_estimate_trainer(const vp_command_line *line, const char *model_name,

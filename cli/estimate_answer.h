@@ -24,7 +24,8 @@ typedef struct vp_estimate_answer {
     vp_hf_estimate    estimate;
     vp_estimate_lora  lora;
     vp_dryrun_context context;
-    int64_t           budget_bytes; /* -1: none */
+    int64_t           budget_bytes;  /* -1: none */
+    int64_t           reserve_bytes; /* kept free, not in the budget */
     bool              has_device, seq_is_default, not_even_least;
     const char       *max; /* what was looked for; NULL: nothing */
     bool              precision_is_default, batch_is_default;

@@ -185,10 +185,13 @@ static void print_setting(const vp_estimate_answer *a, bool all)
         snprintf(x, sizeof x, ", evaluation by %lld", (long long)q->eval_batch);
     if (q->packed)
         snprintf(x, sizeof x, ", %lld documents packed in each", (long long)q->packed);
-    vp_screen_line("setting", "micro-batch %lld%s, sequence %lld, accumulation %lld%s%s\n",
+    vp_screen_line("setting", "micro-batch %lld%s, sequence %lld, accumulation %lld%s%s",
                    (long long)q->batch, strcmp(q->trainer, "dpo") == 0 ? " pairs" : "",
                    (long long)a->estimate.seq, (long long)q->accumulation,
                    q->syncs_each ? " (each is reduced)" : "", x);
+    if (a->reserve_bytes)
+        vp_screen_line("reserve", "%s kept free", vp_size_text(a->reserve_bytes, x, sizeof x));
+    printf("\n");
 }
 
 /* What is alive at the peak; items below a thousandth together, unless all are wanted. */

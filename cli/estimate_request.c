@@ -212,16 +212,32 @@ out:
     return st;
 }
 
+vp_status vp_estimate_budget(const vp_estimate_options *o, vp_device *device, int64_t *budget_bytes,
+                             vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *budget_bytes = o->budget.bytes ? o->budget.bytes : -1;
+    if (!o->device && (o->budget.share > 0 || o->reserve.share > 0))
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--%s: a share of which --device?",
+                       o->budget.share > 0 ? "budget" : "reserve"));
+    if (o->device)
+        VP_TRY(vp_parse_budget(o->device, &o->budget, device, budget_bytes, err));
+    if (o->reserve.bytes && *budget_bytes < 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--reserve: of which --device or --budget?"));
+    if (*budget_bytes >= 0)
+        VP_TRY(vp_parse_reserve(&o->reserve, device, budget_bytes, err));
+out:
+    return st;
+}
+
 vp_status vp_estimate_open_device(const vp_estimate_options *o, vp_estimate_answer *a, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    a->budget_bytes = o->budget.bytes ? o->budget.bytes : -1;
-    if (!o->device && o->budget.share > 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget: a share of which --device?"));
     a->has_device = o->device != NULL;
-    if (o->device)
-        VP_TRY(vp_parse_budget(o->device, &o->budget, &a->device, &a->budget_bytes, err));
+    VP_TRY(vp_estimate_budget(o, &a->device, &a->budget_bytes, err));
+    a->reserve_bytes = vp_amount_of(&o->reserve, a->device.usable_bytes);
     if (a->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card, not for --device cpu",
                        o->trainer));

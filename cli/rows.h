@@ -25,6 +25,12 @@
     .name = "--budget", .kind = VP_OPTION_AMOUNT, .at = offsetof(type, field), \
     .value = "SIZE|SHARE", .example = "80%"
 
+#define VP_ROW_RESERVE(type, field) \
+    .name = "--reserve", .kind = VP_OPTION_AMOUNT, .at = offsetof(type, field), \
+    .value     = "SIZE|SHARE", \
+    .help      = "Of the budget, what is kept free; a share is of what is usable", \
+    .otherwise = "nothing", .example = "10%"
+
 #define VP_ROW_SEQ(type, field) \
     .name = "--seq", .kind = VP_OPTION_COUNT, .at = offsetof(type, field), .value = "N", \
     .unit = "tokens", .min = 1, .example = "2048"

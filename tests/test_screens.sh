@@ -179,6 +179,15 @@ doc = json.loads(call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 -
 ok(doc["budget_bytes"] == whole - (1 << 30) and doc["reserve_bytes"] == 1 << 30, "--reserve 1GiB", doc["budget_bytes"])
 one(r"^reserve    1.00 GiB kept free$", call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 --reserve 1GiB"), "the reserve is shown")
 ok(json.loads(call("estimate gpt2-tiny --device h100 --budget 80% --json"))["budget_bytes"] == whole * 4 // 5, "estimate --budget 80%", whole)
+for trainer in ("vplan", "hf"):
+    line = "estimate gpt2 --seq 128 --device h100 --trainer %s --reserve " % trainer
+    ok(abs(json.loads(call(line + "15% --json"))["budget_bytes"] - 0.85 * whole) <= 2, "estimate --reserve 15% " + trainer, whole)
+    text = call(line + "1GiB")
+    one(r"^reserve    1.00 GiB kept free$", text, "the reserve is shown: " + trainer)
+    ok("--reserve 1GiB" in text[text.index("\nnext"):], "and goes on to plan: " + trainer, text)
+for words, said in (("--reserve 1GiB", "of which --device or --budget?"), ("--reserve 10%", "a share of which --device?"), ("--budget 1GiB --reserve 1GiB", "leave nothing")):
+    p = subprocess.run([vplan, "estimate", "gpt2", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ok(p.returncode == 2 and said in p.stderr, "estimate " + words, p.stderr)
 ok("reserve " not in call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8"), "nothing of a reserve where much is free", "said")
 scarce = one(r"^reserve    [\d.]+ MiB are free, should context and libraries take more than the\n           assumed 512\.0 MiB; --reserve (4)% keeps 596\.5 MiB$", call("plan " + T4),
              "little is left for what nobody measured")
