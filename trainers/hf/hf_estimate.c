@@ -54,6 +54,12 @@ static bool has_phase(const run *r, const char *phase)
     return false;
 }
 
+/* Of weights that are packed each card has a part. */
+static bool cuts_quantised(const vp_hf_request *q)
+{
+    return vp_hf_is_shared(q) && vp_hf_is_quantised(q) && !vp_world_replicates(q->parallel);
+}
+
 /* What several cards do with adapters is known of some ways. */
 static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
 {
@@ -91,11 +97,23 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
                        "--peft %s under --parallel %s was not played; on one card it was",
                        q->lora.targets, q->parallel);
 
+    if (cuts_quantised(q) && strcmp(q->load, "int8") == 0)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--load int8 --parallel %s was not played: cards that cut weights cut those of "
+            "nf4 and nf4-dq; --parallel ddp keeps them whole",
+            q->parallel);
+    if (cuts_quantised(q) && vp_hf_weight_bytes(vp_hf_meant_precision(q)) != 2)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--load %s --parallel %s --precision %s was not played: weights that are cut "
+            "with packed ones are 16 bits wide (--precision bf16-amp)",
+            q->load, q->parallel, q->precision);
     if (!vp_hf_is_shared(q) || !vp_hf_has_adapters(q) || vp_world_adapts(q->parallel, is_quantised))
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT, "%s under --parallel %s are not known; %s",
                    is_quantised ? "adapters of quantised weights" : "adapters", q->parallel,
-                   is_quantised ? "--parallel ddp is"
+                   is_quantised ? "those of ddp and fsdp2 are"
                                 : "those of ddp, fsdp2 and zero1 to zero3 are");
 }
 
@@ -352,11 +370,11 @@ out:
 }
 
 /* Of the model whose linear layers are quantised: two in a byte, or one. What is not is fp32, but for biases, which are 16 bits: so
- * the model's count where it is within a thousandth. SFTTrainer leaves it as it was loaded. */
+ * the model's count where it is within a thousandth. SFTTrainer leaves it as it was loaded, and so does who cuts it. */
 static int64_t quantised_parameters(const run *r)
 {
     int64_t each =
-        vp_hf_is_trl(r->request) ? vp_hf_weight_bytes(vp_hf_computed_precision(r->request)) : 4;
+        vp_hf_upcasts(r->request) ? 4 : vp_hf_weight_bytes(vp_hf_computed_precision(r->request));
     int64_t in_a_byte = strcmp(r->request->load, "int8") == 0 ? 1 : 2;
     int64_t n =
         in_a_byte * vp_recorded_quantised_bytes(r->step) + vp_recorded_frozen_bytes(r->step) / each;
@@ -458,6 +476,16 @@ static void finish(run *r)
     }
 }
 
+static int64_t most_of_steps(const vp_hf_estimate *e)
+{
+    int64_t most = 0;
+
+    for (int i = 0; i < e->n_phases; i++)
+        if (strcmp(e->phases[i].name, "load") != 0)
+            most = vp_max_i64(most, e->phases[i].allocated_bytes);
+    return most;
+}
+
 /* What is said of several ranks, and what their hosts hold: states are fp32 there. */
 static void finish_world(run *r)
 {
@@ -480,6 +508,12 @@ static void finish_world(run *r)
               "use_orig_params, backward_prefetch BACKWARD_PRE"
             : "several cards: fully_shard as Accelerate 1.15 calls it: every layer, the input's "
               "table, the head; resharded after forward");
+    if (cuts_quantised(q))
+        vp_hf_assume(
+            r->out,
+            "bnb_4bit_quant_storage bfloat16, so that packed weights are cut; transformers "
+            "5.17 loads all of them on each card; steps alone allocate %.2f GiB",
+            (double)most_of_steps(r->out) / VP_GIB);
     if (q->world > 1)
         vp_hf_assume(r->out,
                      "rank 0 of %lld, which has the largest part of what cannot be cut evenly",

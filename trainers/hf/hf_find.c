@@ -161,6 +161,11 @@ bool vp_hf_halves_adapters(const vp_hf_request *q)
            (is_by_deepspeed(q) && strcmp(vp_hf_computed_precision(q), "fp32") != 0);
 }
 
+bool vp_hf_upcasts(const vp_hf_request *q)
+{
+    return vp_hf_is_quantised(q) && !vp_hf_is_trl(q) && !is_by_fsdp(q);
+}
+
 /* DeepSpeed's are what it updates in place of all 16-bit weights. */
 int64_t vp_hf_kept_adapter_bytes(const vp_hf_request *q)
 {
@@ -300,7 +305,7 @@ static void key_of(const search *r, char *buf, size_t size)
              vp_hf_is_quantised(q) ? " quantised=" : "", vp_hf_is_quantised(q) ? q->load : "",
              s->without_dropout && !evaluates(r) ? " dropout=0" : "", window ? " window=1" : "",
              sdpa && ragged ? " ragged=1" : "", head > 128 ? " wide=1" : "",
-             vp_hf_is_quantised(q) && !vp_hf_is_trl(q) ? " upcast=1" : "",
+             vp_hf_upcasts(q) ? " upcast=1" : "",
              r->found->plain ? "" : " trainer=", r->found->plain ? "" : q->trainer,
              vp_hf_has_liger(q) ? " liger=" : "", vp_hf_has_liger(q) ? q->liger : "",
              r->pass == VP_HF_SECOND ? " eval=2"

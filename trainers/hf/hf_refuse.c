@@ -51,6 +51,7 @@ static const struct {
     {"save=", "adapters alone"},
     {"tokens=1", "no trained tokens"},
     {"quantised=", "no --load"},
+    {"upcast=1", "packed weights that are cut over cards"},
     {"liger=", "no kernels of Liger"},
     {"packed=1", "no --packing"},
     {"offload=1", "no --offload"},
@@ -211,6 +212,8 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
     differences(best, key, precision, nearest, sizeof nearest);
     if (is_cut(precision) && strstr(key, "liger=")) /* beside what cards otherwise may cut */
         join(asked, sizeof asked, strstr(key, "liger=all") ? "--liger" : "--loss liger");
+    if (!nearest[0] && strstr(best, " upcast=1") && !strstr(key, " upcast=1"))
+        join(nearest, sizeof nearest, "them whole on each card");
     say_layers(best, asked, nearest, sizeof nearest);
     return VP_FAIL(
         err, VP_ERR_INPUT,

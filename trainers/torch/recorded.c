@@ -557,11 +557,44 @@ bool vp_recorded_is_regular(const vp_recorded *s)
     const vp_recorded_program *p      = s->program;
     int                        inputs = vp_recorded_phase_named(p, "inputs", strlen("inputs"));
 
-    for (int i = 0; i < inputs; i++)
-        for (int k = 0; k < p->phases[i].n_sections; k++)
-            if (p->phases[i].sections[k].irregular)
-                return false;
+    for (int i = 0; i < inputs; i++) {
+        int n_groups = 0, n_irregular = 0;
+        for (int k = 0; k < p->phases[i].n_sections; k++) {
+            n_groups += p->phases[i].sections[k].group >= 0;
+            n_irregular += p->phases[i].sections[k].irregular > 0;
+        }
+        if (n_irregular && n_groups > 1)
+            return false;
+    }
     return !p->rest;
+}
+
+/* Where what repeats of loading is no whole block, since what is freed reaches from one into the next: n weights of a phase, in blocks from
+ * the first place on from which they repeat. */
+static vp_status tell_layers(const vp_recorded *s, const section *body, vp_recorded_weight *x,
+                             int64_t n, vp_err *err)
+{
+    int64_t n_blocks = s->n_blocks[body->group], each = s->program->every, of_block = 0, from = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        of_block += x[i].layer >= 0;
+    of_block /= n_blocks - body->irregular;
+    for (; from + n_blocks * of_block <= n; from++) {
+        int64_t i = from, end = from + (n_blocks - 1) * of_block;
+        while (i < end && x[i].bytes == x[i + of_block].bytes &&
+               x[i].owner == x[i + of_block].owner)
+            i++;
+        if (i == end)
+            break;
+    }
+    if (from + n_blocks * of_block > n)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "several cards: layers of this recorded step are not all alike");
+    for (int64_t i = 0; i < n; i++)
+        x[i].layer = i < from                         ? VP_WEIGHT_BEFORE
+                     : i < from + n_blocks * of_block ? (i - from) * each / of_block
+                                                      : VP_WEIGHT_BEHIND;
+    return VP_OK;
 }
 
 static int64_t count_slots(const vp_recorded *s, vp_owner owner)
@@ -590,13 +623,17 @@ vp_status vp_recorded_weights(const vp_recorded *s, vp_weights which, vp_recorde
     *n   = 0;
     VP_TRY_ALLOC(err, list.at);
     for (int i = 0; i < inputs; i++) {
-        int64_t layer = VP_WEIGHT_BEFORE, n_layers = 0;
+        int64_t        layer = VP_WEIGHT_BEFORE, n_layers = 0, first = list.n;
+        const section *irregular = NULL;
         for (int k = 0; k < p->phases[i].n_sections; k++) {
             bool body = p->phases[i].sections[k].group >= 0;
             list_weights(s, i, k, body ? n_layers : layer, &list);
             n_layers += body ? repetitions(s, i, k) * p->every : 0;
-            layer = body ? VP_WEIGHT_BEHIND : layer;
+            layer     = body ? VP_WEIGHT_BEHIND : layer;
+            irregular = p->phases[i].sections[k].irregular ? &p->phases[i].sections[k] : irregular;
         }
+        if (irregular && which != VP_WEIGHTS_THERE && vp_recorded_is_regular(s))
+            VP_TRY(tell_layers(s, irregular, list.at + first, list.n - first, err));
     }
     *out    = list.at;
     *n      = list.n;
@@ -659,6 +696,12 @@ static void drop(vp_recorded *s, vp_owner owner)
 void vp_recorded_drop_gradients(vp_recorded *s)
 {
     drop(s, VP_OWNER_GRADIENT);
+}
+
+void vp_recorded_drop_frozen(vp_recorded *s)
+{
+    drop(s, VP_OWNER_FROZEN);
+    drop(s, VP_OWNER_QUANTISED);
 }
 
 void vp_recorded_drop_inputs(vp_recorded *s)

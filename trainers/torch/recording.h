@@ -116,6 +116,9 @@ typedef struct vp_recorded_watch {
 
 void vp_recorded_watched(vp_recorded *step, const vp_recorded_watch *watch); /* borrowed */
 
+/* What was loaded and is not trained goes: another has parts of it. */
+void vp_recorded_drop_frozen(vp_recorded *step);
+
 /* zero_grad(set_to_none=True); the batch goes. */
 void vp_recorded_drop_gradients(vp_recorded *step);
 void vp_recorded_drop_inputs(vp_recorded *step);

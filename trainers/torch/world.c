@@ -9,7 +9,7 @@
 static const vp_world_form *const forms[] = {&vp_world_ddp,   &vp_world_fsdp1, &vp_world_fsdp2,
                                              &vp_world_zero1, &vp_world_zero2, &vp_world_zero3};
 
-enum { N_FORMS = sizeof forms / sizeof *forms };
+enum { N_FORMS = sizeof forms / sizeof *forms, NF4_IN_A_BYTE = 2 };
 
 static const vp_world_form *form_named(const char *name)
 {
@@ -42,8 +42,8 @@ bool vp_world_adapts(const char *parallel, bool is_quantised)
 {
     const vp_world_form *form = form_named(parallel);
 
-    return form &&
-           (form->replicates || ((form->keeps_frozen || form->cuts_frozen) && !is_quantised));
+    return form && (form->replicates || (is_quantised ? form->cuts_quantised
+                                                      : form->keeps_frozen || form->cuts_frozen));
 }
 
 bool vp_world_offloads(const char *parallel, const char *offload)
@@ -96,12 +96,14 @@ static vp_world_weight weight_of(const vp_world *w, const vp_recorded_weight *x,
     bool    is_adapter = w->opts.adapter_bytes && is_trained;
     int64_t computed   = is_adapter ? w->opts.adapter_bytes : w->opts.weight_bytes;
     int64_t elements   = x->bytes / computed;
+    bool    is_packed  = x->owner == VP_OWNER_QUANTISED;
     int64_t rows       = is_adapter && place % 2 == 0 ? w->opts.adapter_rank : 0;
 
     return (vp_world_weight){.place    = is_trained ? place : -1,
                              .elements = elements,
                              .part     = part_of(x, elements, rows, w->opts.ranks),
                              .computed = computed,
+                             .packed   = is_packed ? NF4_IN_A_BYTE * computed : 1,
                              .kept =
                                  is_adapter ? w->opts.adapter_master_bytes : w->opts.master_bytes};
 }
@@ -130,8 +132,8 @@ static void put_adapters(vp_world *w, const vp_world_unit *unit)
     while (n_frozen < unit->n && x[n_frozen].place < 0)
         n_frozen++;
     for (int64_t at = 0, i = n_frozen; i + 1 < unit->n; i += 2) {
-        while (at < i &&
-               (x[at].place >= 0 || x[at].elements != x[i].elements / r * (x[i + 1].elements / r)))
+        while (at < i && (x[at].place >= 0 || x[at].elements * x[at].packed !=
+                                                  x[i].elements / r * (x[i + 1].elements / r)))
             at++;
         if (at == i)
             return;
@@ -240,13 +242,15 @@ vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *
         put_adapters(w, &w->units[u]);
     for (int64_t i = 0; i < w->n_weights; i++)
         w->has_frozen |= w->form->cuts_frozen && w->weights[i].place < 0;
+    for (int64_t i = 0; i < w->n_weights; i++)
+        w->has_quantised |= w->weights[i].packed > 1;
     for (int64_t i = 0; w->n_layers && i < w->units[0].n; i++)
         w->of_layer += w->weights[i].place >= 0;
     if (!w->form->replicates)
         VP_TRY(find_layers(w, err));
     w->watch = (vp_recorded_watch){.user          = w,
                                    .holds_weights = !w->form->replicates,
-                                   .holds_frozen  = w->form->cuts_frozen,
+                                   .holds_frozen  = w->form->cuts_frozen && !w->has_quantised,
                                    .layer         = on_layer,
                                    .logits        = on_logits,
                                    .gradient      = on_gradient};

@@ -50,6 +50,11 @@ static part part_of(const vp_world *w, int64_t u)
     return sum;
 }
 
+static vp_status whole_of(vp_world *w, vp_world_weight *x, vp_err *err)
+{
+    return vp_ledger_alloc(w->ledger, VP_OWNER_TEMPORARY, x->elements * x->kept, &x->whole, err);
+}
+
 /* A unit's weights come to the card whole, are cut, and go. */
 static vp_status shard(vp_world *w, int64_t u, vp_err *err)
 {
@@ -57,12 +62,13 @@ static vp_status shard(vp_world *w, int64_t u, vp_err *err)
     int64_t          n  = w->units[u].n;
     vp_status        st = VP_OK;
 
-    for (int64_t i = 0; i < n; i++)
-        VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_TEMPORARY, x[i].elements * x[i].kept,
-                               &x[i].whole, err));
+    for (int64_t i = 0; i < n && !w->has_quantised; i++)
+        VP_TRY(whole_of(w, &x[i], err));
     for (int64_t i = 0; i < n; i++) {
         bool     is_trained = x[i].place >= 0;
-        vp_owner owner      = is_trained ? VP_OWNER_PARAMETER : VP_OWNER_FROZEN;
+        vp_owner owner      = is_trained        ? VP_OWNER_PARAMETER
+                              : x[i].packed > 1 ? VP_OWNER_QUANTISED
+                                                : VP_OWNER_FROZEN;
         VP_TRY(vp_ledger_alloc(w->ledger, owner, x[i].part * x[i].kept, &x[i].shard, err));
         if (is_offloaded(w)) {
             vp_ledger_free(w->ledger, &x[i].shard);
@@ -74,21 +80,26 @@ static vp_status shard(vp_world *w, int64_t u, vp_err *err)
             w->n_trained++;
         }
     }
-    for (int64_t i = 0; i < n && u < w->n_layers; i++)
+    for (int64_t i = 0; i < n && u < w->n_layers && !w->has_quantised; i++)
         vp_ledger_free(w->ledger, &x[i].whole);
 out:
     return st;
 }
 
-/* Accelerate holds the tables until all is wrapped. */
+/* Accelerate holds the tables until all is wrapped, and where weights were quantised on the card all that is there. */
 static vp_status load(vp_world *w, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    for (int64_t i = 0; i < w->n_weights && w->has_quantised; i++)
+        if (w->weights[i].place >= 0)
+            VP_TRY(whole_of(w, &w->weights[i], err));
     for (int64_t u = 0; u < w->n_units; u++)
         VP_TRY(shard(w, u, err));
     for (int64_t i = 0; i < w->n_weights; i++)
         vp_ledger_free(w->ledger, &w->weights[i].whole);
+    if (w->has_quantised)
+        vp_recorded_drop_frozen(w->step);
 out:
     return st;
 }
@@ -301,13 +312,14 @@ out:
     return st;
 }
 
-const vp_world_form vp_world_fsdp2 = {.name        = "fsdp2",
-                                      .cuts_frozen = true,
-                                      .syncs_each  = true,
-                                      .offloads    = "params",
-                                      .load        = load,
-                                      .begin       = begin,
-                                      .layer       = layer,
-                                      .logits      = logits,
-                                      .gradient    = gradient,
-                                      .end         = end};
+const vp_world_form vp_world_fsdp2 = {.name           = "fsdp2",
+                                      .cuts_frozen    = true,
+                                      .cuts_quantised = true,
+                                      .syncs_each     = true,
+                                      .offloads       = "params",
+                                      .load           = load,
+                                      .begin          = begin,
+                                      .layer          = layer,
+                                      .logits         = logits,
+                                      .gradient       = gradient,
+                                      .end            = end};

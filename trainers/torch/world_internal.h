@@ -15,23 +15,25 @@ typedef struct vp_world_weight {
     int64_t         place;          /* among those trained, in the order of loading; -1: frozen */
     int64_t         elements, part; /* part: of rank 0, with its padding */
     int64_t         computed, kept; /* bytes of an element: as it is computed with, as it is kept */
+    int64_t         packed; /* weights in an element: one, or four of NF4 in one of 16 bits */
     vp_ledger_block shard, whole;
 } vp_world_weight;
 
 typedef struct vp_world_form vp_world_form;
 
 struct vp_world {
-    vp_world_opts          opts;
-    const vp_world_form   *form;
-    vp_recorded           *step;
-    vp_ledger             *ledger;
-    vp_recorded_watch      watch;
-    vp_world_weight       *weights; /* unit by unit */
-    int64_t                n_weights;
-    vp_world_unit         *units;
-    int64_t                n_layers, n_units, embed, head, rest; /* units; those may be empty */
-    bool                   has_frozen; /* weights that are cut like those that are trained */
-    int64_t               *gradients;  /* bytes, in the order of backward */
+    vp_world_opts        opts;
+    const vp_world_form *form;
+    vp_recorded         *step;
+    vp_ledger           *ledger;
+    vp_recorded_watch    watch;
+    vp_world_weight     *weights; /* unit by unit */
+    int64_t              n_weights;
+    vp_world_unit       *units;
+    int64_t              n_layers, n_units, embed, head, rest; /* units; those may be empty */
+    bool                 has_frozen; /* weights that are cut like those that are trained */
+    bool has_quantised; /* likewise; then what is frozen was loaded whole, by the recorded step */
+    int64_t               *gradients; /* bytes, in the order of backward */
     int64_t                n_gradients, first_of_layers, of_layer;
     vp_ledger_block      **made;    /* gradients that are there */
     vp_ledger_block       *reduced; /* of each unit, or of each bucket */
@@ -51,7 +53,7 @@ struct vp_world_form {
     bool        is_flat;    /* what the optimizer works on: fp32 elements of all weights, joined */
     bool        replicates; /* rank 0 keeps all weights, as the recording does */
     bool        keeps_frozen; /* those that are not trained */
-    bool        cuts_frozen;
+    bool        cuts_frozen, cuts_quantised;
     bool        keeps_reduced; /* what was reduced outlives the step */
     bool        syncs_each;    /* vp_world_syncs_each() */
     bool by_layers; /* layer() is told of those of a first backward pass too, not of gradients */

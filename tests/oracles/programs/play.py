@@ -64,14 +64,15 @@ def quantise(t):
     return type(t)(there, requires_grad=False, **more).to("cuda")
 
 
-def quantised_linears(m, word, dtype):
-    """Linear layers but the head become those of bitsandbytes, as from_pretrained(quantization_config=...) makes them."""
+def quantised_linears(m, word, dtype, storage=None):
+    """Linear layers but the head become those of bitsandbytes, as from_pretrained(quantization_config=...) makes them. storage:
+    bnb_4bit_quant_storage, the format that packed weights are said to be in."""
     import torch
     import transformers
     from transformers.integrations.bitsandbytes import replace_with_bnb_linear
     from transformers.quantizers.base import get_keys_to_not_convert
     c = transformers.BitsAndBytesConfig(load_in_4bit=word != "int8", load_in_8bit=word == "int8", bnb_4bit_quant_type="nf4",
-                                        bnb_4bit_compute_dtype=dtype, bnb_4bit_use_double_quant=word == "nf4-dq")
+                                        bnb_4bit_compute_dtype=dtype, bnb_4bit_use_double_quant=word == "nf4-dq", bnb_4bit_quant_storage=storage)
     m = replace_with_bnb_linear(m, get_keys_to_not_convert(m), c)
     for child in m.modules():         # a bias is loaded as wide as what is not quantised
         if type(child).__name__ in ("Linear4bit", "Linear8bitLt") and child.bias is not None:
@@ -128,7 +129,7 @@ def make_model(v, config, mark=lambda phase: None):
     with torch.device("meta"):
         m = cls.from_config(c, attn_implementation=v["attention"].split(":")[0], dtype=dtype)
     if v["quantised"] != "none":
-        m = quantised_linears(m, v["quantised"], dtype)
+        m = quantised_linears(m, v["quantised"], dtype, v.get("storage"))
     first = before_layers(m)[1][v["n_frozen"]] if v.get("freeze") == "layers" else None
     place(m, {}, lambda module: mark("load_trained") if module is first else None)
     if v["quantised"] != "none" and v["upcast"]:

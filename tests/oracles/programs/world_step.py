@@ -18,12 +18,18 @@ import play
 import rows
 
 
+def is_cut(s):
+    """Its weights are, those that are quantised too, which are told as bf16 then; nothing is made fp32 for them."""
+    return s["parallel"] in ("fsdp", "fsdp2", "zero3")
+
+
 def model_of(s, device):
     import torch
     config = s["config"]
     fields = {k: x for k, x in config.items() if k not in ("model_type", "architectures")}
     v = dict(task="clm", precision=s["precision"], attention=s["attention"], lora=s.get("lora", "none"), r=s.get("r", 0), lora_dropout=0, recompute=s["recompute"],
-             quantised=s.get("load", "none"), upcast=int(s.get("load", "none") != "none"), mask=0, keep_output=0)
+             quantised=s.get("load", "none"), upcast=int(s.get("load", "none") != "none" and not is_cut(s)), storage=torch.bfloat16 if is_cut(s) else None,
+             mask=0, keep_output=0)
     if device == "cuda":
         return play.make_model(v, (config["model_type"], fields))
     place, to = play.place, torch.nn.Module.to
@@ -96,9 +102,14 @@ class Accelerated(Distributed):
         plugin = accelerate.FullyShardedDataParallelPlugin(fsdp_version=version, auto_wrap_policy="transformer_based_wrap",
                                                            cpu_ram_efficient_loading=False, cpu_offload=s["offload"] == "params", **more)
         accelerator = accelerate.Accelerator(mixed_precision="bf16" if s["precision"] in ("bf16-mixed", "bf16-amp") else "no", fsdp_plugin=plugin)
-        m = model_of(s, "cpu")
-        optimizer = optimizer_of(s, m)
-        self.wrapped, self.optimizer = accelerator.prepare(m, optimizer)
+        m = model_of(s, "cpu" if s.get("load", "none") == "none" else "cuda")         # quantised on the card, as from_pretrained() does
+        if version == 1 and s.get("lora", "none") != "none":         # Trainer's: adapters are wrapped by themselves
+            from transformers.distributed.fsdp import update_fsdp_plugin_peft
+            update_fsdp_plugin_peft(m, accelerator)
+            self.wrapped = accelerator.prepare(m)
+            self.optimizer = accelerator.prepare(optimizer_of(s, self.wrapped))
+        else:
+            self.wrapped, self.optimizer = accelerator.prepare(m, optimizer_of(s, m))
         self.accelerator = accelerator
 
     def forward(self, inputs):
@@ -128,7 +139,7 @@ class Zero(Distributed):
             zero["offload_param"] = {"device": "cpu", "pin_memory": True}
         settings = {"train_micro_batch_size_per_gpu": s["micro_batch"], "gradient_accumulation_steps": s.get("accumulation", 1), "zero_optimization": zero, "zero_allow_untested_optimizer": True,
                     "bf16": {"enabled": s["precision"] != "fp32"}, "gradient_clipping": s.get("clip", 0.0), "zero_force_ds_cpu_optimizer": False}
-        m = model_of(s, "cpu")
+        m = model_of(s, "cpu" if s.get("load", "none") == "none" else "cuda")
         optimizer = optimizer_of(s, m)
         self.wrapped, self.optimizer, _, _ = deepspeed.initialize(model=m, optimizer=optimizer, config=settings, dist_init_required=False)
 

@@ -48,6 +48,18 @@ def synced():
             [("ddp", 2, "none", step_of(0, 3)), ("ddp", 4, "none", step_of(3, 2))])
 
 
+def quantised():
+    """Adapters over NF4 weights that are packed as bf16, so that cards cut them."""
+    def step_of(i, accumulation=1, recompute=None):
+        return STEPS[i][:1] + ("bf16-amp", recompute or STEPS[i][2], "adamw_torch") + STEPS[i][4:6] + (accumulation,)
+    of_8b = LARGE_TABLES[:1] + ("bf16-amp",) + LARGE_TABLES[2:]
+    return ([("fsdp2", world, offload, step, load) for world, offload, step, load in
+             ((2, "none", step_of(3), "nf4-dq"), (4, "none", step_of(0), "nf4-dq"), (8, "none", step_of(3), "nf4"), (4, "none", step_of(2), "nf4-dq"),
+              (2, "none", of_8b, "nf4-dq"), (8, "none", step_of(6), "nf4-dq"), (2, "none", step_of(2, 1, "none"), "nf4"), (4, "none", step_of(6, 1, "full"), "nf4"),
+              (8, "none", of_8b[:2] + ("full",) + of_8b[3:], "nf4"), (4, "none", step_of(3, 2), "nf4"), (2, "params", step_of(3), "nf4-dq"),
+              (8, "params", step_of(2), "nf4"))])
+
+
 def single():
     """One card, whose part is all of it: what DeepSpeed keeps in host memory."""
     def step_of(i, accumulation):
@@ -85,12 +97,12 @@ def wanted(adapters):
 
 
 def columns(a):
-    return SETTINGS + ["lora", "r", "load"] * a.adapters
+    return SETTINGS + ["lora", "r", "load"] * (a.adapters or a.quantised)
 
 
 def play(a, row):
     (parallel, world, offload, (model, precision, recompute, optimizer, batch, seq, accumulation)) = row[:4]
-    targets, rank = ADAPTERS if a.adapters else ("none", 0)
+    targets, rank = ADAPTERS if a.adapters or a.quantised else ("none", 0)
     setting = dict(lora=targets, r=rank, load=(row + ("none",))[4], config=rows.MODELS[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
                    recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation, sync_each_batch=a.synced)
     python = a.deepspeed_python if parallel.startswith("zero") else a.python
@@ -115,6 +127,7 @@ def main():
     p.add_argument("--deepspeed-python")
     p.add_argument("--only", nargs="*")
     p.add_argument("--adapters", action="store_true", help="rows of LoRA, with two columns more")
+    p.add_argument("--quantised", action="store_true", help="the same of quantised weights that are cut")
     p.add_argument("--single", action="store_true", help="rows of one card")
     p.add_argument("--synced", action="store_true", help="rows whose micro-batches are each reduced")
     a = p.parse_args()
@@ -128,7 +141,7 @@ def main():
             said = subprocess.run([a.deepspeed_python or a.python, "-c", versions], stdout=subprocess.PIPE).stdout.decode().strip()
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
             out.writerow(columns(a) + ["reserved"] + ["allocated_" + n for n in PHASES])
-        for row in synced() if a.synced else single() if a.single else wanted(a.adapters):
+        for row in synced() if a.synced else single() if a.single else quantised() if a.quantised else wanted(a.adapters):
             if (row[0], str(row[1]), row[2], row[3][0], row[3][1], str(row[3][6]), row[3][3], (row + ("none",))[4]) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:
