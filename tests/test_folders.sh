@@ -234,5 +234,12 @@ large = [f for f in tracked if os.path.getsize(f) > 4 << 20]
 ok(not large, "large files", large)
 ignored = subprocess.run(["git", "ls-files", "-ci", "--exclude-standard"], stdout=subprocess.PIPE).stdout.decode().split()
 ok(not ignored, "tracked files that .gitignore names", ignored)
+# ---- mistakes that are made on purpose still fit the sources they are aimed at ----
+sys.path.insert(0, "tests/mutate")
+import mutate
+mutants = mutate.read_mutants("tests/mutate/mutants.txt")
+ok(len(mutants) >= 150, "mutants", len(mutants))
+for m in mutants:
+    ok(open(m["file"], encoding="utf-8").read().count(m["old"]) == 1, "mutants.txt:%d fits its source no longer" % m["line"], m["old"])
 finish()
 P

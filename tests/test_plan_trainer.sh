@@ -497,6 +497,9 @@ write("ax.yaml", "base_model: Qwen/Qwen2.5-0.5B\nmicro_batch_size: 2\nsequence_l
 code, j, err = check("ax.yaml")
 ok(j["common"]["eval_batch"] == "none", "nothing to evaluate on", j["common"])
 
+compared = {p: plan("llama-3.2-1b", "--trainer", "hf", "--device", "h100", "--seq", "512", "--global-batch", "32", "--world", "2", "--parallel", p)[1]["compared"] for p in ("ddp", "zero2", "fsdp2")}
+ok(compared["ddp"] == compared["zero2"] < compared["fsdp2"], "when gradients are reduced is a choice where it changes what is held", compared)
+
 # ---- gradients that FSDP's cards add up: whole until the last micro-batch, or reduced with each; whoever can be told the other way ----
 EIGHT = ("--device", "h100", "--world", "8", "--parallel", "fsdp2", "--seq", "4096", "--global-batch", "64", "--micro-batch", "1")
 files = {"hf": ("training_args.yaml", "accelerate.yaml"), "trl": ("sft.yaml", "accelerate.yaml"), "axolotl": ("axolotl.yaml",)}

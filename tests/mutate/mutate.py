@@ -148,4 +148,5 @@ def main():
     sys.exit(stale > 0 or killed < LEAST_SHARE * len(counted))
 
 
-main()
+if __name__ == "__main__":
+    main()
