@@ -42,6 +42,8 @@ for case in json.load(open(root + "/tests/check/mistakes.json")):
     if not case["finds"]:
         wrong = [f for f in j.get("findings", []) if f["severity"] == "error"]
         ok(code == 0 and not wrong, case["what"], wrong)
+    said = [f for f in j.get("findings", []) if f["key"] in case.get("silent", [])]
+    ok(not said, case["what"] + ": what is no mistake", said)
     common = j.get("common", {})
     ok(all(common.get(k) == v for k, v in case.get("common", {}).items()), case["what"] + ": what it means", common)
     ok(not any(k in common for k in case.get("absent", [])), case["what"] + ": what nobody knows", common)

@@ -169,7 +169,9 @@ static const struct {
      "micro_batch_size global_batch_size lr_warmup_fraction tensor_model_parallel_size "
      "expert_model_parallel_size",
      "megatron", "tuner_type train_type rlhf_type"},
-    {"verl", "actor_rollout_ref",
+    {"LLaMA-Factory's evaluation", "n_shot task_dir", NULL, "model_name_or_path"},
+    {"verl",
+     "actor_rollout_ref model.partial_pretrain trainer.n_gpus_per_node optim.lr_warmup_steps_ratio",
      "verl.trainer.main_ppo verl.trainer.sft_trainer verl.trainer.fsdp_sft_trainer"},
     {"OpenRLHF", "micro_train_batch_size",
      "openrlhf.cli.train_sft openrlhf.cli.train_rm openrlhf.cli.train_dpo openrlhf.cli.train_kto "
@@ -432,7 +434,8 @@ static void check_remarks(vp_checked *c, const vp_checked_file *file)
         vp_find(c, file,
                 (r->is_error && !harmless) || (!r->key && file->doc->format == VP_FORMAT_JSON)
                     ? VP_ERROR
-                    : VP_NOTE,
+                : r->is_gap ? VP_WARNING
+                            : VP_NOTE,
                 &at, r->key, NULL, "%s", r->text);
         c->findings[c->n_findings - 1].from = NULL;
     }

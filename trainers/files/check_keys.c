@@ -280,7 +280,7 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
                         const vp_value *v)
 {
     char text[256], shown[512];
-    char words[400];
+    char words[600];
 
     vp_value_text(v, text, sizeof text);
     if (file->doc->format == VP_FORMAT_FLAGS && v->kind == VP_VALUE_BOOL && v->text && v->text[0] &&
@@ -487,8 +487,11 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
     if (home && !is_parameter(file, s))
         vp_find(c, file, fate == VP_STRANGERS_REFUSED ? VP_ERROR : VP_WARNING, v, path,
                 home[0] ? vp_arena_printf(c->arena, "%s.%s", home, v->key) : v->key,
-                home[0] ? "is read within %s: here it does nothing"
-                        : "is read at the top of the file: here it does nothing%.0s",
+                fate == VP_STRANGERS_REFUSED
+                    ? home[0] ? "is read within %s: here it is refused"
+                              : "is read at the top of the file: here it is refused%.0s"
+                : home[0] ? "is read within %s: here it does nothing"
+                          : "is read at the top of the file: here it does nothing%.0s",
                 home);
     else if (fate == VP_STRANGERS_REFUSED && s->unless && v->kind == VP_VALUE_MAP && !near)
         vp_find(c, file, VP_WARNING, v, path, NULL,

@@ -414,7 +414,7 @@ const vp_dialect vp_dialect_axolotl = {
     ARRAY(axolotl_sections, sections),
     ARRAY(axolotl_says, says),
     ARRAY(axolotl_rules, rules),
-    .signs = "base_model micro_batch_size sequence_len adapter datasets sample_packing num_epochs",
+    .signs          = "base_model micro_batch_size sequence_len adapter sample_packing num_epochs",
     .flag_signs     = "",
     .programs       = "axolotl axolotl.cli.train",
     .text_is_number = true,

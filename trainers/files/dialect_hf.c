@@ -317,7 +317,7 @@ static const vp_rule trainer_rules[] = {
      "the one that stands here",
      "auto_find_batch_size: false"},
     {"torch_empty_cache_steps", "=0", NULL, NULL, VP_ERROR, "must be a whole number from 1", "1"},
-    {"eval_strategy", "!=no", "eval_accumulation_steps", "unset", VP_WARNING,
+    {"eval_strategy", "!=no|false", "eval_accumulation_steps", "unset", VP_WARNING,
      "the logits of the whole evaluation pile up on the device: eval_accumulation_steps is not "
      "written",
      "eval_accumulation_steps: 1"},

@@ -226,7 +226,7 @@ const vp_dialect vp_dialect_swift = {
     ARRAY(swift_says, says),
     ARRAY(swift_rules, rules),
     .signs          = "tuner_type train_type attn_impl target_modules lora_rank quant_bits",
-    .flag_signs     = "tuner_type train_type attn_impl",
+    .flag_signs     = "tuner_type attn_impl",
     .programs       = "swift swift/cli/sft.py swift/cli/pt.py swift/cli/rlhf.py swift.cli.sft",
     .text_is_number = true, /* a file becomes a command line */
     .base           = &vp_dialect_transformers,

@@ -61,6 +61,7 @@ typedef struct vp_remark {
     const char       *text;
     bool              is_error;
     bool              is_torn; /* options that are none of the command's */
+    bool              is_gap;  /* options that nobody knows */
     struct vp_remark *next;
 } vp_remark;
 

@@ -173,6 +173,48 @@ static bool is_unknown_words(const char *word)
     return word[0] == '$' || word[0] == '`';
 }
 
+/* --name or --name=value, in quotes or not: a text with a blank before the equals sign is a value (argparse). */
+static bool is_key(const char *word)
+{
+    if (word[0] != '-' || word[1] != '-' || !isalpha((unsigned char)word[2]))
+        return false;
+    for (word += 2; isalnum((unsigned char)*word) || (*word && strchr("-_.", *word)); word++)
+        ;
+    return !*word || *word == '=';
+}
+
+/* A variable called so holds options, also behind a switch: --finetune $EXTRA_ARGS. */
+static bool is_named_for_options(const char *word)
+{
+    return is_unknown_words(word) && (strcasestr(word, "arg") || strcasestr(word, "opt"));
+}
+
+/* $MORE_ARGS behind the script: options, or nothing. What the command's own caller adds is nobody's gap. */
+static vp_status say_unknown(taker *t, const char *word, int line)
+{
+    const vp_remark *last = t->doc->last_remark;
+    char             shown[128];
+    vp_status        st = VP_OK;
+
+    if (!t->doc->program || strncmp(word, "$@", 2) == 0 || strncmp(word, "$*", 2) == 0 ||
+        strcmp(word, "${@}") == 0)
+        return VP_OK;
+    vp_text_escape(word, shown, sizeof shown);
+    if (last && last->is_gap && strlen(last->text) < 200) { /* several are one remark */
+        char *more = vp_arena_printf(t->doc->arena, "%s, %s", shown, last->text);
+        VP_TRY_ALLOC(t->err, more);
+        t->doc->last_remark->text = more;
+        return VP_OK;
+    }
+    VP_TRY(vp_document_remark(t->doc, line, NULL, false, t->err,
+                              "%s: the text does not say what stands there; options in it are "
+                              "missing from this answer",
+                              shown));
+    t->doc->last_remark->is_gap = true;
+out:
+    return st;
+}
+
 static vp_status take(taker *t, char *word, bool quoted, int line, int column)
 {
     vp_status st = VP_OK;
@@ -197,16 +239,21 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
         t->into                    = t->doc->launch;
         t->doc->launch->starts_all = !strstr(word, "torch"); /* torchrun's default is one */
         VP_TRY(take_program(t, word));
-    } else if (word[0] == '-' && word[1] == '-' && isalpha((unsigned char)word[2]) && !quoted) {
+    } else if (is_key(word)) {
         VP_TRY(take_key(t, word, line, column));
+    } else if (is_named_for_options(word) && t->into == t->doc && t->doc->root->first) {
+        VP_TRY(say_unknown(t, word, line));
+        t->open = NULL;
     } else if (!quoted && strlen(word) > 3 && strcmp(word + strlen(word) - 3, ".py") == 0 &&
                t->open && (t->open->kind != VP_VALUE_BOOL || t->open->text[0])) {
         t->open = NULL; /* the launcher's options end */
+    } else if (!t->open && is_unknown_words(word) && t->doc->program) {
+        VP_TRY(say_unknown(t, word, line));
     } else if (!t->open) {
         t->in_wrapper = !t->doc->program && vp_launch_is_wrapper(word);
         VP_TRY(take_program(t, word));
     } else if (is_unknown_words(word) && (t->open->kind != VP_VALUE_BOOL || t->open->text[0])) {
-        /* $MORE_ARGS behind a value: options, or nothing */
+        VP_TRY(say_unknown(t, word, line));
     } else if (t->open->kind == VP_VALUE_BOOL && !t->open->text[0]) {
         set_text(t, t->open, word, quoted);
     } else { /* a second value: a list */
@@ -321,6 +368,7 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n, vp_
             if (one == doc) {
                 *doc->root  = (vp_value){.kind = VP_VALUE_MAP, .line = 1, .column = 1};
                 doc->launch = NULL, doc->program = NULL;
+                doc->remarks = doc->last_remark = NULL;
             }
             continue;
         }
@@ -334,10 +382,13 @@ out:
 
 static bool is_script(const vp_document *doc, const char *bytes, int64_t n)
 {
-    size_t length = strlen(doc->name);
+    static const char *const ends[] = {".sh", ".slurm", ".sbatch", ".bash", ".zsh"};
+    const char              *end    = strrchr(doc->name, '.');
 
-    return (length > 3 && strcmp(doc->name + length - 3, ".sh") == 0) ||
-           (n > 2 && bytes[0] == '#' && bytes[1] == '!');
+    for (size_t i = 0; end && i < sizeof ends / sizeof *ends; i++)
+        if (strcmp(end, ends[i]) == 0)
+            return true;
+    return n > 2 && bytes[0] == '#' && bytes[1] == '!';
 }
 
 vp_status vp_document_parse_flags(vp_document *doc, const char *bytes, int64_t n, vp_err *err)

@@ -344,13 +344,20 @@ static vp_format format_of(const char *name, const char *bytes, int64_t n)
     static const struct {
         const char *end;
         vp_format   format;
-    } ends[] = {{".json", VP_FORMAT_JSON},  {".yaml", VP_FORMAT_YAML}, {".yml", VP_FORMAT_YAML},
-                {".args", VP_FORMAT_FLAGS}, {".sh", VP_FORMAT_FLAGS},  {".flags", VP_FORMAT_FLAGS},
-                {".py", VP_FORMAT_PYTHON},  {".toml", VP_FORMAT_TOML}};
+    } ends[] = {
+        {".json", VP_FORMAT_JSON},    {".yaml", VP_FORMAT_YAML},  {".yml", VP_FORMAT_YAML},
+        {".args", VP_FORMAT_FLAGS},   {".sh", VP_FORMAT_FLAGS},   {".flags", VP_FORMAT_FLAGS},
+        {".py", VP_FORMAT_PYTHON},    {".toml", VP_FORMAT_TOML},  {".slurm", VP_FORMAT_FLAGS},
+        {".sbatch", VP_FORMAT_FLAGS}, {".bash", VP_FORMAT_FLAGS}, {".zsh", VP_FORMAT_FLAGS}};
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_in(name, ends[i].end))
             return ends[i].format;
+    if (n > 2 && bytes[0] == '#' && bytes[1] == '!') { /* a script of any name says who runs it */
+        const char *end = memchr(bytes, '\n', (size_t)n);
+        int64_t     m   = end ? end - bytes : n;
+        return memmem(bytes, (size_t)m, "python", 6) ? VP_FORMAT_PYTHON : VP_FORMAT_FLAGS;
+    }
     while (n > 0 && isspace((unsigned char)*bytes))
         bytes++, n--;
     if (n > 0 && (*bytes == '{' || *bytes == '['))

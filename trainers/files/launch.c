@@ -43,7 +43,10 @@ bool vp_launch_is_wrapper(const char *word)
     static const char *const wrappers[] = {
         "srun",   "sbatch", "salloc",      "mpirun",    "mpiexec", "horovodrun", "docker",
         "podman", "modal",  "singularity", "apptainer", "numactl", "nsys",       "timeout",
-        "ray",    "sky",    "gantry",      "uv",        NULL};
+        "ray",    "sky",    "gantry",      "uv",        "conda",   "mamba",      "micromamba",
+        "poetry", "pdm",    "pixi",        "hatch",     "pipenv",  "rye",        "sudo",
+        "env",    "nice",   "ionice",      "taskset",   "stdbuf",  "chrt",       "time",
+        "nohup",  "setsid", "xvfb-run",    "unbuffer",  NULL};
 
     return is_one_of(base_of(word), wrappers);
 }
@@ -114,7 +117,8 @@ static bool ends_in(const char *text, size_t n, const char *end)
 bool vp_launch_is_path(const char *text, size_t n)
 {
     return n < PATH_MAX && !memchr(text, '$', n) && !memchr(text, '{', n) &&
-           !memchr(text, '\n', n) && !strstr(text, "://") &&
+           !memchr(text, '*', n) && !memchr(text, '?', n) && !memchr(text, '\n', n) &&
+           !strstr(text, "://") &&
            (ends_in(text, n, ".json") || ends_in(text, n, ".yaml") || ends_in(text, n, ".yml") ||
             ends_in(text, n, ".toml"));
 }

@@ -27,12 +27,15 @@ typedef struct shell {
     const char       *name;
     const char       *p, *end, *line_start;
     int               line;
-    bool              expands; /* variables; else a list of words */
+    const char       *begin; /* of a command within a command, each of whose letters knows */
+    const int        *at_line, *at_column; /* where it stands; NULL: by counting */
+    bool              expands;             /* variables; else a list of words */
     variable         *variables;
     vp_shell_command *first, *last, *open; /* open: the one being read */
     int64_t           n_expanded;
     int               depth;        /* of conditions and loops */
     int               n_brackets;   /* of subshells */
+    int               n_inside;     /* of commands that commands hold */
     int               in_case;      /* of case ... esac */
     bool              chained;      /* behind && or ||: runs or not */
     bool              skips_a_word; /* behind a redirection */
@@ -80,7 +83,12 @@ static vp_status add_letter(shell *s, piece *t, char c, int line, int column)
 
 static int column_of(const shell *s)
 {
-    return (int)(s->p - s->line_start) + 1;
+    return s->at_column ? s->at_column[s->p - s->begin] : (int)(s->p - s->line_start) + 1;
+}
+
+static int line_of(const shell *s)
+{
+    return s->at_line ? s->at_line[s->p - s->begin] : s->line;
 }
 
 static void step(shell *s)
@@ -104,7 +112,7 @@ static bool ends_a_word(const shell *s, char c)
 /* From an opening bracket to behind the one that closes it; quotes and escapes inside count. */
 static vp_status skip_brackets(shell *s, char opens, char closes)
 {
-    int       line = s->line, column = column_of(s), depth = 0;
+    int       line = line_of(s), column = column_of(s), depth = 0;
     char      quote = 0;
     vp_status st    = VP_OK;
 
@@ -136,14 +144,12 @@ typedef struct maker {
     int   line, column;
 } maker;
 
-static vp_status add_word(shell *s, vp_shell_command *to, char *text, bool quoted, int line,
-                          int column)
+static vp_status add_word(shell *s, vp_shell_command *to, vp_shell_word word)
 {
-    if (!text || !vp_arena_grow(s->arena, (void **)&to->words, to->n_words, &to->cap_words,
-                                sizeof *to->words))
+    if (!word.text || !vp_arena_grow(s->arena, (void **)&to->words, to->n_words, &to->cap_words,
+                                     sizeof *to->words))
         return no_memory(s);
-    to->words[to->n_words++] =
-        (vp_shell_word){.text = text, .quoted = quoted, .line = line, .column = column};
+    to->words[to->n_words++] = word;
     return VP_OK;
 }
 
@@ -156,7 +162,13 @@ static vp_status end_word(shell *s, maker *m, vp_shell_command *to)
         int         line   = own ? m->word.line[0] : m->line;
         int         column = own ? m->word.column[0] : m->column;
         const char *text   = m->word.n ? m->word.text : "";
-        VP_TRY(add_word(s, to, vp_arena_strdup(s->arena, text), m->quoted, line, column));
+        VP_TRY(add_word(s, to,
+                        (vp_shell_word){.text    = vp_arena_strdup(s->arena, text),
+                                        .quoted  = m->quoted,
+                                        .line    = line,
+                                        .column  = column,
+                                        .lines   = m->word.line,
+                                        .columns = m->word.column}));
     }
     *m = (maker){0};
 out:
@@ -191,21 +203,42 @@ static vp_status put_array(shell *s, const variable *v, maker *m, vp_shell_comma
         /* the quotes of "${A[@]}" are about A's words, not of them */
         m->quoted = w->quoted || (m->quoted && m->word.n);
         for (const char *p = w->text; *p; p++)
-            VP_TRY(add_letter(s, &m->word, *p, w->line, w->column));
+            VP_TRY(add_letter(s, &m->word, *p, w->lines ? w->lines[p - w->text] : w->line,
+                              w->columns ? w->columns[p - w->text] : w->column));
     }
 out:
     return st;
 }
 
+/* Letters of $( ), ${ } or ` ` at i of a text, which nobody knows and which stay together; 0: none stands there. */
+static int64_t unknown_letters(const piece *t, int64_t i)
+{
+    char opens  = i + 1 < t->n && t->text[i] == '$' ? t->text[i + 1] : '\0';
+    char closes = opens == '(' ? ')' : opens == '{' ? '}' : t->text[i] == '`' ? '`' : '\0';
+    int  depth  = 0;
+
+    for (int64_t k = i + 1; closes && k < t->n; k++) {
+        depth += t->text[k] == opens;
+        depth -= t->text[k] == closes;
+        if (t->text[k] == closes && depth <= 0)
+            return k + 1 - i;
+    }
+    return 0;
+}
+
 static vp_status put_text(shell *s, const piece *t, bool splits, maker *m, vp_shell_command *to)
 {
-    vp_status st = VP_OK;
+    int64_t   whole = 0;
+    vp_status st    = VP_OK;
 
-    for (int64_t i = 0; i < t->n; i++)
-        if (splits && isspace((unsigned char)t->text[i]))
+    for (int64_t i = 0; i < t->n; i++) {
+        if (i >= whole)
+            whole = i + unknown_letters(t, i);
+        if (splits && i >= whole && isspace((unsigned char)t->text[i]))
             VP_TRY(end_word(s, m, to));
         else
             VP_TRY(put(s, m, t->text[i], t->line[i], t->column[i]));
+    }
 out:
     return st;
 }
@@ -225,7 +258,7 @@ out:
 static vp_status expand(shell *s, bool quoted, maker *m, vp_shell_command *to)
 {
     const char *from = s->p, *name, *otherwise = NULL;
-    int         line = s->line, column = column_of(s);
+    int         line = line_of(s), column = column_of(s);
     size_t      n     = 0;
     bool        plain = true;
     vp_status   st    = VP_OK;
@@ -271,7 +304,7 @@ out:
 static vp_status read_quoted(shell *s, maker *m, vp_shell_command *to)
 {
     char      quote = *s->p;
-    int       line = s->line, column = column_of(s);
+    int       line = line_of(s), column = column_of(s);
     vp_status st = VP_OK;
 
     if (!m->started)
@@ -282,12 +315,12 @@ static vp_status read_quoted(shell *s, maker *m, vp_shell_command *to)
             (strchr("\"\\`\n", s->p[1]) || s->p[1] == '$')) {
             step(s);
             if (*s->p != '\n')
-                VP_TRY(put(s, m, *s->p, s->line, column_of(s)));
+                VP_TRY(put(s, m, *s->p, line_of(s), column_of(s)));
             step(s);
         } else if (quote == '"' && *s->p == '$' && s->expands) {
             VP_TRY(expand(s, true, m, to));
         } else {
-            VP_TRY(put(s, m, *s->p, s->line, column_of(s)));
+            VP_TRY(put(s, m, *s->p, line_of(s), column_of(s)));
             step(s);
         }
     }
@@ -302,7 +335,7 @@ out:
 static vp_status read_backquoted(shell *s, maker *m)
 {
     const char *from = s->p;
-    int         line = s->line, column = column_of(s);
+    int         line = line_of(s), column = column_of(s);
     vp_status   st = VP_OK;
 
     for (step(s); s->p < s->end && *s->p != '`';)
@@ -329,7 +362,7 @@ static vp_status read_word(shell *s, maker *m, vp_shell_command *to)
                 step(s);
                 continue;
             }
-            VP_TRY(put(s, m, *s->p, s->line, column_of(s)));
+            VP_TRY(put(s, m, *s->p, line_of(s), column_of(s)));
             step(s);
         } else if (*s->p == '"' || *s->p == '\'') {
             VP_TRY(read_quoted(s, m, to));
@@ -338,7 +371,7 @@ static vp_status read_word(shell *s, maker *m, vp_shell_command *to)
         } else if (*s->p == '`' && s->expands) {
             VP_TRY(read_backquoted(s, m));
         } else {
-            VP_TRY(put(s, m, *s->p, s->line, column_of(s)));
+            VP_TRY(put(s, m, *s->p, line_of(s), column_of(s)));
             step(s);
         }
     }
@@ -361,8 +394,8 @@ static bool take_reserved(shell *s, const char *word)
 {
     static const char *const opens[]  = {"if", "for", "while", "until", "case", "select", NULL};
     static const char *const closes[] = {"fi", "done", "esac", NULL};
-    static const char *const others[] = {"then",     "elif", "else", "do",   "{",     "}", "!",
-                                         "function", "time", "eval", "exec", "nohup", NULL};
+    static const char *const others[] = {"then", "elif",     "else", "do",   "{",     "}",
+                                         "!",    "function", "time", "exec", "nohup", NULL};
 
     s->depth += is_in(word, opens);
     s->in_case += strcmp(word, "case") == 0;
@@ -387,26 +420,119 @@ static vp_status open_command(shell *s)
         s->open = vp_arena_alloc(s->arena, sizeof *s->open);
         if (!s->open)
             return no_memory(s);
-        *s->open = (vp_shell_command){.line = s->line};
+        *s->open = (vp_shell_command){.line = line_of(s)};
     }
     return VP_OK;
 }
 
+static void keep_command(shell *s, vp_shell_command *c, bool torn)
+{
+    c->torn                                 = torn;
+    *(s->last ? &s->last->next : &s->first) = c;
+    s->last                                 = c;
+}
+
+/* The word from which on a command is text that a shell reads again: behind eval, or behind bash -c. 0: none. */
+static int64_t text_of(const vp_shell_command *c)
+{
+    static const char *const shells[] = {"bash", "sh", "zsh", "dash", "ksh", NULL};
+
+    if (!c->words[0].quoted && strcmp(c->words[0].text, "eval") == 0)
+        return c->n_words > 1;
+    for (int64_t i = 0; i + 2 < c->n_words; i++) {
+        const char *base = strrchr(c->words[i].text, '/');
+        const char *flag = c->words[i + 1].text;
+        size_t      n    = strlen(flag);
+        if (is_in(base ? base + 1 : c->words[i].text, shells) && n > 1 && flag[0] == '-' &&
+            flag[1] != '-' && flag[n - 1] == 'c')
+            return i + 2;
+    }
+    return 0;
+}
+
+static vp_status read_commands(shell *s);
+
+/* The commands in words from..to of c, each behind c's words before n_before: srun, variables. *kept: there was one. */
+static vp_status read_inside(shell *s, const vp_shell_command *c, int64_t from, int64_t to,
+                             int64_t n_before, bool *kept)
+{
+    piece            text   = {0};
+    vp_err           inner  = {0};
+    shell            within = *s;
+    vp_shell_command all;
+    vp_status        st = VP_OK;
+
+    *kept = false;
+    for (int64_t i = from; i < to; i++) {
+        const vp_shell_word *w = &c->words[i];
+        for (const char *p = w->text; *p; p++)
+            VP_TRY(add_letter(s, &text, *p, w->lines ? w->lines[p - w->text] : w->line,
+                              w->columns ? w->columns[p - w->text] : w->column));
+        VP_TRY(add_letter(s, &text, i + 1 < to ? ' ' : '\n', w->line, w->column));
+    }
+    within.begin = within.p = within.line_start = text.text;
+    within.end                                  = text.text + text.n - 1;
+    within.at_line = text.line, within.at_column = text.column;
+    within.first = within.last = within.open = NULL;
+    within.n_brackets = within.in_case = 0;
+    within.here[0]                     = '\0';
+    within.n_inside++;
+    within.err    = &inner;
+    st            = read_commands(&within);
+    s->n_expanded = within.n_expanded;
+    if (st == VP_ERR_INPUT) /* quotes that a shell of its own would complain of */
+        return VP_OK;
+    VP_TRY(st);
+    for (vp_shell_command *next, *one = within.first; one; one = next) {
+        next      = one->next;
+        all       = *one;
+        all.words = NULL, all.n_words = all.cap_words = 0, all.next = NULL;
+        for (int64_t i = 0; i < n_before; i++)
+            VP_TRY(add_word(s, &all, c->words[i]));
+        for (int64_t i = 0; i < one->n_words; i++)
+            VP_TRY(add_word(s, &all, one->words[i]));
+        *one = all;
+        keep_command(s, one, one->torn);
+        *kept = true;
+    }
+    s->variables = within.variables;
+out:
+    return st;
+}
+
+enum { MAX_INSIDE = 4 };
+
+/* Programs that name files and options, or show a command's, and train nothing. */
+static bool is_no_trainer(const vp_shell_command *c)
+{
+    static const char *const tools[] = {"echo", "printf", "cat",  "cp",    "mv",    "rm",  "ls",
+                                        "find", "jq",     "sed",  "grep",  "awk",   "tar", "git",
+                                        "pip",  "wget",   "curl", "mkdir", "rsync", NULL};
+
+    return !c->words[0].quoted && is_in(c->words[0].text, tools);
+}
+
 /* by: what ends it, '\n' or an operator. */
-static void end_command(shell *s, char by)
+static vp_status end_command(shell *s, char by)
 {
     vp_shell_command *c    = s->open;
-    bool              bare = c && c->n_words && c->words[0].text[0] == '-';
+    bool              bare = c && c->n_words && c->words[0].text[0] == '-', kept = false;
+    vp_status         st = VP_OK;
 
     s->open         = NULL;
     s->skips_a_word = false;
     if (!c || !c->n_words || (by == ')' && s->n_brackets == 0) || (bare && s->in_case))
-        return;
-    if (bare && !has_options(c))
-        return;
-    c->torn                                 = bare && s->last && has_options(s->last) && by == '\n';
-    *(s->last ? &s->last->next : &s->first) = c;
-    s->last                                 = c;
+        return VP_OK;
+    if ((bare && !has_options(c)) || is_no_trainer(c))
+        return VP_OK;
+    int64_t text = s->n_inside < MAX_INSIDE ? text_of(c) : 0;
+    bool    eval = text == 1;
+    if (text)
+        VP_TRY(read_inside(s, c, text, eval ? c->n_words : text + 1, eval ? 0 : text - 2, &kept));
+    if (!kept)
+        keep_command(s, c, bare && s->last && has_options(s->last) && by == '\n');
+out:
+    return st;
 }
 
 /* NAME= or NAME+= at p; *n: letters of the name. */
@@ -463,11 +589,6 @@ out:
     return st;
 }
 
-static bool is_unknown(const piece *t)
-{
-    return t->n && (memchr(t->text, '$', (size_t)t->n) || memchr(t->text, '`', (size_t)t->n));
-}
-
 /* A value is text, with the quotes taken off and nothing split. */
 static vp_status read_value(shell *s, piece *out, bool *known)
 {
@@ -483,12 +604,12 @@ static vp_status read_value(shell *s, piece *out, bool *known)
         } else if (*s->p == '\\' && s->p + 1 < s->end) {
             step(s);
             if (*s->p != '\n')
-                VP_TRY(put(s, &m, *s->p, s->line, column_of(s)));
+                VP_TRY(put(s, &m, *s->p, line_of(s), column_of(s)));
             step(s);
         } else if (*s->p == '"' || *s->p == '\'') {
             VP_TRY(read_quoted(s, &m, &whole));
         } else {
-            VP_TRY(put(s, &m, *s->p, s->line, column_of(s)));
+            VP_TRY(put(s, &m, *s->p, line_of(s), column_of(s)));
             step(s);
         }
     }
@@ -518,7 +639,7 @@ static vp_status set_variable(shell *s, const char *name, size_t n, bool adds, v
         vp_shell_command all = {0};
         for (int64_t i = 0; i < v->n_words + value.n_words; i++) {
             const vp_shell_word *w = i < v->n_words ? &v->words[i] : &value.words[i - v->n_words];
-            VP_TRY(add_word(s, &all, w->text, w->quoted, w->line, w->column));
+            VP_TRY(add_word(s, &all, *w));
         }
         v->words = all.words, v->n_words = all.n_words;
     } else if (adds && v->known && value.known && !v->words && !value.words) {
@@ -540,7 +661,7 @@ static vp_status read_assignment(shell *s, size_t n, bool adds)
 {
     static vp_shell_word none = {0};
     const char          *name = s->p;
-    int                  line = s->line, column = column_of(s);
+    int                  line = line_of(s), column = column_of(s);
     variable             value = {.known = true};
     vp_shell_command     words = {0};
     maker                m     = {0};
@@ -556,7 +677,6 @@ static vp_status read_assignment(shell *s, size_t n, bool adds)
         return VP_OK;
     }
     VP_TRY(read_value(s, &value.text, &value.known));
-    value.known = value.known && !is_unknown(&value.text);
     VP_TRY(set_variable(s, name, n, adds, value));
     for (const char *p = name; p < name + n; p++)
         VP_TRY(put(s, &m, *p, line, column));
@@ -622,7 +742,8 @@ static void skip_here(shell *s)
 
 static vp_status take_operator(shell *s)
 {
-    char c = *s->p;
+    char      c  = *s->p;
+    vp_status st = VP_OK;
 
     if (c == '<' || c == '>') {
         begin_redirection(s);
@@ -633,7 +754,7 @@ static vp_status take_operator(shell *s)
         begin_redirection(s);
         return VP_OK;
     }
-    end_command(s, c);
+    VP_TRY(end_command(s, c));
     if (c == '(')
         s->n_brackets++;
     else if (c == ')' && s->n_brackets > 0)
@@ -645,7 +766,8 @@ static vp_status take_operator(shell *s)
         step(s);
     if (c == '\n' && s->here[0])
         skip_here(s);
-    return VP_OK;
+out:
+    return st;
 }
 
 static vp_status take_word(shell *s)
@@ -693,7 +815,7 @@ static vp_status read_commands(shell *s)
         else
             VP_TRY(take_word(s));
     }
-    end_command(s, '\n');
+    VP_TRY(end_command(s, '\n'));
 out:
     return st;
 }
@@ -714,7 +836,7 @@ static vp_status take_variables(shell *s)
         VP_TRY(v->words ? put_array(s, v, &m, s->open) : put_text(s, &v->text, true, &m, s->open));
         VP_TRY(end_word(s, &m, s->open));
         if (has_options(s->open) && s->open->words[0].text[0] == '-')
-            end_command(s, '\n');
+            VP_TRY(end_command(s, '\n'));
         s->open = NULL;
     }
 out:

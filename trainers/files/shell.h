@@ -5,7 +5,8 @@
  *
  * Nothing is executed. A variable is expanded where the text alone says its value: assigned outside
  * of conditions and loops, as text or as an array; of ${A:-b}, where A is not known, b. What is not
- * known stays as it stands there, with its dollar sign. Where no command has an option, the options that
+ * known stays as it stands there, with its dollar sign, in what it is a part of too. What eval and bash -c
+ * are given is read as the commands that it holds. Where no command has an option, the options that
  * variables hold are commands. */
 #ifndef VP_TRAINERS_FILES_SHELL_H
 #define VP_TRAINERS_FILES_SHELL_H
@@ -21,6 +22,7 @@ typedef struct vp_shell_word {
     bool  quoted; /* a part of it */
     int   line,
         column; /* where its first letter stands: of a variable's words, where it is assigned */
+    const int *lines, *columns; /* of every letter; NULL: as its first */
 } vp_shell_word;
 
 typedef struct vp_shell_command {
