@@ -196,8 +196,8 @@ static vp_status say_unknown(taker *t, const char *word, int line)
     char             shown[128];
     vp_status        st = VP_OK;
 
-    if (!t->doc->program || strncmp(word, "$@", 2) == 0 || strncmp(word, "$*", 2) == 0 ||
-        strcmp(word, "${@}") == 0)
+    if (!t->doc->program || (!t->doc->root->first && !strstr(t->doc->program, ".py")) ||
+        strncmp(word, "$@", 2) == 0 || strncmp(word, "$*", 2) == 0 || strcmp(word, "${@}") == 0)
         return VP_OK;
     vp_text_escape(word, shown, sizeof shown);
     if (last && last->is_gap && strlen(last->text) < 200) { /* several are one remark */
@@ -247,7 +247,7 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
     } else if (!quoted && strlen(word) > 3 && strcmp(word + strlen(word) - 3, ".py") == 0 &&
                t->open && (t->open->kind != VP_VALUE_BOOL || t->open->text[0])) {
         t->open = NULL; /* the launcher's options end */
-    } else if (!t->open && is_unknown_words(word) && t->doc->program) {
+    } else if (!t->open && is_unknown_words(word) && t->doc->program && !strstr(word, ".py")) {
         VP_TRY(say_unknown(t, word, line));
     } else if (!t->open) {
         t->in_wrapper = !t->doc->program && vp_launch_is_wrapper(word);
