@@ -355,6 +355,28 @@ ok(q["common"]["tuning"] == "qlora" and q["common"]["quant"] == "nf4-dq" and jso
 code, out, err = call("estimate", "qwen2.5-7b", "--qlora", "--device", "a100-sxm-40gb", "--seq", "1024", "--micro-batch", str(q["common"]["micro_batch"]), "--accumulation", str(q["common"]["accumulation"]), "--recompute", q["common"]["recompute"], "--json")
 e = json.loads(out)
 ok(code == 0 and all(e[k] == q[k] for k in ("allocated_peak_bytes", "device_bytes")), "plan and estimate", (code, {k: (e.get(k), q[k]) for k in ("allocated_peak_bytes", "device_bytes")}, err))
+# ---- over several cards that cut it: the same bytes, and what has to be written for weights to be cut ----
+SHARED = ("--qlora", "--world", "2", "--parallel", "fsdp2", "--device", "4090", "--seq", "1024")
+for trainer, file, key in (("hf", "model_args.json", "quantization_config"), ("trl", "sft.yaml", None)):
+    code, out, err = call("plan", "llama-3.1-8b", "--trainer", trainer, *SHARED, "--global-batch", "16", "-o", "cut.json", "--force", "--json")
+    cut = json.loads(out)
+    code, out, err = call("emit", "cut.json", "--for", trainer, "-o", "cut-" + trainer)
+    text = open("cut-%s/%s" % (trainer, file)).read()
+    ok(code == 0 and (json.loads(text)[key].get("bnb_4bit_quant_storage") == "bfloat16" if key else "\nbnb_4bit_quant_storage: bfloat16\n" in text), "packed weights that FSDP cuts: " + trainer, text)
+    files = ["cut-%s/%s" % (trainer, x) for x in os.listdir("cut-" + trainer) if x.endswith((".json", ".yaml")) and x != "training_args.yaml"]
+    code, out, err = call("check", *files)
+    ok(code == 0 and "0 warnings" in out, "and they agree", out + err)
+    write("cut-%s/%s" % (trainer, file), "\n".join(line for line in text.split("\n") if "quant_storage" not in line))
+    code, out, err = call("check", *files)
+    ok("1 warning" in out and "bnb_4bit_quant_storage: bfloat16" in out and file in out, "without it they are told: " + trainer, out + err)
+    if trainer == "hf":
+        c = cut["common"]
+        code, out, err = call("estimate", "llama-3.1-8b", "--trainer", "hf", *SHARED, "--micro-batch", str(c["micro_batch"]), "--accumulation", str(c["accumulation"]), "--recompute", c["recompute"], "--json", *(["--alloc-conf", "expandable_segments:True"] if c.get("allocator") == "expandable" else []), *(["--sync-each-batch"] if c.get("gradient_sync") == "each" else []))
+        e = json.loads(out)
+        ok(code == 0 and e["allocated_peak_bytes"] == cut["allocated_peak_bytes"], "plan and estimate of cards that cut packed weights", (code, err, c))
+call("plan", "llama-3.1-8b", "--trainer", "hf", *SHARED[:3], "--parallel", "ddp", *SHARED[5:], "--global-batch", "16", "-o", "ddp.json")
+call("emit", "ddp.json", "--for", "hf", "-o", "ddp")
+ok("bnb_4bit_quant_storage" not in open("ddp/model_args.json").read(), "cards that keep them whole leave it out", "")
 # scales of 4 B for 64 weights, or of 1 B and 4 B for 64 x 256: 0.0466 B of 6.5e9 weights, less the scales that are taken out for one layer at a time
 plain = json.load(open("qrun/model_args.json"))
 plain["quantization_config"]["bnb_4bit_use_double_quant"] = False

@@ -447,6 +447,38 @@ static void check_pairs(vp_checked *c)
             }
 }
 
+/* Where a file says that weights are packed, and as what. */
+static const struct {
+    const char *dialect, *packs, *storage;
+} packings[] = {
+    {"sft", "load_in_4bit", "bnb_4bit_quant_storage"},
+    {"model_args", "quantization_config.load_in_4bit",
+     "quantization_config.bnb_4bit_quant_storage"},
+    {"ms-swift", "quant_bits", "bnb_4bit_quant_storage"},
+};
+
+/* What FSDP cuts has the format of the other weights; packed ones are bytes unless it is said. */
+static void check_packed(vp_checked *c)
+{
+    const char *tuning = c->settings.value[VP_SETTING_TUNING],
+               *way    = c->settings.value[VP_SETTING_PARALLEL];
+
+    if (!tuning || !way || strcmp(tuning, "qlora") != 0 || strncmp(way, "fsdp", 4) != 0)
+        return;
+    for (size_t i = 0; i < sizeof packings / sizeof *packings; i++)
+        for (int f = 0; f < c->n_files; f++) {
+            if (!is_or_has(&c->files[f], packings[i].dialect))
+                continue;
+            const vp_value *packs   = vp_value_at(c->files[f].doc->root, packings[i].packs);
+            const vp_value *storage = vp_value_at(c->files[f].doc->root, packings[i].storage);
+            if (packs && (!storage || storage->kind == VP_VALUE_NULL))
+                vp_find(c, &c->files[f], VP_WARNING, packs, packings[i].packs,
+                        "bnb_4bit_quant_storage: bfloat16",
+                        "packed weights are uint8 unless bnb_4bit_quant_storage says else: FSDP2 "
+                        "leaves them whole on each card, FSDP1 cannot join them with the others");
+        }
+}
+
 /* train_batch_size = micro x accumulation x processes, where all are known. */
 static void check_product(vp_checked *c)
 {
@@ -599,6 +631,7 @@ void vp_check_settings(vp_checked *c)
             }
         }
     check_pairs(c);
+    check_packed(c);
     check_product(c);
     check_launch(c);
     for (int f = 0; f < c->n_files; f++)

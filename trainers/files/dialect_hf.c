@@ -448,7 +448,7 @@ static const vp_key trl_keys[] = {
     {"load_in_4bit", VP_KEY_BOOL, "false"},
     {"bnb_4bit_quant_type", VP_KEY_WORD, "nf4", "nf4|fp4"},
     {"use_bnb_nested_quant", VP_KEY_BOOL, "false"},
-    {"bnb_4bit_quant_storage", VP_KEY_TEXT},
+    {"bnb_4bit_quant_storage", VP_KEY_TEXT, NULL, VP_STORAGES},
     {"max_seq_length", VP_KEY_INT, .until = "0.20", .instead = "max_length"},
     {"torch_dtype", VP_KEY_TEXT, .until = "1.0", .instead = "dtype"},
     {"use_liger", VP_KEY_BOOL, .until = "0.17", .instead = "use_liger_kernel"},
@@ -513,6 +513,7 @@ static const vp_saying trl_says[] = {
     {VP_ALWAYS, NULL, "bnb_4bit_quant_type", "nf4", "tuning=qlora"},
     {VP_SETTING_QUANT, "nf4", "use_bnb_nested_quant", "false", "tuning=qlora"},
     {VP_SETTING_QUANT, "nf4-dq", "use_bnb_nested_quant", "true", "tuning=qlora"},
+    {VP_ALWAYS, NULL, "bnb_4bit_quant_storage", "bfloat16", VP_CUT_PACKED},
     {VP_ALWAYS, NULL, "padding_free", "false"},
     {VP_ALWAYS, NULL, "pad_to_multiple_of", "null"},
     {VP_ALWAYS, NULL, "load_in_8bit", "false"},
@@ -578,6 +579,7 @@ static const vp_key model_keys[] = {
     {"quantization_config.bnb_4bit_quant_type", VP_KEY_WORD, "fp4", "nf4|fp4",
      .costs = "4-bit floats; NF4 takes the same bytes and is nearer to the weights"},
     {"quantization_config.bnb_4bit_use_double_quant", VP_KEY_BOOL, "false"},
+    {"quantization_config.bnb_4bit_quant_storage", VP_KEY_WORD, "uint8", VP_STORAGES},
     {"quantization_config.bnb_4bit_compute_dtype", VP_KEY_WORD, "float32",
      "float32|bfloat16|float16"},
     {"torch_dtype", VP_KEY_TEXT, .until = "4.56", .instead = "dtype", .warned = true},
@@ -590,7 +592,7 @@ static const vp_section model_sections[] = {
      "local_files_only ignore_mismatched_sizes subfolder variant tp_plan rope_scaling num_labels id2label "
      "label2id problem_type output_loading_info pad_token_id"},
     {"quantization_config", VP_STRANGERS_REFUSED,
-     "quant_method bnb_4bit_quant_storage llm_int8_threshold llm_int8_skip_modules "
+     "quant_method llm_int8_threshold llm_int8_skip_modules "
      "llm_int8_enable_fp32_cpu_offload llm_int8_has_fp16_weight"},
 };
 
@@ -622,6 +624,7 @@ static const vp_saying model_says[] = {
      "tuning=qlora"},
     {VP_SETTING_QUANT, "nf4-dq", "quantization_config.bnb_4bit_use_double_quant", "true",
      "tuning=qlora"},
+    {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_quant_storage", "bfloat16", VP_CUT_PACKED},
     {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_compute_dtype", "bfloat16",
      "tuning=qlora,precision=bf16-mixed|bf16-amp|bf16"},
     {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_compute_dtype", "float16",

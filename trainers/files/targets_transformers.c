@@ -36,7 +36,7 @@ static const char train_py[] =
     "    model = AutoModelForCausalLM.from_pretrained(name, **loading)\n"
     "if (here / \"lora_config.json\").exists():\n"
     "    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
-    "    if bits[\"load_in_4bit\"]:\n"
+    "    if bits[\"load_in_4bit\"] and \"bnb_4bit_quant_storage\" not in bits:  # else FSDP cuts what is packed beside 16 bits\n"
     "        model = prepare_model_for_kbit_training(model, "
     "use_gradient_checkpointing=args.gradient_checkpointing,\n"
     "                                                "
@@ -116,7 +116,8 @@ static const vp_told accelerate_script[] = {
     {"attention", "attn_implementation of from_pretrained"},
     {"clip_norm", "accelerator.clip_grad_norm_"},
     {"tuning", "peft in your code"},
-    {"quant", "BitsAndBytesConfig of from_pretrained"},
+    {"quant", "BitsAndBytesConfig of from_pretrained; FSDP cuts its weights with "
+              "bnb_4bit_quant_storage of their compute dtype"},
     VP_TOLD_BY_LORACONFIG,
     {0},
 };

@@ -485,6 +485,19 @@ static bool cuts_frozen(const char *parallel)
     return strncmp(parallel, "fsdp", 4) == 0 || strcmp(parallel, "zero3") == 0;
 }
 
+/* Of what is gathered: NF4 weights come packed, two in a byte; tables are not quantised. */
+static double gathered_bytes(const vp_fit_job *job, const vp_settings *s, int64_t n_trained,
+                             double each)
+{
+    const vp_graph *g      = &job->model->graph;
+    int64_t         n      = vp_max_i64(n_trained, job->model->n_params);
+    int64_t         tables = g->vocab_size * g->hidden * (g->n_shared ? 1 : 2);
+
+    if (!is(s, VP_SETTING_TUNING, "qlora") || tables > n)
+        return each * (double)n;
+    return each * (double)tables + 0.5 * (double)(n - tables);
+}
+
 /* Without links of their own cards talk through the host, each in turn. Buckets of ZeRO 1 and 2 are not overlapped
  * (overlap_comm is off in what is written); other ways talk while they compute, where a tenth is taken to be left. */
 static const double NOT_OVERLAPPED = 0.1, SLOW_LINK = 8e9;
@@ -506,8 +519,8 @@ static void add_links(const vp_fit_job *job, const vp_settings *s, int64_t n_tra
                               : d->host_link_bytes_per_s > 0 ? d->host_link_bytes_per_s / 2
                                                              : SLOW_LINK;
     double           each   = halves ? 2.0 : 4.0;
-    int64_t          n_cut  = cuts_all ? vp_max_i64(n_trained, job->model->n_params) : n_trained;
-    double talk = vp_world_sent_bytes(parallel, number(s, VP_SETTING_WORLD), each * (double)n_cut,
+    double cut  = cuts_all ? gathered_bytes(job, s, n_trained, each) : each * (double)n_trained;
+    double talk = vp_world_sent_bytes(parallel, number(s, VP_SETTING_WORLD), cut,
                                       each * (double)n_trained, number(s, VP_SETTING_ACCUMULATION),
                                       is(s, VP_SETTING_GRADIENT_SYNC, "each")) /
                   link;
@@ -532,13 +545,13 @@ static void add_host(const vp_fit_job *job, const vp_settings *s, int64_t n_trai
     double kept =
         fsdp && !is(s, VP_SETTING_PRECISION, "bf16") ? 4 : 2; /* DeepSpeed copies 16 bits */
     bool at_once = fsdp ? !is(s, VP_SETTING_GRADIENT_SYNC, "each") : strcmp(parallel, "zero1") == 0;
-    double weights = (double)vp_max_i64(n_trained, job->model->n_params) / world;
+    double weights = gathered_bytes(job, s, n_trained, kept) / world;
     double trained = (double)n_trained / world, bytes;
 
     if (strcmp(offload, "none") == 0)
         return;
-    bytes    = kept * ((params ? 2 * micro_steps * weights : trained) +
-                    (at_once ? 1 : micro_steps) * trained);
+    bytes = (params ? 2 * micro_steps * weights : kept * trained) +
+            kept * (at_once ? 1 : micro_steps) * trained;
     *seconds = overlapped(*seconds, bytes / (job->device->host_link_bytes_per_s > 0
                                                  ? job->device->host_link_bytes_per_s
                                                  : SLOW_LINK));
