@@ -205,13 +205,13 @@ class Ranks:
             objects = probe.exchange("broadcast_object_list", members, object_list if src == probe.rank else None)
             object_list[:] = objects[members.index(src)]
 
-        def scatter(out, inputs=None, src=None, group=None, group_src=None):
+        def scatter(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None):
             if outside(group):
                 return
             members = probe.members_of(module, group)
             src = source(members, src, group_src)
-            objects = probe.exchange("scatter_object_list", members, inputs if src == probe.rank else None)
-            out[0] = objects[members.index(src)][members.index(probe.rank)]
+            objects = probe.exchange("scatter_object_list", members, scatter_object_input_list if src == probe.rank else None)
+            scatter_object_output_list[0] = objects[members.index(src)][members.index(probe.rank)]
 
         plain_broadcast = module.broadcast
 
@@ -306,11 +306,11 @@ class Ranks:
                 probe.refuse("unsupported", "broadcast_object_list from rank %s: only rank %d exists; --rank all plays "
                              "every rank" % (src or group_src or 0, probe.rank), 4)
 
-        def scatter(out, inputs=None, src=None, group=None, group_src=None):
+        def scatter(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None):
             if not is_source(group, src, group_src):
                 probe.refuse("unsupported", "scatter_object_list from rank %s: only rank %d exists; --rank all plays "
                              "every rank" % (src or group_src or 0, probe.rank), 4)
-            out[0] = inputs[probe.members_of(module, group).index(probe.rank)]
+            scatter_object_output_list[0] = scatter_object_input_list[probe.members_of(module, group).index(probe.rank)]
 
         def message(*args, **kwargs):
             probe.refuse("unsupported", "objects sent from rank to rank, at %s: only rank %d exists; --rank all plays every "

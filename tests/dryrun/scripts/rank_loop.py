@@ -15,6 +15,9 @@ ranks = [None] * world
 dist.all_gather_object(ranks, rank)
 said = [rank]
 dist.broadcast_object_list(said, src=1)
+own = [None]
+dist.scatter_object_list(scatter_object_output_list=own, scatter_object_input_list=list(range(world)) if rank == 0 else None, src=0)         # named, as torch.distributed.checkpoint does
+assert own == [rank]
 a, gathered = torch.zeros(10, device="cuda"), torch.zeros(10 * world, device="cuda")
 for step in range(3):
     net(torch.zeros(64, 512, device="cuda")).sum().backward()
