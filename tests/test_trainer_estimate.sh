@@ -535,6 +535,13 @@ refused("layers that leave another number behind whole blocks", beyond, ["--seq"
 p = subprocess.run([vplan, "estimate", "opt-125m", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 ok(p.returncode == 4 and "--trainer hf" in p.stderr and "qwen2" in p.stderr, "TRL's own step of a family that was not recorded", p.stderr)
 
+# ---- a family without sdpa runs eager attention on every card; fp16 where it was recorded, and a refusal that says the formats apart ----
+for card in ("h100", "t4"):
+    j = json.loads(subprocess.run([vplan, "estimate", "gpt-neo-125m", "--trainer", "hf", "--device", card, "--micro-batch", "1", "--json"], stdout=subprocess.PIPE).stdout)
+    ok(j.get("fits") and j["settings"]["attention"] == "eager", "GPT-Neo on %s" % card, j.get("error", j.get("settings")))
+p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--lora", "--attention", "eager", "--device", "t4", "--micro-batch", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+ok(p.returncode == 4 and "--precision fp16 is not" in p.stderr and "nearest that was has --precision bf16" in p.stderr, "formats that differ are said apart", p.stderr)
+
 # ---- what is printed to be typed runs; where plan would refuse (options that it lacks, an optimizer that a plain loop is
 # not told) it is the largest batch ----
 for words, has_plan in (("--trainer hf --liger --seq 512 --micro-batch 1", False), ("--trainer hf --loss liger --seq 512 --micro-batch 1", True), ("--trainer hf --eval-batch 4 --seq 256 --micro-batch 1", True),

@@ -664,11 +664,11 @@ static const char *attention_of(const search *r)
 {
     const char *asked = r->request->attention;
 
-    return is_math(r) && !is_grouped_alone(r)               ? "sdpa:math"
-           : is_without_flash(r)                            ? "sdpa:efficient"
-           : strncmp(asked, "sdpa", 4) == 0 && !has_sdpa(r) ? "eager"
-           : turns_flash_off(r->request)                    ? "sdpa:flash"
-                                                            : asked;
+    return strncmp(asked, "sdpa", 4) == 0 && !has_sdpa(r) ? "eager"
+           : is_math(r) && !is_grouped_alone(r)           ? "sdpa:math"
+           : is_without_flash(r)                          ? "sdpa:efficient"
+           : turns_flash_off(r->request)                  ? "sdpa:flash"
+                                                          : asked;
 }
 
 /* A file of a kind's steps, and in it the program. */

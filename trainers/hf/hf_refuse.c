@@ -208,6 +208,8 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
         key  = other_key;
         best = other;
     }
+    if (strstr(key, "precision=fp16")) /* here the formats differ, and each is said as it is */
+        precision = "";
     differences(key, best, precision, asked, sizeof asked);
     differences(best, key, precision, nearest, sizeof nearest);
     if (is_cut(precision) && strstr(key, "liger=")) /* beside what cards otherwise may cut */
