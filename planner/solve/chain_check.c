@@ -252,8 +252,9 @@ static bool none_ends(check *c)
             find_prices(c);
         const int64_t m = vp_item_blocks(&c->g->items[s]);
         for (int64_t j = m; j <= n_blocks; j++)
-            if (!prepend(c, &c->g->items[s], &c->fronts[j - m], n_blocks - j) ||
-                !take_in(c, &c->fronts[j], n_blocks - j))
+            if ((c->fronts[j - m].n > 0 || c->fronts[j].n > 0) && /* most are empty */
+                (!prepend(c, &c->g->items[s], &c->fronts[j - m], n_blocks - j) ||
+                 !take_in(c, &c->fronts[j], n_blocks - j)))
                 return false;
     }
     return c->fronts[n_blocks].n == 0;
