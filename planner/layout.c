@@ -242,14 +242,16 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
     const vp_graph    *g                  = &a->graph;
     const vp_scenario *s                  = a->scenario;
     int64_t            end[VP_N_MEMORIES] = {[VP_MEMORY_DEVICE] = place_fixed(a)};
-    int64_t            host_bytes = 0, prefix = 0, peak, optimizers, host_at, windows_end, passing;
-    vp_status          st = VP_OK;
+    int64_t host_bytes = 0, prefix = 0, moved = 0, peak, optimizers, host_at, windows_end, passing;
+    int     last_host;
+    vp_status st = VP_OK;
 
     VP_TRY(find_held_bytes(a, err));
     for (int h = 0; h < VP_N_REGIONS; h++) {
         for (int m = 0; m < VP_N_MEMORIES; m++)
             a->region_base[m][h] = end[m];
-        passing = 0;
+        passing   = 0;
+        last_host = -1;
         for (int64_t i = 0; i < g->n_instances; i++) {
             int       t     = g->instances[i].template_idx;
             int64_t   bytes = a->held_bytes[t][h];
@@ -260,8 +262,11 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
             }
             end[m] = vp_add(end[m], bytes);
             if (m == VP_MEMORY_HOST_PINNED && bytes > 0)
-                host_bytes =
-                    vp_overflowed(end[m]) ? end[m] : end[m] - padding_of(a, t, (vp_region)h);
+                last_host = t;
+        }
+        if (last_host >= 0) {
+            host_bytes = end[VP_MEMORY_HOST_PINNED];
+            host_bytes -= vp_overflowed(host_bytes) ? 0 : padding_of(a, last_host, (vp_region)h);
         }
         end[VP_MEMORY_DEVICE] = vp_add(end[VP_MEMORY_DEVICE], passing);
         if (h == VP_REGION_GRAD) {
@@ -279,13 +284,14 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
     if (vp_scenario_updates_in_backward(s) && windows_end)
         a->host_stack_base = host_at = vp_round_up(windows_end, VP_ALIGN_BYTES);
     for (int64_t i = 0; i < g->n_instances; i++) {
-        peak          = vp_overflowed(peak) ? peak
-                                            : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix),
-                                                                      program_height(a, i, optimizers)));
-        prefix        = vp_add(prefix, a->lowered[a->program_of[i]].program.kept_bytes);
-        int64_t moved = vp_layout_host_bytes(&a->lowered[a->program_of[i]].program);
-        host_bytes    = moved ? vp_add(host_at, moved) : host_bytes;
-        host_at       = vp_add(host_at, vp_round_up(moved, VP_ALIGN_BYTES));
+        peak   = vp_overflowed(peak) ? peak
+                                     : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix),
+                                                               program_height(a, i, optimizers)));
+        prefix = vp_add(prefix, a->lowered[a->program_of[i]].program.kept_bytes);
+        if (i == 0 || a->program_of[i] != a->program_of[i - 1])
+            moved = vp_layout_host_bytes(&a->lowered[a->program_of[i]].program);
+        host_bytes = moved ? vp_add(host_at, moved) : host_bytes;
+        host_at    = vp_add(host_at, vp_round_up(moved, VP_ALIGN_BYTES));
     }
     a->figures.stack_base_bytes      = a->stack_base;
     a->figures.first_kept_bytes      = a->lowered[a->program_of[0]].program.kept_bytes;
