@@ -106,8 +106,7 @@ static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_
 {
     const vp_micro_steps steps  = vp_micro_steps_of(r->global_batch, b->micro_batch);
     const int64_t        pinned = vp_request_segment(r), n_full = steps.n_full;
-    const vp_library     none = {0};
-    vp_status            st   = VP_OK;
+    vp_status            st = VP_OK;
 
     if (r->recompute != VP_RECOMPUTE_ANY)
         VP_TRY(vp_library_of_set(a->arena, r->model, r->seq, steps, semantics, cost,
@@ -116,11 +115,11 @@ static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_
         VP_TRY(vp_library_make(a->arena, outlines, r->seq, steps, semantics, cost, &b->alone, err));
     b->all = b->alone;
     if (pinned > 1)
-        VP_TRY(vp_library_with_segments(a->arena, r->model, r->seq, steps, semantics, cost, &none,
-                                        pinned, pinned, &b->all, err));
+        VP_TRY(vp_library_of_segment(a->arena, r->model, r->seq, steps, semantics, cost, pinned,
+                                     &b->all, err));
     else if (r->recompute == VP_RECOMPUTE_ANY && b->alone.n > 0)
-        VP_TRY(vp_library_with_segments(a->arena, r->model, r->seq, steps, semantics, cost,
-                                        &b->alone, 2, vp_longest_segment(r->model), &b->all, err));
+        VP_TRY(vp_library_with_segments(a->arena, outlines, r->seq, steps, semantics, cost,
+                                        &b->alone, vp_longest_segment(r->model), &b->all, err));
     if (b->alone.n > 0) {
         VP_TRY_ALLOC(err, b->alone_items = vp_items_make(a->arena, &b->alone, n_full));
         VP_TRY_ALLOC(err, b->all_items = vp_items_make(a->arena, &b->all, n_full));

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 vp_micro_steps vp_micro_steps_of(int64_t global_batch, int64_t micro_batch)
 {
@@ -156,10 +157,12 @@ static vp_status take_undominated(const vp_outlines *outlines, const int64_t *la
         vp_strategy *s = &rank[i].strategy;
         if (is_surely_beaten(out, s))
             continue;
-        s->height_bytes = vp_outline_least_height(outlines, rank[i].outline_idx, 0);
-        if (is_surely_beaten(out, s))
-            continue;
-        VP_TRY(vp_outline_least_whole(outlines, rank[i].outline_idx, 0, &s->height_bytes, err));
+        if (!vp_outline_known_height(outlines, rank[i].outline_idx, 0, &s->height_bytes)) {
+            s->height_bytes = vp_outline_least_height(outlines, rank[i].outline_idx, 0);
+            if (is_surely_beaten(out, s))
+                continue;
+            VP_TRY(vp_outline_least_whole(outlines, rank[i].outline_idx, 0, &s->height_bytes, err));
+        }
         if (is_surely_beaten(out, s))
             continue;
         int64_t least_bytes = s->height_bytes;
@@ -231,25 +234,58 @@ out:
     return st;
 }
 
-vp_status vp_library_with_segments(vp_arena *arena, const vp_model *model, int64_t seq,
-                                   vp_micro_steps steps, const vp_semantics *semantics,
-                                   vp_cost *cost, const vp_library *alone, int64_t shortest,
-                                   int64_t longest, vp_library *out, vp_err *err)
+static vp_status start_with_segments(vp_arena *arena, const vp_library *alone, int64_t n_segments,
+                                     vp_library *out, vp_err *err)
 {
-    const int64_t n  = alone->n + vp_max_i64(0, longest - shortest + 1);
-    vp_status     st = VP_OK;
+    *out = (vp_library){.n         = alone->n,
+                        .n_lowered = alone->n_lowered,
+                        .strategies =
+                            vp_arena_array(arena, alone->n + n_segments, sizeof *out->strategies)};
+    if (!out->strategies)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    if (alone->n)
+        memcpy(out->strategies, alone->strategies, (size_t)alone->n * sizeof *out->strategies);
+    return VP_OK;
+}
 
-    assert(shortest >= 2 && longest <= vp_max_segment(model));
-    *out = (vp_library){.n_lowered  = alone->n_lowered,
-                        .strategies = vp_arena_array(arena, n, sizeof *out->strategies)};
-    VP_TRY_ALLOC(err, out->strategies);
-    for (; out->n < alone->n; out->n++)
-        out->strategies[out->n] = alone->strategies[out->n];
-    for (int64_t m = shortest; m <= longest; m++) {
-        vp_strategy *s = &out->strategies[out->n++];
-        *s             = (vp_strategy){.recompute = UINT64_MAX, .segment = m};
-        VP_TRY(measure(model, seq, steps, semantics, cost, s, err));
+vp_status vp_library_of_segment(vp_arena *arena, const vp_model *model, int64_t seq,
+                                vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
+                                int64_t m, vp_library *out, vp_err *err)
+{
+    const vp_library none = {0};
+    vp_status        st   = VP_OK;
+
+    assert(m >= 2 && m <= vp_max_segment(model));
+    VP_TRY(start_with_segments(arena, &none, 1, out, err));
+    out->strategies[out->n] = (vp_strategy){.recompute = UINT64_MAX, .segment = m};
+    VP_TRY(measure(model, seq, steps, semantics, cost, &out->strategies[out->n++], err));
+out:
+    return st;
+}
+
+vp_status vp_library_with_segments(vp_arena *arena, vp_outline_store *store, int64_t seq,
+                                   vp_micro_steps steps, const vp_semantics *semantics,
+                                   vp_cost *cost, const vp_library *alone, int64_t longest,
+                                   vp_library *out, vp_err *err)
+{
+    const int64_t n_segments = vp_max_i64(0, longest - 1);
+    vp_outlines  *outlines;
+    bool          alike = true;
+    vp_status     st    = VP_OK;
+
+    VP_TRY(start_with_segments(arena, alone, n_segments, out, err));
+    vp_strategy *segments = out->strategies + alone->n;
+    VP_TRY(vp_outline_store_get(store, semantics, seq, steps.micro_batch, cost, &outlines, err));
+    for (int64_t i = 0; i < n_segments; i++)
+        VP_TRY(vp_outline_segment(outlines, i + 2, &segments[i], err));
+    if (steps.last_batch &&
+        n_segments) { /* where blocks are alike, as alone->n says, segments are */
+        VP_TRY(vp_outlines_scale(outlines, seq, steps.last_batch, cost, &alike, err));
+        assert(alike);
     }
+    for (int64_t i = 0; steps.last_batch && i < n_segments; i++)
+        segments[i].last_ns = vp_outline_segment_ns(outlines, i + 2);
+    out->n += n_segments;
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
 out:
     return st;

@@ -56,18 +56,22 @@ typedef struct vp_library {
     int64_t      n_lowered; /* before pruning */
 } vp_library;
 
-/* A library's strategies, and segments of `shortest` to `longest` blocks. */
-vp_status vp_library_with_segments(vp_arena *arena, const vp_model *model, int64_t seq,
-                                   vp_micro_steps steps, const vp_semantics *semantics,
-                                   vp_cost *cost, const vp_library *alone, int64_t shortest,
-                                   int64_t longest, vp_library *out, vp_err *err);
-
 /* Every strategy of one block that no other beats with these micro-steps; none where a smaller last
  * micro-step would have other programs than the others. The model is the store's. Strategies live in
  * arena. */
 vp_status vp_library_make(vp_arena *arena, vp_outline_store *outlines, int64_t seq,
                           vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
                           vp_library *out, vp_err *err);
+
+/* Those of a library that is not empty, and segments of 2 to `longest` blocks, vp_longest_segment() or fewer; and a
+ * library of one segment alone. */
+vp_status vp_library_with_segments(vp_arena *arena, vp_outline_store *outlines, int64_t seq,
+                                   vp_micro_steps steps, const vp_semantics *semantics,
+                                   vp_cost *cost, const vp_library *alone, int64_t longest,
+                                   vp_library *out, vp_err *err);
+vp_status vp_library_of_segment(vp_arena *arena, const vp_model *model, int64_t seq,
+                                vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
+                                int64_t n_blocks, vp_library *out, vp_err *err);
 
 /* What the outputs of a block's ops are, for the choice of those that may be moved to host memory. */
 typedef struct vp_outputs {

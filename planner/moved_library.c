@@ -119,10 +119,12 @@ static vp_status take(const vp_outlines *outlines, ranked *rank, uint64_t activa
 
     if (is_beaten(out, s))
         return VP_OK;
-    s->height_bytes = vp_outline_least_height(outlines, idx, activations);
-    if (is_beaten(out, s))
-        return VP_OK;
-    VP_TRY(vp_outline_least_whole(outlines, idx, activations, &s->height_bytes, err));
+    if (!vp_outline_known_height(outlines, idx, activations, &s->height_bytes)) {
+        s->height_bytes = vp_outline_least_height(outlines, idx, activations);
+        if (is_beaten(out, s))
+            return VP_OK;
+        VP_TRY(vp_outline_least_whole(outlines, idx, activations, &s->height_bytes, err));
+    }
     if (is_beaten(out, s))
         return VP_OK;
     VP_TRY(vp_outline_pack(outlines, idx, activations, &s->height_bytes, err));

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "planner/lowering/lower.h"
+#include "planner/request.h"
 
 #include <assert.h>
 #include <math.h>
@@ -10,19 +11,38 @@
 
 enum { MAX_CHOICES = 20 };
 
+static vp_status lower(const vp_outlines *o, const vp_graph *g, int template_idx, vp_arena *arena,
+                       uint64_t set, int64_t micro_batch, vp_lowered *out, vp_err *err)
+{
+    vp_lower_opts opts = {.symbols            = {micro_batch, o->seq, 1, 1},
+                          .recompute          = set,
+                          .compute_capability = o->compute_capability,
+                          .heights            = VP_HEIGHTS_NONE,
+                          .span_idx           = {1, 2, 3, 4},
+                          .angles_idx         = 5};
+
+    *out = (vp_lowered){0};
+    return vp_lower(arena, g, template_idx, o->semantics, &opts, out, err);
+}
+
 static vp_status lower_set(const vp_outlines *o, vp_arena *arena, uint64_t set, int64_t micro_batch,
                            vp_lowered *out, vp_err *err)
 {
-    const vp_graph *g    = &o->model->graph;
-    vp_lower_opts   opts = {.symbols            = {micro_batch, o->seq, 1, 1},
-                            .recompute          = set,
-                            .compute_capability = o->compute_capability,
-                            .heights            = VP_HEIGHTS_NONE,
-                            .span_idx           = {1, 2, 3, 4},
-                            .angles_idx         = 5};
+    const vp_graph *g = &o->model->graph;
 
-    *out = (vp_lowered){0};
-    return vp_lower(arena, g, vp_block_template(g), o->semantics, &opts, out, err);
+    return lower(o, g, vp_block_template(g), arena, set, micro_batch, out, err);
+}
+
+/* A segment's blocks recompute all. */
+static vp_status lower_segment(const vp_outlines *o, vp_arena *arena, const vp_graph *g,
+                               int64_t micro_batch, vp_lowered *out, vp_err *err)
+{
+    return lower(o, g, g->instances[1].template_idx, arena, UINT64_MAX, micro_batch, out, err);
+}
+
+static outline *outline_at(const vp_outlines *o, int64_t set_idx)
+{
+    return set_idx < o->n_sets ? &o->sets[set_idx] : &o->segments[set_idx - o->n_sets].outline;
 }
 
 /* ---- which sets are worth lowering ---- */
@@ -167,9 +187,8 @@ static void buffer_sizes(const vp_program *p, const vp_step *s, int64_t *bytes)
 /* The same but for numbers that may grow with the micro-batch. */
 static bool is_same_call(const vp_step *a, const vp_step *b)
 {
-    bool same = a->kernel == b->kernel && a->dtype == b->dtype && a->name == b->name &&
-                a->accumulate == b->accumulate && a->first_only == b->first_only &&
-                a->window_of_instance == b->window_of_instance &&
+    bool same = a->kernel == b->kernel && a->dtype == b->dtype && a->accumulate == b->accumulate &&
+                a->first_only == b->first_only && a->window_of_instance == b->window_of_instance &&
                 vp_step_n_operands(a) == vp_step_n_operands(b);
 
     for (int k = 0; same && k < vp_step_n_operands(a); k++)
@@ -179,25 +198,27 @@ static bool is_same_call(const vp_step *a, const vp_step *b)
 
 static uint64_t hash_of(const vp_step *s, const int64_t *bytes)
 {
-    uint64_t h = (uint64_t)s->kernel * 31 + (uint64_t)(uintptr_t)s->name;
+    uint64_t h = (uint64_t)s->kernel;
 
     for (int k = 0; k < VP_MAX_OPERANDS; k++)
         h = h * UINT64_C(1099511628211) + (uint64_t)bytes[k];
     return (h ^ h >> 29) % VP_OUTLINE_BINS;
 }
 
-/* The kind of a set's step; -1: out of memory. */
+/* The kind of a set's step, or of a segment's, which may be any op's: neither sizes nor seconds know which op it
+ * is. -1: out of memory. */
 static int64_t kind_for(vp_outlines *o, int64_t set_idx, const vp_program *p, int pass,
                         int64_t step_idx)
 {
     const vp_step *s = &p->steps[pass][step_idx];
     int64_t        bytes[VP_MAX_OPERANDS], at;
 
-    assert(step_idx < p->n_steps[pass] && set_idx < o->n_sets);
+    assert(step_idx < p->n_steps[pass] && set_idx < o->n_sets + o->n_segments);
     buffer_sizes(p, s, bytes);
     uint64_t bin = hash_of(s, bytes);
     for (at = o->bins[bin]; at >= 0; at = o->kinds[at].next)
-        if (is_same_call(&o->kinds[at].step, s) &&
+        if ((o->kinds[at].step.name == s->name || set_idx >= o->n_sets) &&
+            is_same_call(&o->kinds[at].step, s) &&
             memcmp(o->kinds[at].first_bytes, bytes, sizeof bytes) == 0 &&
             memcmp(o->kinds[at].step.ints, s->ints, sizeof s->ints) == 0)
             return at;
@@ -305,7 +326,7 @@ static bool order_by_step(vp_arena *arena, outline *x, int pass, bool last, int3
 static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_lowered *l, vp_err *err)
 {
     const vp_program *p     = &l->program;
-    outline          *x     = &o->sets[set_idx];
+    outline          *x     = outline_at(o, set_idx);
     placed           *order = calloc((size_t)p->n_buffers + 1, sizeof *order);
     int64_t          *at    = calloc((size_t)p->n_buffers + 1, sizeof *at);
     vp_status         st    = VP_OK;
@@ -328,8 +349,11 @@ static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_lowered *l, vp
     qsort(order, (size_t)p->n_buffers, sizeof *order, by_place);
     for (int64_t i = 0; i < p->n_buffers; i++) {
         at[order[i].idx] = i;
-        x->buffers[i]    = (sketched_buffer){
-               .kind = -1, .first = {-1, -1}, .last = {-1, -1}, .maker = l->makers[order[i].idx]};
+        x->buffers[i] =
+            (sketched_buffer){.kind  = -1,
+                              .first = {-1, -1},
+                              .last  = {-1, -1},
+                              .maker = set_idx < o->n_sets ? l->makers[order[i].idx] : 0};
     }
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
@@ -382,19 +406,24 @@ static bool is_alike(const kind_of_step *kind, const vp_program *p, const vp_ste
     return true;
 }
 
-/* All kinds that were first seen in the set that kind *at was seen in; *at moves behind them. */
+/* All kinds that were first seen where kind *at was; *at moves behind them. */
 static vp_status scale_kinds(vp_outlines *o, int64_t *at, int64_t micro_batch, vp_cost *cost,
                              bool *alike, vp_err *err)
 {
-    const int64_t set_idx = o->kinds[*at].set_idx;
-    vp_arena     *arena   = vp_arena_new();
-    vp_lowered    l;
-    vp_status     st = VP_OK;
+    const int64_t  set_idx = o->kinds[*at].set_idx;
+    const outline *x       = outline_at(o, set_idx);
+    vp_arena      *arena   = vp_arena_new();
+    vp_lowered     l;
+    vp_status      st = VP_OK;
 
     VP_TRY_ALLOC(err, arena);
-    VP_TRY(lower_set(o, arena, o->sets[set_idx].set, micro_batch, &l, err));
-    *alike = l.program.n_steps[0] + l.program.n_steps[1] == o->sets[set_idx].n_kinds &&
-             l.program.n_buffers == o->sets[set_idx].n_buffers;
+    if (set_idx < o->n_sets)
+        VP_TRY(lower_set(o, arena, x->set, micro_batch, &l, err));
+    else
+        VP_TRY(
+            lower_segment(o, arena, &o->segments[set_idx - o->n_sets].graph, micro_batch, &l, err));
+    *alike = l.program.n_steps[0] + l.program.n_steps[1] == x->n_kinds &&
+             l.program.n_buffers == x->n_buffers;
     for (; *alike && *at < o->n_kinds && o->kinds[*at].set_idx == set_idx; ++*at) {
         kind_of_step *kind = &o->kinds[*at];
         if (kind->step_idx >= l.program.n_steps[kind->pass]) {
@@ -402,7 +431,7 @@ static vp_status scale_kinds(vp_outlines *o, int64_t *at, int64_t micro_batch, v
             break;
         }
         const vp_step *s = &l.program.steps[kind->pass][kind->step_idx];
-        *alike           = is_alike(kind, &l.program, s);
+        *alike           = kind->step.name == s->name && is_alike(kind, &l.program, s);
         scale_kind(o, kind, &l.program, s, cost);
     }
 out:
@@ -426,8 +455,8 @@ vp_status vp_outlines_scale(vp_outlines *o, int64_t seq, int64_t micro_batch, vp
         assert(!*alike || at > before);
     }
     o->micro_batch = *alike ? micro_batch : 0;
-    for (int64_t i = 0; *alike && i < o->n_sets; i++)
-        sum_up(o, &o->sets[i]);
+    for (int64_t i = 0; *alike && i < o->n_sets + o->n_segments; i++)
+        sum_up(o, outline_at(o, i));
 out:
     return st;
 }
@@ -439,23 +468,60 @@ void vp_outlines_forget_costs(vp_outlines *o)
 
 /* ---- */
 
+/* A lowered set's outline, or segment's. */
+static vp_status take_outline(vp_outlines *o, int64_t set_idx, const vp_lowered *l, vp_cost *cost,
+                              vp_err *err)
+{
+    const int64_t n_known = o->n_kinds;
+    vp_status     st      = VP_OK;
+
+    VP_TRY(sketch(o, set_idx, l, err));
+    for (int64_t k = n_known; k < o->n_kinds; k++)
+        scale_kind(o, &o->kinds[k], &l->program,
+                   &l->program.steps[o->kinds[k].pass][o->kinds[k].step_idx], cost);
+    sum_up(o, outline_at(o, set_idx));
+out:
+    return st;
+}
+
 static vp_status outline_set(vp_outlines *o, int64_t set_idx, vp_cost *cost, vp_err *err)
 {
-    vp_arena  *arena   = vp_arena_new();
-    int64_t    n_known = o->n_kinds, most;
+    outline   *x     = &o->sets[set_idx];
+    vp_arena  *arena = vp_arena_new();
+    int64_t    most;
     vp_lowered l;
     vp_status  st = VP_OK;
 
     VP_TRY_ALLOC(err, arena);
-    VP_TRY(lower_set(o, arena, o->sets[set_idx].set, o->micro_batch, &l, err));
-    VP_TRY(sketch(o, set_idx, &l, err));
-    for (int64_t k = n_known; k < o->n_kinds; k++)
-        scale_kind(o, &o->kinds[k], &l.program,
-                   &l.program.steps[o->kinds[k].pass][o->kinds[k].step_idx], cost);
-    sum_up(o, &o->sets[set_idx]);
+    VP_TRY(lower_set(o, arena, x->set, o->micro_batch, &l, err));
+    VP_TRY(take_outline(o, set_idx, &l, cost, err));
     for (int pass = 0; pass < 2; pass++)
-        VP_TRY(vp_outline_least_of_pass(o, &o->sets[set_idx], 0, pass, NULL,
-                                        &o->sets[set_idx].fullest[pass], &most, err));
+        VP_TRY(vp_outline_least_of_pass(o, x, 0, pass, NULL, &x->fullest[pass], &most, err));
+out:
+    vp_arena_free(arena);
+    return st;
+}
+
+/* A segment of m blocks. Its steps are blocks' steps, nearly always: of the others it has to be lowered again at each
+ * micro-batch, for which its graph stays. */
+static vp_status outline_segment(vp_outlines *o, int64_t m, vp_cost *cost, vp_err *err)
+{
+    const vp_grouping group   = {m, m};
+    const int64_t     n_known = o->n_kinds;
+    segment          *x       = &o->segments[m - 2];
+    vp_arena         *arena   = vp_arena_new();
+    vp_lowered        l;
+    vp_status         st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena && (x->arena = vp_arena_new()));
+    x->graph = vp_graph_grouped(x->arena, &o->model->graph, &group, 1);
+    VP_TRY_ALLOC(err, !vp_arena_failed(x->arena));
+    VP_TRY(lower_segment(o, arena, &x->graph, o->micro_batch, &l, err));
+    VP_TRY(take_outline(o, o->n_sets + m - 2, &l, cost, err));
+    if (o->n_kinds == n_known) {
+        vp_arena_free(x->arena);
+        x->arena = NULL;
+    }
 out:
     vp_arena_free(arena);
     return st;
@@ -465,8 +531,9 @@ vp_status vp_outlines_make(const vp_model *model, int64_t seq, int64_t micro_bat
                            const vp_semantics *semantics, vp_cost *cost, vp_outlines **out,
                            vp_err *err)
 {
-    vp_outlines       *o     = calloc(1, sizeof *o);
-    vp_arena          *arena = vp_arena_new();
+    vp_outlines       *o       = calloc(1, sizeof *o);
+    vp_arena          *arena   = vp_arena_new();
+    const int64_t      longest = vp_longest_segment(model);
     int                bit[MAX_CHOICES], n_bits = 0;
     vp_lowered         l;
     vp_status          st    = VP_OK;
@@ -490,6 +557,11 @@ vp_status vp_outlines_make(const vp_model *model, int64_t seq, int64_t micro_bat
     VP_TRY(list_sets(o, bit, n_bits, err));
     for (int64_t i = 0; i < o->n_sets; i++)
         VP_TRY(outline_set(o, i, cost, err));
+    VP_TRY_ALLOC(err, o->segments = vp_arena_array(o->arena, longest, sizeof *o->segments));
+    for (int64_t m = 2; m <= longest; m++) {
+        o->n_segments++;
+        VP_TRY(outline_segment(o, m, cost, err));
+    }
     *out = o;
     o    = NULL;
 out:
@@ -500,6 +572,8 @@ out:
 
 void vp_outlines_free(vp_outlines *o)
 {
+    for (int64_t i = 0; o && i < o->n_segments; i++)
+        vp_arena_free(o->segments[i].arena);
     if (o)
         vp_arena_free(o->arena);
     free(o);

@@ -11,7 +11,7 @@
  * again, one for each distinct step, and the figures of all others are sums and maxima over these.
  * vp_outlines_scale() checks that those sets look as they did: whether a step has a workspace, and
  * which of its operands are as large as another (a kernel may then work in place), is all that
- * lowering asks of sizes. */
+ * lowering asks of sizes. Segments of blocks are outlined likewise: they have the steps of blocks. */
 #ifndef VP_PLANNER_OUTLINE_H
 #define VP_PLANNER_OUTLINE_H
 
@@ -52,9 +52,16 @@ int64_t   vp_outline_least_height(const vp_outlines *outlines, int64_t idx, uint
 vp_status vp_outline_least_whole(const vp_outlines *outlines, int64_t idx, uint64_t offload,
                                  int64_t *least_bytes, vp_err *err);
 
-/* Its height_bytes exactly: as packed by vp_lower(). Takes the longest. */
+/* Its height_bytes exactly: as packed by vp_lower(). Takes the longest, but where it is known: where it was packed at
+ * another sequence or micro-batch and every buffer is as many times as large there. */
+bool      vp_outline_known_height(const vp_outlines *outlines, int64_t idx, uint64_t offload,
+                                  int64_t *height_bytes);
 vp_status vp_outline_pack(const vp_outlines *outlines, int64_t idx, uint64_t offload,
                           int64_t *height_bytes, vp_err *err);
+
+/* A segment of m blocks, 2 to vp_longest_segment(): its ns alone, and all of it exactly. */
+int64_t   vp_outline_segment_ns(const vp_outlines *outlines, int64_t m);
+vp_status vp_outline_segment(const vp_outlines *outlines, int64_t m, vp_strategy *out, vp_err *err);
 
 /* Bytes of the output of each op that set idx keeps, 0 of others; and nanoseconds of the forward of the
  * op of this name, which is the graph's own string. Set 0 recomputes nothing. */

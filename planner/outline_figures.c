@@ -301,12 +301,13 @@ out:
     return st;
 }
 
-vp_status vp_outline_pack(const vp_outlines *o, int64_t idx, uint64_t offload,
-                          int64_t *height_bytes, vp_err *err)
+/* ---- packing ---- */
+
+static vp_status pack(const vp_outlines *o, const outline *x, uint64_t offload,
+                      int64_t *height_bytes, vp_err *err)
 {
-    const outline *x     = &o->sets[idx];
-    vp_pack_item  *items = calloc((size_t)x->n_buffers, sizeof *items);
-    vp_status      st    = VP_OK;
+    vp_pack_item *items = calloc((size_t)x->n_buffers, sizeof *items);
+    vp_status     st    = VP_OK;
 
     *height_bytes = 0;
     VP_TRY_ALLOC(err, items);
@@ -319,4 +320,118 @@ vp_status vp_outline_pack(const vp_outlines *o, int64_t idx, uint64_t offload,
 out:
     free(items);
     return st;
+}
+
+/* Sizes beyond which products with lifetimes might leave 64 bits. */
+static const int64_t MOST_SCALED = (int64_t)1 << 44;
+
+/* Whether all buffers are as large as they were; or as many times as large, and whole multiples of VP_ALIGN_BYTES then
+ * and now: all that packing asks of sizes is which of two sums is larger, so it puts everything as many times as
+ * high. */
+static bool is_in_proportion(const vp_outlines *o, const outline *x, uint64_t offload,
+                             const packed *was)
+{
+    const int64_t now_0 = bytes_of(o, &x->buffers[0]), was_0 = was->bytes[0];
+    bool          same = true, multiple = now_0 > 0 && was_0 > 0;
+
+    for (int32_t b = 0; (same || multiple) && b < x->n_buffers; b++) {
+        const int64_t now = bytes_of(o, &x->buffers[b]), then = was->bytes[b];
+        if (is_moved(&x->buffers[b], offload))
+            continue;
+        same &= now == then;
+        multiple &= (now | then) % VP_ALIGN_BYTES == 0 && now < MOST_SCALED && then < MOST_SCALED &&
+                    (__int128)now * was_0 == (__int128)then * now_0;
+    }
+    return same || multiple;
+}
+
+static bool known_height(const vp_outlines *o, const outline *x, uint64_t offload,
+                         int64_t *height_bytes)
+{
+    const packed *was = x->packed;
+
+    while (was && (was->offload != offload || !is_in_proportion(o, x, offload, was)))
+        was = was->next;
+    if (!was)
+        return false;
+    const int64_t of      = vp_max_i64(1, was->bytes[0]),
+                  to      = vp_max_i64(1, bytes_of(o, &x->buffers[0]));
+    const __int128 scaled = (__int128)was->height_bytes * to;
+    assert(scaled % of == 0 && scaled / of <= INT64_MAX);
+    *height_bytes = (int64_t)(scaled / of);
+    return true;
+}
+
+/* Packings remembered of each choice of what lies elsewhere: of the first micro-batches, which most requests look at,
+ * and the last one. */
+enum { MOST_REMEMBERED = 3 };
+
+static vp_status remember(const vp_outlines *o, outline *x, uint64_t offload, int64_t height_bytes,
+                          vp_err *err)
+{
+    packed   *latest = NULL;
+    int       n      = 0;
+    vp_status st     = VP_OK;
+
+    for (packed *p = x->packed; p; p = p->next)
+        if (p->offload == offload && n++ == 0)
+            latest = p;
+    if (n < MOST_REMEMBERED) {
+        VP_TRY_ALLOC(err,
+                     latest = vp_arena_alloc(o->arena, sizeof *latest + (size_t)x->n_buffers *
+                                                                            sizeof *latest->bytes));
+        latest->offload = offload;
+        latest->next    = x->packed;
+        x->packed       = latest;
+    }
+    latest->height_bytes = height_bytes;
+    for (int32_t b = 0; b < x->n_buffers; b++)
+        latest->bytes[b] = bytes_of(o, &x->buffers[b]);
+out:
+    return st;
+}
+
+static vp_status height_of(const vp_outlines *o, outline *x, uint64_t offload,
+                           int64_t *height_bytes, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (known_height(o, x, offload, height_bytes))
+        return VP_OK;
+    VP_TRY(pack(o, x, offload, height_bytes, err));
+    VP_TRY(remember(o, x, offload, *height_bytes, err));
+out:
+    return st;
+}
+
+bool vp_outline_known_height(const vp_outlines *o, int64_t idx, uint64_t offload,
+                             int64_t *height_bytes)
+{
+    return known_height(o, &o->sets[idx], offload, height_bytes);
+}
+
+vp_status vp_outline_pack(const vp_outlines *o, int64_t idx, uint64_t offload,
+                          int64_t *height_bytes, vp_err *err)
+{
+    return height_of(o, &o->sets[idx], offload, height_bytes, err);
+}
+
+/* ---- segments ---- */
+
+int64_t vp_outline_segment_ns(const vp_outlines *o, int64_t m)
+{
+    assert(m >= 2 && m - 2 < o->n_segments && o->micro_batch > 0);
+    return o->segments[m - 2].outline.ns;
+}
+
+vp_status vp_outline_segment(const vp_outlines *o, int64_t m, vp_strategy *out, vp_err *err)
+{
+    assert(m >= 2 && m - 2 < o->n_segments && o->micro_batch > 0);
+    outline *x = &o->segments[m - 2].outline;
+    *out       = (vp_strategy){.recompute  = UINT64_MAX,
+                               .segment    = m,
+                               .ns         = x->ns,
+                               .forward_ns = x->forward_ns,
+                               .kept_bytes = kept_bytes(o, x, 0)};
+    return height_of(o, x, 0, &out->height_bytes, err);
 }

@@ -16,7 +16,7 @@ typedef struct kind_of_step {
     vp_step step;
     int64_t first_bytes[VP_MAX_OPERANDS];
     int64_t next; /* in its bin; -1: the last */
-    /* where it was seen first */
+    /* where it was seen first; sets are numbered before segments */
     int64_t set_idx, step_idx;
     int     pass;
     /* at the micro-batch scaled to: of each operand that is a buffer, itself and rounded up */
@@ -43,7 +43,23 @@ typedef struct outline {
     int64_t          ns, forward_ns; /* at the micro-batch scaled to */
     int32_t          fullest[2];     /* the step of each pass where most was needed at first */
     int32_t         *by_first[2], *by_last[2], n_in[2]; /* buffers of a pass, by step */
+    struct packed   *packed;                            /* what was packed, latest first */
 } outline;
+
+/* Buffers as they were packed, and the height that it came to. */
+typedef struct packed {
+    struct packed *next;
+    uint64_t       offload;
+    int64_t        height_bytes;
+    int64_t        bytes[]; /* of each buffer */
+} packed;
+
+/* Blocks in a row, recomputed as one. */
+typedef struct segment {
+    outline   outline;
+    vp_arena *arena; /* of the graph; NULL: no kind of step was seen first here */
+    vp_graph  graph;
+} segment;
 
 struct vp_outlines {
     vp_arena           *arena;
@@ -53,6 +69,8 @@ struct vp_outlines {
     int                 compute_capability;
     outline            *sets;
     int64_t             n_sets, cap_sets;
+    segment            *segments; /* of 2, 3, ... blocks */
+    int64_t             n_segments;
     kind_of_step       *kinds;
     int64_t             n_kinds, cap_kinds;
     int64_t             bins[VP_OUTLINE_BINS]; /* first kind; -1: none */

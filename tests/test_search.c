@@ -260,13 +260,32 @@ static vp_strategy lowered(const vp_model *model, uint64_t set, int64_t seq, int
     return s;
 }
 
+/* Segments of an outline, as lowered there. */
+static void check_segments(const vp_outlines *o, const vp_model *model, int64_t seq, int64_t micro,
+                           const vp_semantics *semantics, vp_cost *cost)
+{
+    for (int64_t m = 2; m <= vp_longest_segment(model); m++) {
+        vp_library  is;
+        vp_strategy said;
+        vp_arena   *arena = vp_arena_new();
+        OK(vp_outline_segment(o, m, &said, err));
+        OK(vp_library_of_segment(arena, model, seq, (vp_micro_steps){micro, 1, 0}, semantics, cost,
+                                 m, &is, err));
+        assert_int_equal(is.n, 1);
+        if (memcmp(&said, &is.strategies[0], sizeof said) != 0 ||
+            vp_outline_segment_ns(o, m) != said.ns)
+            fail_msg("%lld blocks at micro-batch %lld", (long long)m, (long long)micro);
+        vp_arena_free(arena);
+    }
+}
+
 /* Of every family's block, some sets at some sequences, micro-batches and devices: bytes and nanoseconds
  * as lowered there, no bound above what lowering finds. */
 static void outlines_say_what_lowering_says(void **state)
 {
     rng       r       = {4711};
     const int many    = 40;
-    int       n_alike = 0, n = 0, n_met = 0;
+    int       n_alike = 0, n = 0, n_met = 0, n_known = 0;
 
     (void)state;
     for (int turn = 0; turn < 2 * N_FAMILIES; turn++) {
@@ -283,7 +302,8 @@ static void outlines_say_what_lowering_says(void **state)
         OK(vp_outlines_make(model, seq, 1 + pick(&r, 2), semantics, &cost, &o, err));
         slower.memory_bytes_per_s /= 3;
         for (int k = 0; k < 4; k++) {
-            int64_t  micro  = 1 + pick(&r, 40);
+            /* of multiples of 64 samples every buffer is a multiple of VP_ALIGN_BYTES */
+            int64_t  micro  = turn % 2 ? 64 * (1 + pick(&r, 3)) : 1 + pick(&r, 40);
             vp_cost *priced = k < 3 ? &cost : &other;
             bool     alike;
             seq = k < 2 ? seq : 16 + pick(&r, 100);
@@ -296,9 +316,12 @@ static void outlines_say_what_lowering_says(void **state)
                 OK(vp_outlines_make(model, seq, micro, semantics, priced, &o, err));
             }
             for (int i = 0; i < many; i++) {
-                int64_t     idx = pick(&r, vp_outlines_count(o)), height, least, whole;
+                /* some again and again */
+                int64_t idx = pick(&r, vp_min_i64(turn % 2 ? 30 : INT64_MAX, vp_outlines_count(o))),
+                        height, least, whole;
                 vp_strategy said;
                 vp_outline_estimate(o, idx, 0, &said);
+                n_known += vp_outline_known_height(o, idx, 0, &height);
                 OK(vp_outline_pack(o, idx, 0, &height, err));
                 OK(vp_outline_least_whole(o, idx, 0, &whole, err));
                 n++;
@@ -312,12 +335,15 @@ static void outlines_say_what_lowering_says(void **state)
                     fail_msg("%s: set %llx at micro-batch %lld", text,
                              (unsigned long long)said.recompute, (long long)micro);
             }
+            check_segments(o, model, seq, micro, semantics, priced);
         }
         vp_outlines_free(o);
         vp_model_free(model);
     }
     assert_true(n_alike > 7 * N_FAMILIES);
     assert_true(n_met > n / 10 * 9);
+    if (n_known < n / 10)
+        fail_msg("%d of %d heights were known", n_known, n);
 }
 
 int main(void)
