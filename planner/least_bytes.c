@@ -97,3 +97,20 @@ int64_t vp_space_least_bytes(const vp_ilp *p, int64_t *counts, int64_t *last)
         counts[last[b]]++;
     return least;
 }
+
+/* All blocks keep what the leanest do; and above that is the head, or what the last item needs. */
+int64_t vp_space_bytes_bound(const vp_ilp *p)
+{
+    const vp_item_row *leanest    = &p->items[0];
+    int64_t            beta_bytes = INT64_MAX;
+
+    for (int64_t s = 0; s < p->n_items; s++) {
+        const vp_item_row *x = &p->items[s];
+        if ((__int128)x->k_bytes * vp_item_blocks(leanest) <
+            (__int128)leanest->k_bytes * vp_item_blocks(x))
+            leanest = x;
+        beta_bytes = vp_min_i64(beta_bytes, x->beta_bytes);
+    }
+    return vp_add(vp_mul(p->n_blocks, leanest->k_bytes) / vp_item_blocks(leanest),
+                  vp_max_i64(beta_bytes, p->end_bytes));
+}

@@ -143,6 +143,11 @@ static vp_status find_least(const vp_plan_request *r, vp_plan_answer *a, vp_err 
         bool          valid;
         int64_t       first =
             a->scenarios[i]->figures.stack_base_bytes + a->scenarios[i]->figures.first_height_bytes;
+        if (a->least_budget_bytes && /* most are told at once */
+            vp_device_bytes(r->device,
+                            vp_max_i64(first, p->base_bytes + vp_space_bytes_bound(p))) >=
+                a->least_budget_bytes)
+            continue;
         int64_t bytes = vp_device_bytes(
             r->device, vp_max_i64(first, p->base_bytes + vp_space_least_bytes(p, counts, last)));
         if (a->least_budget_bytes && bytes >= a->least_budget_bytes)

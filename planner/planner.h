@@ -52,8 +52,9 @@ typedef struct vp_plan_answer {
     int64_t            n_blocks, cap_blocks;
     /* NULL, or another answer whose blocks serve here, too; borrowed */
     const struct vp_plan_answer *like;
-    bool           cut;     /* micro-batches that are larger than all that fit are left out */
-    vp_ilp_problem problem; /* the integer programs, in the order of scenarios */
+    bool           cut;         /* micro-batches that are larger than all that fit are left out */
+    bool           bytes_alone; /* integer programs know no seconds */
+    vp_ilp_problem problem;     /* the integer programs, in the order of scenarios */
     /* plans that fit, fastest first: presets, and each scenario's best where it may come within
      * request->listed of the best of all */
     vp_candidate *candidates;

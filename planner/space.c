@@ -21,7 +21,7 @@ static const vp_ilp_hull *hull_of(const vp_plan_answer *a, const vp_ilp *ilp)
     return vp_ilp_hull_make(a->arena, ilp);
 }
 
-/* One more of a candidate, with what blocks can do. */
+/* One more of a candidate, with what blocks can do; for its bytes alone without a hull. */
 static vp_status add_scenario(vp_plan_answer *a, vp_candidate *c, const vp_library *library,
                               const vp_ilp *ilp, int64_t *cap, vp_err *err)
 {
@@ -38,7 +38,8 @@ static vp_status add_scenario(vp_plan_answer *a, vp_candidate *c, const vp_libra
     a->scenarios[n]    = c;
     a->libraries[n]    = library;
     a->problem.ilps[n] = *ilp;
-    VP_TRY_ALLOC(err, a->problem.ilps[n].hull = hull_of(a, ilp));
+    if (!a->bytes_alone)
+        VP_TRY_ALLOC(err, a->problem.ilps[n].hull = hull_of(a, ilp));
     a->n_scenarios++;
 out:
     return st;
@@ -73,7 +74,10 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const vp
             vp_moved_add_slots(r->device, &s->blocks->outputs, s->blocks->moved[i], n_slots,
                                &c->figures);
             p.base_bytes += c->figures.stack_base_bytes - base->figures.stack_base_bytes;
-            if (s->offload.blocks)
+            p.n_items = lib->n;
+            if (a->bytes_alone)
+                VP_TRY_ALLOC(err, p.items = vp_items_make(a->arena, lib, n_micro));
+            else if (s->offload.blocks)
                 VP_TRY(vp_streamed_bound(a->arena, lib, &c->figures, n_slots, n_micro, arena_bytes,
                                          &p, err));
             else
@@ -211,7 +215,7 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
     const bool    alone    = s->offload.blocks || partly;
     vp_ilp        p        = vp_setting_ilp(r, &c->figures, s->blocks, alone);
     const int64_t const_ns = p.const_ns;
-    if (s->offload.blocks)
+    if (s->offload.blocks && !a->bytes_alone)
         VP_TRY(vp_streamed_bound(a->arena, &s->blocks->alone, &c->figures, 0,
                                  r->global_batch / s->micro_batch,
                                  vp_device_arena_bytes(r->device, r->budget_bytes), &p, err));
@@ -274,6 +278,7 @@ vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp
     a->n_scenarios      = 0;
     a->least_host_bytes = INT64_MAX;
     a->cut              = false;
+    a->bytes_alone      = extent == VP_SPACE_LEAST;
     a->scenarios        = NULL;
     a->libraries        = NULL;
 
@@ -308,13 +313,13 @@ static bool is_alike(const vp_plan_answer *a, int64_t i, int64_t k)
 {
     const vp_scenario *x = &a->scenarios[i]->scenario, *y = &a->scenarios[k]->scenario;
 
-    return x->micro_batch == y->micro_batch && x->attention == y->attention &&
+    return x->offload.activations == y->offload.activations && /* in which most differ */
+           x->offload.n_slots == y->offload.n_slots && x->offload.states == y->offload.states &&
+           x->offload.host_step == y->offload.host_step && x->offload.blocks == y->offload.blocks &&
+           x->micro_batch == y->micro_batch && x->attention == y->attention &&
            x->recipe.precision == y->recipe.precision &&
            x->recipe.gradients == y->recipe.gradients &&
-           x->recipe.optimizer == y->recipe.optimizer && x->offload.states == y->offload.states &&
-           x->offload.host_step == y->offload.host_step && x->offload.blocks == y->offload.blocks &&
-           x->offload.activations == y->offload.activations &&
-           x->offload.n_slots == y->offload.n_slots && a->libraries[i]->n == a->libraries[k]->n;
+           x->recipe.optimizer == y->recipe.optimizer && a->libraries[i]->n == a->libraries[k]->n;
 }
 
 /* Of scenarios from `from` on that are like i, that of the fewest chunks more than it has, if it has fewer than

@@ -34,4 +34,7 @@ vp_status vp_space_refine(const vp_plan_request *request, vp_plan_answer *answer
  * need no more, found in last[n_blocks + 1]; both NULL: the bytes alone. */
 int64_t vp_space_least_bytes(const vp_ilp *ilp, int64_t *counts, int64_t *last);
 
+/* Bytes that these do not undercut, told at once. */
+int64_t vp_space_bytes_bound(const vp_ilp *ilp);
+
 #endif

@@ -90,23 +90,27 @@ typedef struct least_need {
     int64_t device_bytes, stack_bytes;
 } least_need;
 
-static least_need least_of(const vp_plan_request *r, const vp_setting *s, int64_t n_recipes)
+/* so_far: of other settings; what is no less than both of its figures is not told exactly. */
+static least_need least_of(const vp_plan_request *r, const vp_setting *s, int64_t n_recipes,
+                           const least_need *so_far)
 {
-    least_need least      = {INT64_MAX, INT64_MAX};
-    int64_t    base_bytes = INT64_MAX;
+    const int64_t kept_bytes = s->figures[0].first_kept_bytes;
+    const vp_ilp  p          = vp_setting_ilp(r, &s->figures[0], s->blocks, s->offload.blocks);
+    least_need    least      = {.stack_bytes = vp_add(kept_bytes, vp_space_bytes_bound(&p))};
+    int64_t       base_bytes = INT64_MAX;
 
     for (int64_t i = 0; i < n_recipes; i++)
         base_bytes = vp_min_i64(base_bytes, s->figures[i].stack_base_bytes);
-    vp_ilp p = vp_setting_ilp(r, &s->figures[0], s->blocks, s->offload.blocks);
-    least.stack_bytes =
-        vp_add(s->figures[0].first_kept_bytes, vp_space_least_bytes(&p, NULL, NULL));
+    if (least.stack_bytes < so_far->stack_bytes ||
+        vp_device_bytes(r->device, vp_add(base_bytes, least.stack_bytes)) < so_far->device_bytes)
+        least.stack_bytes = vp_add(kept_bytes, vp_space_least_bytes(&p, NULL, NULL));
     for (int i = 0; i < s->blocks->n_moved; i++)
         if (s->blocks->moved_libraries[i].n)
             least.stack_bytes =
-                vp_min_i64(least.stack_bytes, vp_add(s->figures[0].first_kept_bytes,
-                                                     least_above(&s->blocks->moved_libraries[i],
-                                                                 r->model->graph.n_instances - 2,
-                                                                 s->figures[0].last_height_bytes)));
+                vp_min_i64(least.stack_bytes,
+                           vp_add(kept_bytes, least_above(&s->blocks->moved_libraries[i],
+                                                          r->model->graph.n_instances - 2,
+                                                          s->figures[0].last_height_bytes)));
     least.device_bytes = vp_device_bytes(r->device, vp_add(base_bytes, least.stack_bytes));
     return least;
 }
@@ -339,7 +343,7 @@ static bool ends_here(const vp_plan_request *r, vp_space_extent extent, const vp
     bool       larger_need_more;
 
     for (int64_t k = first; k < all->n; k++) {
-        least_need need   = least_of(r, &all->at[k], n_recipes);
+        least_need need   = least_of(r, &all->at[k], n_recipes, &here);
         here.device_bytes = vp_min_i64(here.device_bytes, need.device_bytes);
         here.stack_bytes  = vp_min_i64(here.stack_bytes, need.stack_bytes);
     }
