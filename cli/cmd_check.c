@@ -187,7 +187,12 @@ static json_t *settings_json(const vp_checked *c)
                 if (value)
                     json_object_set_new(one, d->keys[k].path, value);
             }
-        json_object_set_new(all, file->name, one);
+        json_t *whole = json_object_get(all, file->name); /* of a part: what it stands in */
+        if (whole)
+            json_object_update_missing(whole, one);
+        else
+            json_object_set(all, file->name, one);
+        json_decref(one);
     }
     return all;
 }

@@ -358,6 +358,36 @@ static void open_part(vp_checked *c, const vp_checked_file *script, vp_document 
         take_dtype(script->doc, part);
 }
 
+static bool has_section(const vp_dialect *d, const char *path)
+{
+    for (int i = 0; i < d->n_sections; i++)
+        if (strcmp(d->sections[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+/* deepspeed: {...}: what a file may hold stands in place of its path, and is judged as that file would be. */
+static vp_status open_inline(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err)
+{
+    const vp_document *doc = c->files[i].doc;
+
+    for (const vp_dialect *d = c->files[i].dialect; d; d = d->base)
+        for (int k = 0; k < d->n_keys && c->n_files < VP_CHECK_MAX_FILES; k++) {
+            const vp_key   *key = &d->keys[k];
+            const vp_value *v   = key->opens ? vp_value_at(doc->root, key->path) : NULL;
+            if (!v || v->kind != VP_VALUE_MAP || v->call || has_section(d, key->path))
+                continue;
+            vp_document *part = vp_document_new(c->arena, doc->name, doc->format);
+            if (!part)
+                return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+            *part->root     = *v;
+            part->root->key = NULL, part->root->next = NULL;
+            open_part(c, &c->files[i], part, opts->target);
+            c->files[c->n_files - 1].dialect = vp_dialect_named(key->opens);
+        }
+    return VP_OK;
+}
+
 vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_opts *opts,
                         const vp_dialect *kind, vp_err *err)
 {
@@ -397,7 +427,7 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
     for (vp_document *part = file->doc->parts; part && c->n_files < VP_CHECK_MAX_FILES;
          part              = part->next)
         open_part(c, file, part, opts->target);
-    return VP_OK;
+    return open_inline(c, (int)(file - c->files), opts, err);
 }
 
 /* Whether an option that stands twice on a command line has one value all the same. */
@@ -438,6 +468,25 @@ static void check_remarks(vp_checked *c, const vp_checked_file *file)
                             : VP_NOTE,
                 &at, r->key, NULL, "%s", r->text);
         c->findings[c->n_findings - 1].from = NULL;
+    }
+}
+
+/* --accelerator_config.split_batches true: argparse, which reads the arguments of transformers, knows no members. */
+static void check_dots(vp_checked *c, const vp_checked_file *file)
+{
+    const vp_dialect *d = file->dialect;
+
+    while (d && d != &vp_dialect_transformers)
+        d = d->base;
+    for (const vp_value *v = d && file->doc->format == VP_FORMAT_FLAGS ? file->doc->root->first
+                                                                       : NULL;
+         v; v              = v->next) {
+        if (v->kind != VP_VALUE_MAP || v->text || !v->first || !is_named_in(file->dialect, v->key))
+            continue; /* what stands in braces has its text */
+        vp_find(c, file, vp_check_is_own(file) ? VP_ERROR : VP_WARNING, v->first, v->key,
+                vp_arena_printf(c->arena, "--%s '{...}'", v->key),
+                "--%s.%s: the parser of transformers' arguments knows no members and refuses it",
+                v->key, v->first->key);
     }
 }
 
@@ -535,6 +584,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
             continue;
         }
         check_remarks(out, file);
+        check_dots(out, file);
         vp_check_keys(out, file);
         vp_check_rules(out, file);
         check_auto(out, file);

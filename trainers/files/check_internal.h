@@ -49,6 +49,9 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
 /* named.c: reads the files that file i names. */
 vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err);
 
+/* The dialect that a key's `opens` means; NULL: none. */
+const vp_dialect *vp_dialect_named(const char *name);
+
 /* check_keys.c: one file by its dialect's keys and rules. */
 void vp_check_keys(vp_checked *c, vp_checked_file *file);
 void vp_check_rules(vp_checked *c, vp_checked_file *file);

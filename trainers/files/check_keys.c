@@ -124,6 +124,19 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
 
 /* ---- values ---- */
 
+/* Whether the key's parser makes of a text what it says. */
+static bool reads_text(const vp_checked *c, const vp_checked_file *file, const vp_key *k)
+{
+    const char *version = file->dialect->version;
+
+    if (file->dialect->text_is_number)
+        return true;
+    if (!k->reads_text)
+        return false;
+    vp_file_key(c, file, k->path, &version);
+    return vp_version_compare(version, k->reads_text) >= 0;
+}
+
 static void check_number(vp_checked *c, const vp_checked_file *file, const vp_key *k,
                          const vp_value *v)
 {
@@ -151,8 +164,8 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
         }
         snprintf(better, sizeof better, whole ? "%.0f" : strchr(text, '.') ? "%.15g" : "%.1e", x);
         bool plain   = file->dialect->exponents && !v->quoted;
-        bool is_read = file->dialect->text_is_number || plain;
-        if (file->dialect->text_is_number && !plain)
+        bool is_read = reads_text(c, file, k) || plain;
+        if (reads_text(c, file, k) && !plain)
             vp_find(c, file, VP_NOTE, v, k->path, better,
                     "%s is text here; its parser makes a number of it", shown);
         else if (v->quoted)
@@ -315,12 +328,12 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
             break;
         if (v->kind == VP_VALUE_STRING && (!strcasecmp(text, "true") || !strcasecmp(text, "false")))
             vp_find(c, file,
-                    file->dialect->text_is_number || file->dialect->hjson ||
+                    reads_text(c, file, k) || file->dialect->hjson ||
                             !strcasecmp(text, "true") /* as meant, all the same */
                         ? VP_WARNING
                         : VP_ERROR,
                     v, k->path, text, "\"%s\" is text, %s", shown,
-                    file->dialect->text_is_number || file->dialect->hjson
+                    reads_text(c, file, k) || file->dialect->hjson
                         ? "which its parser turns into a truth value"
                         : "and any text counts as true");
         else
@@ -372,6 +385,7 @@ static vp_key_type listed_type(const char *at)
     at += strcspn(at, " :");
     switch (at[0] == ':' ? at[1] : '\0') {
     case 'b':
+    case 'B':
         return VP_KEY_BOOL;
     case 'i':
         return VP_KEY_INT;
@@ -382,6 +396,12 @@ static vp_key_type listed_type(const char *at)
     default:
         return VP_KEY_ANY;
     }
+}
+
+static bool is_read_from_text(const char *at)
+{
+    at += strcspn(at, " :");
+    return at[0] == ':' && at[1] == 'B';
 }
 
 /* Of a file with more strangers than that the others get no "did you mean". */
@@ -564,7 +584,11 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
             continue; /* what is no literal there would be named for nothing */
         if (!k) {
             check_value(c, file,
-                        &(vp_key){.path = path, .type = listed_type(known), .or_auto = true}, v);
+                        &(vp_key){.path       = path,
+                                  .type       = listed_type(known),
+                                  .or_auto    = true,
+                                  .reads_text = is_read_from_text(known) ? "0" : NULL},
+                        v);
             continue;
         }
         if (!vp_version_within(version, k->since, k->until)) {

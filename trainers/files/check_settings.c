@@ -366,6 +366,19 @@ static void settle_precision(vp_checked *c)
         c->settings.value[VP_SETTING_PRECISION] = "bf16-amp";
 }
 
+/* Cards that share nothing but gradients and a card alone are told alike: the number of processes says which. */
+static void settle_parallel(vp_checked *c)
+{
+    const char *may = c->may_be[VP_SETTING_PARALLEL],
+               *world =
+                   c->by_default[VP_SETTING_WORLD] ? NULL : c->settings.value[VP_SETTING_WORLD];
+
+    if (!may || !world || strcmp(may, "none or ddp") != 0)
+        return;
+    c->settings.value[VP_SETTING_PARALLEL] = strcmp(world, "1") == 0 ? "none" : "ddp";
+    c->may_be[VP_SETTING_PARALLEL]         = NULL;
+}
+
 /* A launcher that starts as many processes as the machine has cards: how many that is nobody wrote. */
 static void check_launch(vp_checked *c)
 {
@@ -625,6 +638,7 @@ void vp_check_settings(vp_checked *c)
         if (s != VP_SETTING_TUNING && s != VP_SETTING_METHOD) {
             merge_setting(c, (vp_setting)s);
             settle_precision(c);
+            settle_parallel(c);
             if (s == VP_SETTING_WORLD && !c->settings.value[s] && c->world) {
                 c->settings.value[s] = c->world; /* before what divides by it */
                 c->by_default[s]     = true;

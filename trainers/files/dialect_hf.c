@@ -11,16 +11,17 @@
 
 /* Trainer's _process_fsdp_args() takes the prefix off, where there is one. */
 #define FSDP_KEYS(at) \
-    {at "fsdp_version", VP_KEY_INT, "2", .min = 1, .max = 2}, \
+    {at "fsdp_version", VP_KEY_INT, "2", .min = 1, .max = 2, .reads_text = "0"}, \
         {at "fsdp_cpu_offload", VP_KEY_BOOL, "false"}, \
+        {at "fsdp_limit_all_gathers", VP_KEY_BOOL, .reads_text = "5.10"}, \
     { \
-        at "fsdp_activation_checkpointing", VP_KEY_BOOL, "false" \
+        at "fsdp_activation_checkpointing", VP_KEY_BOOL, "false", .reads_text = "5.10" \
     }
 #define FSDP_KNOWN \
     "fsdp_min_num_params:i fsdp_transformer_layer_cls_to_wrap fsdp_auto_wrap_policy " \
-    "fsdp_cpu_ram_efficient_loading:b fsdp_state_dict_type fsdp_reshard_after_forward " \
-    "fsdp_forward_prefetch:b fsdp_backward_prefetch fsdp_use_orig_params:b " \
-    "fsdp_sync_module_states:b fsdp_limit_all_gathers:b fsdp_xla:b fsdp_xla_fsdp_v2:b " \
+    "fsdp_cpu_ram_efficient_loading:B fsdp_state_dict_type fsdp_reshard_after_forward " \
+    "fsdp_forward_prefetch:B fsdp_backward_prefetch fsdp_use_orig_params:B " \
+    "fsdp_sync_module_states:B fsdp_xla:b fsdp_xla_fsdp_v2:b " \
     "fsdp_xla_fsdp_settings fsdp_xla_fsdp_grad_ckpt:b"
 #define FSDP_SECTION(at) \
     { \
@@ -111,6 +112,7 @@ static const vp_key trainer_keys[] = {
     {"report_to", VP_KEY_ANY, "none"},
     {"fsdp", VP_KEY_ANY},
     {"fsdp_config", VP_KEY_ANY, .opens = "fsdp_config", .opens_with = "fsdp"},
+    {"accelerator_config", VP_KEY_ANY, .opens = "accelerator_config"},
     FSDP_KEYS("fsdp_config."),
     {"deepspeed", VP_KEY_ANY, .opens = "deepspeed"},
     {"train_sampling_strategy", VP_KEY_WORD, "random", "random|sequential|group_by_length",
@@ -165,7 +167,7 @@ static const vp_key trainer_keys[] = {
     "save_only_model:b enable_jit_checkpoint:b push_to_hub:b hub_token hub_private_repo:b hub_model_id " \
     "hub_strategy hub_always_push:b hub_revision load_best_model_at_end:b metric_for_best_model " \
     "greater_is_better:b ignore_data_skip:b restore_callback_states_from_checkpoint:b " \
-    "full_determinism:b data_seed:i accelerator_config parallelism_config dataloader_drop_last:b " \
+    "full_determinism:b data_seed:i parallelism_config dataloader_drop_last:b " \
     "dataloader_multiprocessing_context dataloader_in_order:b label_names length_column_name " \
     "ddp_broadcast_buffers:b ddp_static_graph:b ddp_backend ddp_timeout:i debug do_predict:b " \
     "resume_from_checkpoint local_rank:i"
@@ -372,6 +374,33 @@ const vp_dialect vp_dialect_fsdp = {
     ARRAY(fsdp_says, says),
     .signs = "transformer_layer_cls_to_wrap fsdp_transformer_layer_cls_to_wrap",
     .only  = VP_FORMAT_JSON,
+};
+
+/* The file that accelerator_config may name. */
+static const vp_key accelerator_keys[] = {
+    {"gradient_accumulation_kwargs", VP_KEY_MAP},
+    {"gradient_accumulation_kwargs.sync_each_batch", VP_KEY_BOOL, "false", .since = "5.2"},
+    {"gradient_accumulation_kwargs.num_steps", VP_KEY_INT},
+};
+static const vp_section accelerator_sections[] = {
+    {"", VP_STRANGERS_REFUSED, VP_ACCELERATOR_KNOWN},
+    {"gradient_accumulation_kwargs", VP_STRANGERS_REFUSED, VP_ACCUMULATION_KNOWN},
+};
+static const vp_saying accelerator_says[] = {
+    {VP_SETTING_GRADIENT_SYNC, "each", "gradient_accumulation_kwargs.sync_each_batch", "true",
+     .since = "5.2", .read_only = true},
+};
+
+const vp_dialect vp_dialect_accelerator = {
+    .name    = "accelerator_config",
+    .library = "transformers",
+    .version = "5.23.0",
+    ARRAY(accelerator_keys, keys),
+    ARRAY(accelerator_sections, sections),
+    ARRAY(accelerator_says, says),
+    .signs      = "gradient_accumulation_kwargs use_seedable_sampler",
+    .flag_signs = "",
+    .only       = VP_FORMAT_JSON,
 };
 
 /* The file that ms-swift's --fsdp names: both of Trainer's keys, and FSDP2 where it says no version. Keys that begin with

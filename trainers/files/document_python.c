@@ -439,6 +439,37 @@ out:
     return st;
 }
 
+/* ds_config = {"zero_optimization": {...}}: a file of DeepSpeed's in place of one. */
+static bool is_of_deepspeed(const vp_value *v)
+{
+    static const char *const sections[] = {"zero_optimization", "bf16", "fp16"};
+
+    for (size_t i = 0; v->kind == VP_VALUE_MAP && !v->call && i < 3; i++) {
+        const vp_value *section = vp_value_member(v, sections[i]);
+        if (section && section->kind == VP_VALUE_MAP && !section->call)
+            return true;
+    }
+    return false;
+}
+
+static vp_status add_deepspeed(reader *r, const vp_value *v)
+{
+    vp_document  *part = vp_document_new(r->doc->arena, r->doc->name, VP_FORMAT_PYTHON);
+    vp_document **end  = &r->doc->parts;
+    vp_status     st   = VP_OK;
+
+    VP_TRY_ALLOC(r->err, part);
+    while (*end)
+        end = &(*end)->next;
+    *end            = part;
+    part->call      = v->key;
+    part->program   = "deepspeed";
+    *part->root     = *v;
+    part->root->key = NULL, part->root->next = NULL;
+out:
+    return st;
+}
+
 /* Members of a call's, at the root too: what they are about is known by their names. */
 static vp_status join_root(reader *r, const vp_value *map)
 {
@@ -594,6 +625,9 @@ static vp_status read_statement(reader *r)
     } else if (is_part(v)) {
         VP_TRY(add_part(r, v));
         vp_value_drop_last(root, v);
+    } else if (is_of_deepspeed(v)) {
+        VP_TRY(add_deepspeed(r, v));
+        vp_value_drop_last(root, v);
     } else if (is_quantisation(v)) {
         /* the model that is loaded with it has it, by its name */
     } else if (v->kind == VP_VALUE_MAP) {
@@ -672,6 +706,22 @@ static void drop_what_is_read(vp_document *doc)
             part = &(*part)->next;
 }
 
+/* Of several dictionaries for DeepSpeed the one that is given to a trainer counts, and none where nobody sees which. */
+static void drop_other_engines(vp_document *doc)
+{
+    const vp_value *used = vp_value_at(doc->root, "deepspeed");
+    int             n    = 0;
+
+    for (const vp_document *p = doc->parts; p; p = p->next)
+        n += p->program != NULL;
+    for (vp_document **p = &doc->parts; n > 1 && *p;)
+        if ((*p)->program &&
+            !(used && used->kind == VP_VALUE_STRING && strcmp(used->text, (*p)->call) == 0))
+            *p = (*p)->next;
+        else
+            p = &(*p)->next;
+}
+
 /* Whose scripts give TRL's and transformers' arguments to a model that its own class loads. */
 static bool is_of_unsloth(const vp_document *doc)
 {
@@ -708,6 +758,7 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         VP_TRY(note_files(&r, from, line));
     }
     drop_what_is_read(doc);
+    drop_other_engines(doc);
     doc->program = is_of_unsloth(doc) ? "unsloth" : r.arguments;
 out:
     return st;

@@ -86,7 +86,7 @@ static vp_status open_named(namer *x, const vp_value *at, const char *key, const
     return vp_check_open(c, &(vp_check_input){.path = found}, x->opts, kind, x->err);
 }
 
-static const vp_dialect *dialect_named(const char *name)
+const vp_dialect *vp_dialect_named(const char *name)
 {
     const vp_dialect *d;
 
@@ -101,6 +101,10 @@ static void note_unread(namer *x, const vp_value *at, const char *key)
 {
     char shown[256];
 
+    for (int i = x->i + 1; i < x->c->n_files && x->c->files[i].is_part; i++)
+        if (x->c->files[i].dialect == vp_dialect_named("deepspeed") &&
+            strcmp(key, "deepspeed") == 0)
+            return; /* a variable, whose value the script says */
     if (at->text[strspn(at->text, " \n")] != '{' && at->text[0])
         vp_find(x->c, &x->c->files[x->i], VP_NOTE, at, key, NULL,
                 "%s is no path of a .json, .yaml or .toml: it is not read, and what it says is "
@@ -124,7 +128,7 @@ static vp_status open_of_keys(namer *x, const vp_document *doc, const vp_dialect
                     note_unread(x, v, k->path);
                 continue;
             }
-            st = open_named(x, v, k->path, v->text, dialect_named(k->opens),
+            st = open_named(x, v, k->path, v->text, vp_dialect_named(k->opens),
                             of == &vp_dialect_launch);
             if (st != VP_OK)
                 return st;

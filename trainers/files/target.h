@@ -41,16 +41,18 @@ typedef struct vp_key {
     /* of a word: "none|cpu|nvme"; with "null" among them nothing is a value, not the default. Of a
      * text the usual ones: what is nearly one of them was not meant */
     const char *words;
-    double      min, max;   /* of a number; both 0: not bounded */
-    const char *since;      /* version of the dialect's library that first has it */
-    const char *until;      /* and that has it no more */
-    const char *instead;    /* what to write in its place */
-    const char *costs;      /* said where it is not written: what the default costs */
-    bool        noop;       /* read without a word and without effect; instead says what does */
-    bool        or_auto;    /* the word auto is one of its values */
-    const char *alone;      /* of a list: the word that stands without brackets */
-    bool        warned;     /* from until on its parser still takes it, with a warning */
-    bool        if_true;    /* from until on its parser refuses what is not null, false or 0 */
+    double      min, max; /* of a number; both 0: not bounded */
+    const char *since;    /* version of the dialect's library that first has it */
+    const char *until;    /* and that has it no more */
+    const char *instead;  /* what to write in its place */
+    const char *costs;    /* said where it is not written: what the default costs */
+    bool        noop;     /* read without a word and without effect; instead says what does */
+    bool        or_auto;  /* the word auto is one of its values */
+    const char *alone;    /* of a list: the word that stands without brackets */
+    bool        warned;   /* from until on its parser still takes it, with a warning */
+    bool        if_true;  /* from until on its parser refuses what is not null, false or 0 */
+    /* from this version on its parser reads "true" and "2" in quotes as what they say */
+    const char *reads_text;
     const char *opens;      /* its value may be the path of a file of this dialect; NULL: of none */
     const char *opens_with; /* a key without which nobody opens that file; NULL: none */
 } vp_key;
@@ -87,13 +89,15 @@ typedef struct vp_saying {
 
 /* When cards that cut the gradients reduce them, where Accelerate's plugin is made of accelerator_config; since: see there. */
 #define VP_SYNC_EACH "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
+#define VP_ACCELERATOR_KNOWN \
+    "split_batches:b dispatch_batches:b even_batches:b use_seedable_sampler:b non_blocking:b " \
+    "gradient_accumulation_kwargs use_configured_state:b"
+#define VP_ACCUMULATION_KNOWN "adjust_scheduler:b sync_with_dataloader:b"
 #define VP_SYNC_SECTIONS \
-    {"accelerator_config", VP_STRANGERS_REFUSED, \
-     "split_batches:b dispatch_batches:b even_batches:b use_seedable_sampler:b non_blocking:b " \
-     "gradient_accumulation_kwargs use_configured_state:b"}, \
+    {"accelerator_config", VP_STRANGERS_REFUSED, VP_ACCELERATOR_KNOWN}, \
     { \
         "accelerator_config.gradient_accumulation_kwargs", VP_STRANGERS_REFUSED, \
-            "adjust_scheduler:b sync_with_dataloader:b" \
+            VP_ACCUMULATION_KNOWN \
     }
 #define VP_SYNC_BY_ACCELERATE(...) \
     {VP_SETTING_GRADIENT_SYNC, "step", VP_SYNC_EACH, "false", "parallel=fsdp|fsdp2", __VA_ARGS__}, \
@@ -145,7 +149,7 @@ typedef struct vp_section {
     const char  *path; /* "" is the root */
     vp_strangers strangers;
     /* names of its members, by spaces, besides those of keys[]; with ":b", ":i", ":r" or ":t" behind it a truth value, a whole
-     * number, a number, a text */
+     * number, a number, a text; with ":B" a truth value that its parser reads out of a text as well */
     const char *known;
     /* a key that brings a schema of the user's own: where it is written strangers are kept */
     const char *unless;
@@ -259,7 +263,8 @@ extern const vp_dialect vp_dialect_transformers, vp_dialect_trl, vp_dialect_mode
     vp_dialect_fsdp, vp_dialect_accelerate, vp_dialect_deepspeed, vp_dialect_axolotl,
     vp_dialect_llamafactory, vp_dialect_lightning, vp_dialect_litgpt, vp_dialect_torchtune,
     vp_dialect_torchtitan, vp_dialect_torchtitan_recipe, vp_dialect_unsloth, vp_dialect_megatron,
-    vp_dialect_torch, vp_dialect_swift, vp_dialect_swift_fsdp, vp_dialect_launch;
+    vp_dialect_torch, vp_dialect_swift, vp_dialect_swift_fsdp, vp_dialect_accelerator,
+    vp_dialect_launch;
 extern const vp_target vp_target_hf, vp_target_trl, vp_target_accelerate, vp_target_deepspeed,
     vp_target_axolotl, vp_target_llamafactory, vp_target_lightning, vp_target_litgpt,
     vp_target_torchtune, vp_target_torchtitan, vp_target_megatron, vp_target_torch, vp_target_swift,

@@ -29,16 +29,13 @@ static const vp_target *const targets[] = {
 enum { N_TARGETS = sizeof targets / sizeof *targets };
 
 static const vp_dialect *const dialects[] = {
-    &vp_dialect_transformers, &vp_dialect_trl,
-    &vp_dialect_model,        &vp_dialect_lora,
-    &vp_dialect_fsdp,         &vp_dialect_accelerate,
-    &vp_dialect_deepspeed,    &vp_dialect_axolotl,
-    &vp_dialect_llamafactory, &vp_dialect_swift,
-    &vp_dialect_lightning,    &vp_dialect_litgpt,
-    &vp_dialect_torchtune,    &vp_dialect_torchtitan_recipe,
-    &vp_dialect_torchtitan,   &vp_dialect_unsloth,
-    &vp_dialect_megatron,     &vp_dialect_torch,
-    &vp_dialect_swift_fsdp,
+    &vp_dialect_transformers, &vp_dialect_trl,        &vp_dialect_model,
+    &vp_dialect_lora,         &vp_dialect_fsdp,       &vp_dialect_accelerator,
+    &vp_dialect_accelerate,   &vp_dialect_deepspeed,  &vp_dialect_axolotl,
+    &vp_dialect_llamafactory, &vp_dialect_swift,      &vp_dialect_lightning,
+    &vp_dialect_litgpt,       &vp_dialect_torchtune,  &vp_dialect_torchtitan_recipe,
+    &vp_dialect_torchtitan,   &vp_dialect_unsloth,    &vp_dialect_megatron,
+    &vp_dialect_torch,        &vp_dialect_swift_fsdp,
 };
 enum { N_DIALECTS = sizeof dialects / sizeof *dialects };
 
