@@ -17,6 +17,7 @@ static vp_status lower(const vp_outlines *o, const vp_graph *g, int template_idx
     vp_lower_opts opts = {.symbols            = {micro_batch, o->seq, 1, 1},
                           .recompute          = set,
                           .compute_capability = o->compute_capability,
+                          .unnamed            = true,
                           .heights            = VP_HEIGHTS_NONE,
                           .span_idx           = {1, 2, 3, 4},
                           .angles_idx         = 5};

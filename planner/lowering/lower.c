@@ -208,7 +208,9 @@ static vp_operand local_operand(vp_lowering *l, int op_idx, vp_ref ref, vp_pass 
         l->overflow |= vp_overflowed(bytes);
         *slot = vp_lowering_value(
             l, from,
-            (vp_value){.name      = vp_arena_printf(l->arena, "%s.%s", op->name, local->name),
+            (vp_value){.name      = l->opts->unnamed
+                                        ? op->name
+                                        : vp_arena_printf(l->arena, "%s.%s", op->name, local->name),
                        .component = from == VP_PASS_FORWARD || made_in_forward(row, ref)
                                         ? VP_COMP_ACTIVATIONS
                                         : VP_COMP_TEMPORARIES,
@@ -319,7 +321,9 @@ static void append_step(vp_lowering *l, vp_flow_step *f, vp_pass pass)
             (vp_operand){
                 .value = vp_lowering_value(
                     l, pass,
-                    (vp_value){.name      = vp_arena_printf(l->arena, "%s workspace", f->step.name),
+                    (vp_value){.name      = l->opts->unnamed ? f->step.name
+                                                             : vp_arena_printf(l->arena, "%s workspace",
+                                                                               f->step.name),
                                .component = VP_COMP_WORKSPACE,
                                .dtype     = VP_DTYPE_U8,
                                .bytes     = f->step.workspace_bytes})},
@@ -340,7 +344,7 @@ static int64_t output_value(vp_lowering *l, int tensor, vp_pass pass)
 {
     const vp_tensor *t     = &l->t->tensors[tensor];
     vp_dtype         dtype = l->dtype[tensor];
-    bool             again = pass == VP_PASS_BACKWARD && !in_chunk(l, tensor);
+    bool             again = pass == VP_PASS_BACKWARD && !in_chunk(l, tensor) && !l->opts->unnamed;
 
     if (l->made[pass][tensor] < 0)
         l->made[pass][tensor] = vp_lowering_value(
@@ -445,7 +449,9 @@ static int64_t new_gradient(vp_lowering *l, int tensor)
 {
     return vp_lowering_value(
         l, VP_PASS_BACKWARD,
-        (vp_value){.name      = vp_arena_printf(l->arena, "grad %s", l->t->tensors[tensor].name),
+        (vp_value){.name      = l->opts->unnamed
+                                    ? l->t->tensors[tensor].name
+                                    : vp_arena_printf(l->arena, "grad %s", l->t->tensors[tensor].name),
                    .component = VP_COMP_TEMPORARIES,
                    .dtype     = l->dtype[tensor],
                    .bytes     = tensor_bytes(l, tensor, l->dtype[tensor])});

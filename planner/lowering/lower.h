@@ -41,6 +41,8 @@ typedef struct vp_lower_opts {
     /* of many chunks those alone are lowered that may differ, and one that stands for the others, which are
      * alike: see vp_lowered.middle */
     bool brief;
+    /* buffers have no names of their own, for figures alone */
+    bool unnamed;
     /* compute capability of the device, whose kernels may need workspace; 0: the CPU */
     int compute_capability;
     /* offsets within a pass are chosen for VP_HEIGHTS_PACKED alone */
