@@ -767,7 +767,7 @@ const vp_command vp_cmd_plan = {
         {"The fastest configuration that fits, and a bound on how much faster any other "
          "could be. If nothing fits: the least budget that would do, what binds, and "
          "changes that would make it fit.",
-         "The space: every micro-batch that divides the global batch (where more than 64 do, from one to the next 1/8 more at least), and others that leave "
+         "The space: every micro-batch that divides the global batch (where more than 64 do, from one to the next 1/8 more at least; where micro-batches times recipes, attentions and 4 for host memory are more than 720, fewer, and then those next to the best), and others that leave "
          "a smaller last micro-step: those of 2 to 16 micro-steps, and beyond that one "
          "within 1/8 of any; the loss at once or in at most 512 chunks, of each number up to 16 and then within 1/8 of any (twice as many from one to the next, for what offloads, where host memory makes the space large); for every block any set "
          "of ops to recompute, and blocks in segments of 2 to 6, or to the square root of "

@@ -338,6 +338,43 @@ out:
 /* Settings with more chunks than are listed at first: so many at most. */
 enum { MOST_BETWEEN = 128 };
 
+/* The best of scenarios that have been added, from n on. */
+static vp_status search_added(const vp_plan_request *r, vp_plan_answer *a, int64_t n,
+                              int64_t *best_ns, vp_err *err)
+{
+    vp_candidate *found;
+    vp_status     st = VP_OK;
+
+    VP_TRY_ALLOC(
+        err, found = vp_arena_array(a->arena, a->n_scenarios + a->n_presets + 1, sizeof *found));
+    memcpy(found, a->candidates, (size_t)a->n_candidates * sizeof *found);
+    a->candidates = found;
+    if (a->n_scenarios > n)
+        VP_TRY(search(r, a, a->arena, n, r->budget_bytes, r->listed, a->candidates,
+                      &a->n_candidates, best_ns, err));
+out:
+    return st;
+}
+
+/* Where micro-batches are too many, those next to the best of the others. */
+static vp_status search_near(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                             int64_t *best_ns, vp_err *err)
+{
+    const int64_t n    = a->n_scenarios;
+    int64_t       best = 0;
+    vp_status     st   = VP_OK;
+
+    for (int64_t i = 1; i < a->n_candidates; i++)
+        if (by_time(&a->candidates[i], &a->candidates[best]) < 0)
+            best = i;
+    if (a->n_candidates == 0)
+        return VP_OK;
+    VP_TRY(vp_space_add_near(r, a, cost, &a->candidates[best].scenario, err));
+    VP_TRY(search_added(r, a, n, best_ns, err));
+out:
+    return st;
+}
+
 /* Loss chunks between those that were listed, wherever they may pay. */
 static vp_status search_between(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
                                 int64_t *best_ns, vp_err *err)
@@ -346,16 +383,9 @@ static vp_status search_between(const vp_plan_request *r, vp_plan_answer *a, vp_
     vp_status st = VP_OK;
 
     while (a->n_candidates > 0 && n != a->n_scenarios) {
-        vp_candidate *found;
         n = a->n_scenarios;
         VP_TRY(vp_space_refine(r, a, cost, *best_ns, &n_left, err));
-        VP_TRY_ALLOC(err, found = vp_arena_array(a->arena, a->n_scenarios + a->n_presets + 1,
-                                                 sizeof *found));
-        memcpy(found, a->candidates, (size_t)a->n_candidates * sizeof *found);
-        a->candidates = found;
-        if (a->n_scenarios > n)
-            VP_TRY(search(r, a, a->arena, n, r->budget_bytes, r->listed, a->candidates,
-                          &a->n_candidates, best_ns, err));
+        VP_TRY(search_added(r, a, n, best_ns, err));
     }
 out:
     return st;
@@ -375,6 +405,7 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
             take_known(&a->presets[i].candidate, a->candidates, &a->n_candidates, &best_ns);
     VP_TRY(search(r, a, a->arena, 0, r->budget_bytes, r->listed, a->candidates, &a->n_candidates,
                   &best_ns, err));
+    VP_TRY(search_near(r, a, cost, &best_ns, err));
     VP_TRY(search_between(r, a, cost, &best_ns, err));
     a->proof = VP_PROOF_FALLBACK;
     a->gap = a->bound_s = -1;

@@ -9,6 +9,11 @@
  * global batch up to which all are. */
 enum { MOST_MICRO_STEPS = 16, MOST_DIVISORS = 64 };
 
+/* Micro-batches that are many, and those times what there is of each beyond which fewer are offered: farther apart
+ * by so many eighths, the first that leaves few enough or the last. */
+enum { MANY_MICRO_BATCHES = 64, MOST_WEIGHT = 720 };
+static const int64_t FARTHER_EIGHTHS[] = {2, 4, 8, 24};
+
 bool vp_request_is_pinned(const vp_plan_request *r)
 {
     return r->micro_batch || r->recompute != VP_RECOMPUTE_ANY || r->loss_chunk != VP_CHUNK_ANY ||
@@ -213,23 +218,118 @@ static int64_t list_micro_batches(const vp_plan_request *r, int64_t *at)
     return n;
 }
 
-int64_t *vp_request_micro_batches(const vp_plan_request *r, vp_arena *arena, int64_t *n)
+/* Scenarios there are of a micro-batch, roughly, in what there is of one recipe without host memory. */
+static int64_t weight_of(const vp_plan_request *r)
 {
-    int64_t  most = r->micro_batch ? 1 : list_micro_batches(r, NULL), n_kept = 0;
-    int64_t *at = vp_arena_array(arena, most, sizeof *at);
+    vp_recipe     recipes[VP_MAX_RECIPES];
+    const int64_t n_attentions = r->attention == VP_ATTENTION_ANY ? VP_N_ATTENTIONS : 1;
+
+    return n_attentions * vp_request_recipes(r, recipes) * (r->host_bytes > 0 ? 4 : 1);
+}
+
+/* Whether one is at least so many eighths more than another. */
+static bool is_apart(int64_t from, int64_t to, int64_t eighths)
+{
+    return (to - from) * 8 >= from * eighths;
+}
+
+/* Of micro-batches in ascending order those so far apart: divisors of the global batch, which offload needs, then
+ * others between them; the first and the last in any case. Returns how many. */
+static int64_t spread(const int64_t *at, int64_t n, int64_t global_batch, int64_t eighths,
+                      bool *kept)
+{
+    int64_t last = 0, n_kept = 2;
+
+    for (int64_t i = 0; i < n; i++)
+        kept[i] = i == 0 || i == n - 1;
+    for (int64_t i = 1; i < n - 1; i++)
+        if (global_batch % at[i] == 0 && is_apart(at[last], at[i], eighths)) {
+            kept[last = i] = true;
+            n_kept++;
+        }
+    last = 0;
+    for (int64_t i = 1; i < n - 1; i++) {
+        int64_t next = i + 1;
+        if (kept[i]) {
+            last = i;
+            continue;
+        }
+        while (!kept[next])
+            next++;
+        if (is_apart(at[last], at[i], eighths) && is_apart(at[i], at[next], eighths)) {
+            kept[last = i] = true;
+            n_kept++;
+        }
+    }
+    return n_kept;
+}
+
+/* All of them, ascending; returns how many, 0: out of memory. */
+static int64_t all_micro_batches(const vp_plan_request *r, vp_arena *arena, int64_t **at)
+{
+    int64_t most = r->micro_batch ? 1 : list_micro_batches(r, NULL), n = 0;
+
+    if (!(*at = vp_arena_array(arena, most, sizeof **at)))
+        return 0;
+    if (r->micro_batch)
+        (*at)[0] = r->micro_batch;
+    else
+        most = list_micro_batches(r, *at);
+    qsort(*at, (size_t)most, sizeof **at, by_size);
+    for (int64_t i = 0; i < most; i++)
+        if (i == 0 || (*at)[i] != (*at)[i - 1])
+            (*at)[n++] = (*at)[i];
+    return n;
+}
+
+/* Which of them are offered: where they are many for what there is of each, those farther apart. */
+static bool *offered(const vp_plan_request *r, vp_arena *arena, const int64_t *at, int64_t n)
+{
+    const int64_t weight = weight_of(r);
+    bool         *kept   = vp_arena_array(arena, n, sizeof *kept);
+    int64_t       n_kept = n;
+
+    for (int64_t i = 0; kept && i < n; i++)
+        kept[i] = true;
+    for (size_t k = 0; kept && k < sizeof FARTHER_EIGHTHS / sizeof *FARTHER_EIGHTHS &&
+                       n_kept * weight > MOST_WEIGHT;
+         k++)
+        n_kept = spread(at, n, r->global_batch, FARTHER_EIGHTHS[k], kept);
+    return kept;
+}
+
+int64_t *vp_request_micro_batches(const vp_plan_request *r, vp_arena *arena, int64_t *n, bool *many)
+{
+    int64_t      *at;
+    const int64_t n_all = all_micro_batches(r, arena, &at);
+    const bool   *kept  = n_all ? offered(r, arena, at, n_all) : NULL;
+
+    *many = n_all > MANY_MICRO_BATCHES;
+    *n    = 0;
+    for (int64_t i = 0; kept && i < n_all; i++)
+        if (kept[i])
+            at[(*n)++] = at[i];
+    return kept ? at : NULL;
+}
+
+int64_t *vp_request_micro_batches_near(const vp_plan_request *r, vp_arena *arena, int64_t micro,
+                                       int64_t *n)
+{
+    int64_t      *at;
+    const int64_t n_all = all_micro_batches(r, arena, &at);
+    const bool   *kept  = n_all ? offered(r, arena, at, n_all) : NULL;
+    int64_t       first, end;
 
     *n = 0;
-    if (!at)
+    if (!kept)
         return NULL;
-    if (r->micro_batch)
-        at[0] = r->micro_batch;
-    else
-        most = list_micro_batches(r, at);
-    qsort(at, (size_t)most, sizeof *at, by_size);
-    for (int64_t i = 0; i < most; i++)
-        if (i == 0 || at[i] != at[i - 1])
-            at[n_kept++] = at[i];
-    *n = n_kept;
+    for (first = n_all; first > 0 && (at[first - 1] >= micro || !kept[first - 1]);)
+        first--;
+    for (end = 0; end < n_all && (at[end] <= micro || !kept[end]);)
+        end++;
+    for (int64_t i = first; i < end; i++)
+        if (!kept[i])
+            at[(*n)++] = at[i];
     return at;
 }
 

@@ -69,8 +69,16 @@ int vp_request_recipes(const vp_plan_request *request, vp_recipe recipes[VP_MAX_
  * micro-step, those that make up to 16 micro-steps, and those near each number of four binary digits
  * and zeros, so that two neighbours are within 1/8. Of those that make as many micro-steps the smallest stands for all: it needs the fewest bytes, and by the roofline, where
  * a call's seconds are convex in its samples, no other is faster. Only the one pinned, where one is.
+ * Where recipes or attentions are free, or host memory is there, each stands for many scenarios: if the number of
+ * micro-batches times recipes, times attentions, times 4 with host memory is more than 720, they are 1/4, 1/2,
+ * twice or four times apart instead. *many: they were more than 64.
  * They live in arena; NULL: out of memory. */
-int64_t *vp_request_micro_batches(const vp_plan_request *request, vp_arena *arena, int64_t *n);
+int64_t *vp_request_micro_batches(const vp_plan_request *request, vp_arena *arena, int64_t *n,
+                                  bool *many);
+
+/* Those that are left out by that next to one that is not. */
+int64_t *vp_request_micro_batches_near(const vp_plan_request *request, vp_arena *arena,
+                                       int64_t micro_batch, int64_t *n);
 
 /* Longest segment that integer programs hold: 6 blocks, or the square root of their number, where what is
  * kept between segments and what is made again in one balance; a longer one needs more. Shorter than

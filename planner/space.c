@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 #include "planner/moved_space.h"
+#include "planner/outline_store.h"
 #include "planner/parts.h"
 #include "planner/space_settings.h"
 #include "planner/streamed_space.h"
@@ -426,5 +427,34 @@ vp_status vp_space_refine(const vp_plan_request *r, vp_plan_answer *a, vp_cost *
     }
     a->problem.n_ilps = a->n_scenarios;
 out:
+    return st;
+}
+
+/* ---- micro-batches between those that are listed ---- */
+
+vp_status vp_space_add_near(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                            const vp_scenario *like, vp_err *err)
+{
+    const vp_semantics *semantics = vp_semantics_of(&like->recipe, like->attention);
+    vp_outline_store   *own       = r->outlines ? NULL : vp_outline_store_new(r->model);
+    vp_outline_store   *outlines  = r->outlines ? r->outlines : own;
+    int64_t             cap[3]    = {a->n_scenarios, a->n_scenarios, a->n_scenarios}, n, *micros;
+    vp_settings         list      = {0};
+    vp_status           st        = VP_OK;
+
+    VP_TRY_ALLOC(err, outlines);
+    VP_TRY_ALLOC(err, micros = vp_request_micro_batches_near(r, a->arena, like->micro_batch, &n));
+    for (int64_t i = 0; i < n; i++) {
+        vp_blocks *b = vp_blocks_find(a, micros[i], semantics);
+        if (!b)
+            VP_TRY(vp_blocks_make(r, a, cost, micros[i], semantics, outlines, &b, err));
+        if (b->alone.n > 0)
+            VP_TRY(vp_settings_of(r, a, cost, &like->recipe, like->attention, b, &list, err));
+    }
+    for (int64_t i = 0; i < list.n; i++)
+        VP_TRY(add_scenarios(r, a, &list.at[i], &like->recipe, 0, like->attention, NULL, cap, err));
+    a->problem.n_ilps = a->n_scenarios;
+out:
+    vp_outline_store_free(own);
     return st;
 }

@@ -30,6 +30,10 @@ vp_status vp_space_list(const vp_plan_request *request, const vp_plan_answer *li
 vp_status vp_space_refine(const vp_plan_request *request, vp_plan_answer *answer, vp_cost *cost,
                           int64_t best_ns, int64_t *n_left, vp_err *err);
 
+/* The scenarios of the micro-batches next to one that are left out because they are many, of its recipe and attention. */
+vp_status vp_space_add_near(const vp_plan_request *request, vp_plan_answer *answer, vp_cost *cost,
+                            const vp_scenario *like, vp_err *err);
+
 /* Fewest bytes above an integer program's base that the blocks and the head need, and counts that
  * need no more, found in last[n_blocks + 1]; both NULL: the bytes alone. */
 int64_t vp_space_least_bytes(const vp_ilp *ilp, int64_t *counts, int64_t *last);

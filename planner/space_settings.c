@@ -374,19 +374,19 @@ vp_status vp_settings_list(const vp_plan_request *r, const vp_plan_answer *like,
     vp_offload          levels[VP_MAX_OFFLOAD_LEVELS];
     least_need          least = {INT64_MAX, INT64_MAX};
     int64_t            *micros, n_micros, n_streamed = 0, n_levels;
-    bool                hopeless, ends = false;
+    bool                hopeless, many, ends         = false;
     const bool at_once = vp_recipe_updates_alone(&from->of[0]) && r->updates != VP_UPDATES_END;
     vp_status  st      = VP_OK;
 
     VP_TRY_ALLOC(err, outlines);
     vp_outline_store_forget_costs(outlines);
-    VP_TRY_ALLOC(err, micros = vp_request_micro_batches(r, a->arena, &n_micros));
+    VP_TRY_ALLOC(err, micros = vp_request_micro_batches(r, a->arena, &n_micros, &many));
     n_levels = vp_request_offloads(r, levels);
     for (int i = 0; i < n_levels;
          i++) /* of those with updates by the host about half are dropped */
         n_streamed += !levels[i].host_step;
-    const coarseness coarse = {.all       = n_micros > MANY_SETTINGS,
-                               .offloaded = n_micros * vp_max_i64(1, n_streamed) > MANY_SETTINGS};
+    const coarseness coarse = {
+        .all = many, .offloaded = many || n_micros * vp_max_i64(1, n_streamed) > MANY_SETTINGS};
     for (int64_t i = 0; i < n_micros && !ends; i++) {
         int64_t first = out->n;
         VP_TRY(is_hopeless(r, cost, from, attention, micros[i], coarse.all,
@@ -410,4 +410,13 @@ vp_status vp_settings_list(const vp_plan_request *r, const vp_plan_answer *like,
 out:
     vp_outline_store_free(own);
     return st;
+}
+
+vp_status vp_settings_of(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                         const vp_recipe *recipe, vp_attention_kind attention, vp_blocks *blocks,
+                         vp_settings *out, vp_err *err)
+{
+    const vp_recipes from = {.of = {*recipe}, .n = 1};
+
+    return list_chunks(r, a, cost, &from, attention, (coarseness){true, true}, blocks, out, err);
 }

@@ -31,6 +31,11 @@ vp_status vp_settings_list(const vp_plan_request *request, const vp_plan_answer 
                            const vp_recipes *from, vp_attention_kind attention, vp_settings *out,
                            vp_err *err);
 
+/* Those of one recipe and micro-batch, in few chunks. */
+vp_status vp_settings_of(const vp_plan_request *request, vp_plan_answer *answer, vp_cost *cost,
+                         const vp_recipe *recipe, vp_attention_kind attention, vp_blocks *blocks,
+                         vp_settings *out, vp_err *err);
+
 /* What lies outside the blocks of a setting, with each recipe. */
 vp_status vp_setting_figures(const vp_plan_request *request, vp_cost *cost, const vp_recipes *from,
                              vp_attention_kind attention, vp_setting *setting, vp_err *err);

@@ -207,7 +207,8 @@ static void very_many_divisors_are_thinned_out(void **state)
     for (size_t k = 0; k < sizeof batches / sizeof *batches; k++) {
         vp_plan_request request = request_for(model, &cpu, 16, batches[k]);
         vp_arena       *arena   = vp_arena_new();
-        int64_t         n, *at = vp_request_micro_batches(&request, arena, &n), n_divisors = 0;
+        bool            many;
+        int64_t n, *at = vp_request_micro_batches(&request, arena, &n, &many), n_divisors = 0;
         assert_true(at && at[0] == 1 && at[n - 1] == batches[k]);
         for (int64_t i = 0; i < n; i++) {
             n_divisors += batches[k] % at[i] == 0;
@@ -223,6 +224,40 @@ static void very_many_divisors_are_thinned_out(void **state)
                      (long long)n_divisors);
         vp_arena_free(arena);
     }
+    vp_model_free(model);
+}
+
+/* 720,720, with all recipes free beside host memory: few micro-batches, the first and the last among them; and those next
+ * to each are all that one recipe alone has between its neighbours. */
+static void many_micro_batches_are_fewer_where_much_is_free(void **state)
+{
+    vp_model *model = tiny_model(&(tiny){.n_embd = 16, .n_layer = 2, .n_head = 1, .vocab = 50}, 0);
+    vp_plan_request request = request_for(model, &cpu, 16, 720720), free_ = request;
+    vp_arena       *arena = vp_arena_new();
+    int64_t         n_all, n, n_near, found = 0;
+    bool            many;
+
+    (void)state;
+    free_.any_precision = free_.any_optimizer = true;
+    free_.attention                           = VP_ATTENTION_ANY;
+    free_.host_bytes                          = VP_GIB;
+    int64_t *all = vp_request_micro_batches(&request, arena, &n_all, &many);
+    assert_true(all && many);
+    int64_t *at = vp_request_micro_batches(&free_, arena, &n, &many);
+    assert_true(at && many && at[0] == 1 && at[n - 1] == 720720 && n < 20);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t *near = vp_request_micro_batches_near(&free_, arena, at[i], &n_near);
+        assert_non_null(near);
+        for (int64_t k = 0; k < n_near; k++)
+            assert_true((i == 0 || near[k] > at[i - 1]) && (i == n - 1 || near[k] < at[i + 1]) &&
+                        near[k] != at[i]);
+        found += n_near;
+    }
+    /* each is next to two that are listed */
+    assert_int_equal(found, 2 * (n_all - n));
+    vp_request_micro_batches_near(&request, arena, at[1], &n_near);
+    assert_int_equal(n_near, 0);
+    vp_arena_free(arena);
     vp_model_free(model);
 }
 
@@ -353,6 +388,7 @@ int main(void)
         cmocka_unit_test(no_plan_needs_less_than_the_least_budget),
         cmocka_unit_test(what_is_left_out_never_needs_the_least),
         cmocka_unit_test(very_many_divisors_are_thinned_out),
+        cmocka_unit_test(many_micro_batches_are_fewer_where_much_is_free),
         cmocka_unit_test(outlines_say_what_lowering_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
