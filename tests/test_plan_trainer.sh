@@ -419,8 +419,10 @@ code, out, err = call("plan", "gpt2", "--trainer", "deepspeed", "--device", "409
 ok(code == 0 and json.loads(out)["common"]["precision"] == "fp32" and "stage 0" in out, "fp32 in its place, which is said", (code, out, err))
 code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "256", "--global-batch", "8", "--world", "2", "--parallel", "fsdp", "--json")
 ok(code == 0 and json.loads(out)["common"]["parallel"] == "fsdp" and "BACKWARD_PRE" in out, "FSDP1 where it is asked for, with what emit writes of it", (code, out, err))
-code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "256", "--global-batch", "8", "--world", "2", "--lora", "r=8", "--parallel", "fsdp")
-ok(code == 4 and "fsdp2" in err, "adapters under FSDP1 name what is known", (code, out, err))
+code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "256", "--global-batch", "8", "--world", "2", "--lora", "r=8", "--parallel", "fsdp", "--precision", "fp16-mixed")
+ok(code == 4 and "fsdp2" in err and "bf16-amp" in err, "adapters under FSDP1 name what is known", (code, out, err))
+code, out, err = call("plan", "llama-3.2-1b", "--trainer", "hf", "--device", "4090", "--seq", "256", "--global-batch", "8", "--world", "2", "--lora", "r=8,targets=all-linear", "--parallel", "fsdp", "--json")
+ok(code == 0 and json.loads(out)["common"]["tuning"] == "lora" and "BACKWARD_PRE" in out, "adapters under FSDP1", (code, out, err))
 
 # ---- a card without bf16: fp16 unasked, in estimate as in plan ----
 for trainer, words, want in (("hf", (), "fp16-mixed"), ("hf", ("--lora", "r=8"), "fp16"), ("hf", ("--qlora",), "fp16"), ("trl", (), "fp16-mixed"), ("torch", ("--qlora",), "fp16")):

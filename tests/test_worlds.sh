@@ -17,7 +17,7 @@ PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backw
 def estimate(config, *options):
     path = os.path.join(scratch, "config.json")
     json.dump(config, open(path, "w"))
-    p = subprocess.run([vplan, "estimate", path, "--trainer", "torch", "--json", *options], stdout=subprocess.PIPE)
+    p = subprocess.run([vplan, "estimate", path, *(() if "--trainer" in options else ("--trainer", "torch")), "--json", *options], stdout=subprocess.PIPE)
     return p.returncode, json.loads(p.stdout)
 
 
@@ -39,6 +39,7 @@ for r in rows + adapted + synced + single + quantised:
                for x in ("--" + k.replace("_", "-"), r[k])]
     options += ["--sync-each-batch"] if "synced" in r else []
     options += ["--lora", "r=%s,targets=%s" % (r["r"], r["lora"]), "--load", r["load"]] if "lora" in r else []
+    options += ["--trainer", "hf"] if "lora" in r and r["parallel"] == "fsdp" else []         # which wraps adapters
     rc, j = estimate(json.loads(r["config"]), *options, "--offload", r["offload"])
     if not ok(rc == 0, name, j.get("error")):
         continue
@@ -51,12 +52,12 @@ for r in rows + adapted + synced + single + quantised:
     error = j["allocated_peak_bytes"] / worst - 1
     off.setdefault(r["parallel"], []).append(abs(error))
     ok(abs(error) <= 0.01, "%s: allocated" % name, "%+.3f %%" % (100 * error))
-    wide = 0.02 if r in quantised else 0.08 if r.get("load", "none") != "none" else {"ddp": 0.03, "fsdp": 0.03, "fsdp2": 0.10, "zero3": 0.17 if "lora" in r else 0.06}.get(r["parallel"], 0.16)
+    wide = 0.02 if r in quantised else 0.08 if r.get("load", "none") != "none" else {"ddp": 0.03, "fsdp": 0.01, "fsdp2": 0.10, "zero3": 0.17 if "lora" in r else 0.06}.get(r["parallel"], 0.16)
     error = j["reserved_peak_bytes"] / int(r["reserved"]) - 1
     ok((-0.04 if r["parallel"] == "zero3" else -wide) <= error <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
     for p in PHASES if r["parallel"] == "zero3" or r in quantised else PHASES[1:]:
         there = int(r["allocated_" + p])
-        ok(abs(phases[p] - there) <= (0.004 if r in quantised else 0.035) * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
+        ok(abs(phases[p] - there) <= (0.035 if r not in quantised else 0.004 if r["load"] != "none" else 0.02) * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
 ok({r["world"] for r in rows} == {"2", "4", "8"} and len({r["model"] for r in rows}) >= 3 and set(off) >= {"ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"},
    "worlds, models and ways", sorted(off))
 for way, most in (("ddp", 0.002), ("fsdp", 0.0005), ("fsdp2", 0.0005), ("zero1", 0.0001), ("zero2", 0.0001), ("zero3", 0.001)):
@@ -108,7 +109,8 @@ refused("one card reduces nothing", 2, ["--parallel fsdp2"], gpt2, "--sync-each-
 refused("copies beside DeepSpeed's one card", 4, ["--resident ema"], gpt2, "--parallel", "zero2", "--resident", "ema")
 refused("offload without a way", 2, ["--parallel zero2 or zero3"], gpt2, "--offload", "optimizer")
 refused("offloading what the way does not", 2, ["--offload params", "ddp"], gpt2, "--world", "2", "--offload", "params")
-for way in ("fsdp", "zero2", "zero3"):
+refused("adapters of a loop's own under FSDP1", 4, ["fsdp_auto_wrap_policy", "--trainer hf"], llama, "--world", "2", "--parallel", "fsdp", "--qlora", "--precision", "bf16-amp")
+for way in ("zero2", "zero3"):
     refused("adapters of quantised weights under " + way, 4, ["adapters", way], llama, "--world", "2", "--parallel", way, "--qlora")
 refused("8-bit weights are not cut", 4, ["int8", "fsdp2"], llama, "--world", "2", "--parallel", "fsdp2", "--lora", "r=8", "--load", "int8")
 refused("nor packed ones beside fp32", 4, ["nf4-dq", "bf16-mixed"], llama, "--world", "2", "--parallel", "fsdp2", "--qlora", "--precision", "bf16-mixed")
@@ -122,6 +124,10 @@ ok(linears // 2 * 9 // 8 <= held["load"]["quantised_parameters"] <= linears // 2
 rc, two = estimate(llama, "--world", "2", "--parallel", "fsdp2", "--qlora", "--precision", "bf16-amp", "--seq", "128")
 ok(held["inputs"]["buffers"] == {i["name"]: i["bytes"] for p in two["phases"] if p["name"] == "inputs" for i in p["items"]}["buffers"] >= linears // 64,
    "a byte for 64 weights, whatever the number of cards", held["inputs"])
+rc, one = estimate(llama, "--trainer", "hf", "--world", "8", "--parallel", "fsdp", "--qlora", "--precision", "bf16-amp", "--seq", "128")
+held1 = {p["name"]: {i["name"]: i["bytes"] for i in p["items"]} for p in one["phases"]}
+ok(linears // 2 <= held1["load"]["quantised_parameters"] <= linears // 2 * 17 // 16 and held1["inputs"]["quantised_parameters"] in range(linears // 16, linears // 16 + (1 << 20)),
+   "FSDP1 lets whole weights go layer by layer", held1)
 ok(any("bnb_4bit_quant_storage" in x for x in j["assumptions"]), "what it takes for weights to be cut is said", j["assumptions"])
 # ---- Accelerate makes what FSDP trains fp32, but not what is frozen beside adapters ----
 elements = 1100048384

@@ -88,6 +88,19 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
                        "--peft prefix: %lld samples of %lld virtual tokens; recorded were up to %d "
                        "in a batch, beyond which the gradient of their table is another kernel's",
                        (long long)q->batch, (long long)q->lora.virtual_tokens, VP_HF_MOST_LOOK_UPS);
+    bool by_fsdp1 = vp_hf_is_shared(q) && vp_hf_has_adapters(q) && strcmp(q->parallel, "fsdp") == 0;
+
+    if (by_fsdp1 && strcmp(q->precision, "bf16-amp") != 0)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "adapters under --parallel fsdp are known with --precision bf16-amp, not %s; "
+            "--parallel fsdp2 and ddp know others",
+            q->precision);
+    if (by_fsdp1 && vp_hf_is_plain(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--trainer torch --parallel fsdp with adapters: how FSDP1 wraps them is the "
+                       "loop's own; Trainer's way is known, by peft's fsdp_auto_wrap_policy "
+                       "(--trainer hf)");
     if (vp_hf_freezes(q) && vp_hf_is_shared(q))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--freeze under --parallel %s was not played; on one card it was",
@@ -113,8 +126,8 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT, "%s under --parallel %s are not known; %s",
                    is_quantised ? "adapters of quantised weights" : "adapters", q->parallel,
-                   is_quantised ? "those of ddp and fsdp2 are"
-                                : "those of ddp, fsdp2 and zero1 to zero3 are");
+                   is_quantised ? "those of ddp, fsdp and fsdp2 are"
+                                : "those of ddp, fsdp, fsdp2 and zero1 to zero3 are");
 }
 
 /* TRL's steps were recorded on one card. Of several, runs of SFTTrainer on whole models were played by two ways. */

@@ -155,9 +155,14 @@ const char *vp_hf_computed_precision(const vp_hf_request *q)
                                                                                           : meant;
 }
 
+/* Under FSDP1 an adapter is fp32 but within its own forward pass: peft casts its input to that, and autocast makes a copy of 16 bits,
+ * as on one card; beside quantised weights peft leaves the input to autocast. */
 bool vp_hf_halves_adapters(const vp_hf_request *q)
 {
-    return q->lora.is_bf16 || is_cast_by_fsdp(q) ||
+    bool is_cast =
+        is_cast_by_fsdp(q) && (vp_hf_is_quantised(q) || strcmp(q->parallel, "fsdp") != 0);
+
+    return q->lora.is_bf16 || is_cast ||
            (is_by_deepspeed(q) && strcmp(vp_hf_computed_precision(q), "fp32") != 0);
 }
 

@@ -548,7 +548,7 @@ static void list_weights(const vp_recorded *s, int phase_idx, int section_idx, i
             if (!is_absent(s, x->tokens[j].slot) && s->sizes[weight->size])
                 list->at[list->n++] = (vp_recorded_weight){
                     s->sizes[weight->size], of,
-                    rows_of(s, s->program->recording->sizes[weight->size]), weight->owner};
+                    rows_of(s, s->program->recording->sizes[weight->size]), weight->owner, place};
         }
 }
 
@@ -698,10 +698,9 @@ void vp_recorded_drop_gradients(vp_recorded *s)
     drop(s, VP_OWNER_GRADIENT);
 }
 
-void vp_recorded_drop_frozen(vp_recorded *s)
+void vp_recorded_drop_weight(vp_recorded *s, const vp_recorded_weight *weight)
 {
-    drop(s, VP_OWNER_FROZEN);
-    drop(s, VP_OWNER_QUANTISED);
+    vp_ledger_free(s->ledger, &s->blocks[weight->place]);
 }
 
 void vp_recorded_drop_inputs(vp_recorded *s)

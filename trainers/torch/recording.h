@@ -89,6 +89,7 @@ typedef struct vp_recorded_weight {
     int64_t  layer;
     int64_t  rows;  /* of a look-up table, else 0 */
     vp_owner owner; /* PARAMETER: trained; FROZEN, QUANTISED */
+    int64_t  place; /* for vp_recorded_drop_weight() */
 } vp_recorded_weight;
 
 /* Weights in the order of loading: what is trained; what is frozen and quantised as well; of these what is in the ledger now.
@@ -116,8 +117,8 @@ typedef struct vp_recorded_watch {
 
 void vp_recorded_watched(vp_recorded *step, const vp_recorded_watch *watch); /* borrowed */
 
-/* What was loaded and is not trained goes: another has parts of it. */
-void vp_recorded_drop_frozen(vp_recorded *step);
+/* A weight that was loaded goes: another has a part of it. */
+void vp_recorded_drop_weight(vp_recorded *step, const vp_recorded_weight *weight);
 
 /* zero_grad(set_to_none=True); the batch goes. */
 void vp_recorded_drop_gradients(vp_recorded *step);

@@ -101,6 +101,7 @@ static vp_world_weight weight_of(const vp_world *w, const vp_recorded_weight *x,
 
     return (vp_world_weight){.place    = is_trained ? place : -1,
                              .elements = elements,
+                             .loaded   = *x,
                              .part     = part_of(x, elements, rows, w->opts.ranks),
                              .computed = computed,
                              .packed   = is_packed ? NF4_IN_A_BYTE * computed : 1,

@@ -1,6 +1,7 @@
 /* torch.distributed.fsdp.FullyShardedDataParallel (torch 2.11, _flat_param.py and _runtime_utils.py) as Accelerate 1.15 starts
  * it with what `vplan emit` writes: FULL_SHARD, a flat parameter for each layer and one for all that is left, use_orig_params,
- * BACKWARD_PRE, sync_module_states. */
+ * BACKWARD_PRE, sync_module_states. Adapters have flat parameters of their own, as peft's fsdp_auto_wrap_policy() and so Trainer
+ * wraps them: each is whole while it is used, one after the other. */
 #include "trainers/torch/world_internal.h"
 
 #include "base/checked.h"
@@ -22,13 +23,18 @@ static int64_t end_of(const vp_world *w, int64_t u)
     return u < w->n_layers ? u + 1 : w->n_units;
 }
 
+static bool is_adapter(const vp_world *w, const vp_world_weight *x)
+{
+    return w->opts.adapter_bytes && x->place >= 0;
+}
+
 static int64_t flat_elements(const vp_world *w, int64_t u)
 {
     const vp_world_unit *last = &w->units[end_of(w, u) - 1];
     int64_t              sum = 0, aligned = ALIGNED / w->opts.weight_bytes;
 
     for (int64_t i = w->units[u].first; i < last->first + last->n; i++)
-        sum += vp_round_up(w->weights[i].elements, aligned);
+        sum += is_adapter(w, &w->weights[i]) ? 0 : vp_round_up(w->weights[i].elements, aligned);
     return sum;
 }
 
@@ -53,22 +59,57 @@ static vp_status alloc_on(vp_world *w, int stream, vp_owner owner, int64_t bytes
     return st;
 }
 
-/* Rank 0's weights are sent to all, joined to buckets that are closed by the weight that fills them. */
+/* Beside the root's weights there is one of fp32, rotary frequencies, which is sent with those of its format. */
+static bool has_buffer(const vp_world *w, int64_t from)
+{
+    return from == w->units[w->n_layers].first && w->opts.master_bytes == 4;
+}
+
+/* Rank 0's weights are sent to all, two buckets at once, each closed by the weight that fills it. */
 static vp_status broadcast(vp_world *w, int64_t from, int64_t to, vp_err *err)
 {
-    vp_ledger_block bucket = {0};
-    int64_t         sum    = 0;
-    vp_status       st     = VP_OK;
+    vp_ledger_block buckets[2] = {0};
+    int64_t         sum = 0, n = has_buffer(w, from), n_sent = 0;
+    vp_status       st = VP_OK;
 
     for (int64_t i = from; i < to; i++) {
-        sum += w->weights[i].elements * w->opts.master_bytes;
+        n += !is_adapter(w, &w->weights[i]);
+        sum += is_adapter(w, &w->weights[i]) ? 0 : w->weights[i].elements * w->opts.master_bytes;
         if (sum < BROADCAST && i + 1 < to)
             continue;
-        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, sum, &bucket, err));
-        sum = 0;
+        if (n > 1) /* one alone is sent from where it is */
+            VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, sum, &buckets[n_sent++ % 2], err));
+        sum = n = 0;
     }
 out:
-    vp_ledger_free(w->ledger, &bucket);
+    vp_ledger_free(w->ledger, &buckets[n_sent % 2]); /* the one before the last */
+    vp_ledger_free(w->ledger, &buckets[(n_sent + 1) % 2]);
+    return st;
+}
+
+static vp_owner owner_of(const vp_world *w, int64_t u)
+{
+    return !w->opts.adapter_bytes                ? VP_OWNER_PARAMETER
+           : w->has_quantised && u < w->n_layers ? VP_OWNER_QUANTISED
+                                                 : VP_OWNER_FROZEN;
+}
+
+/* An adapter is sent to all, cut, and the optimizer sees the part. */
+static vp_status shard_adapter(vp_world *w, vp_world_weight *x, vp_err *err)
+{
+    vp_ledger_block flat  = {0};
+    int64_t         whole = x->elements * x->kept, left = vp_ceil_div(x->elements, w->opts.ranks);
+    vp_status       st = VP_OK;
+
+    if (!w->has_quantised)
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, whole, &x->whole, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, whole, &flat, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, left * x->kept, &x->shard, err));
+    w->trained[x->place] = left * x->kept;
+    w->n_trained++;
+out:
+    vp_ledger_free(w->ledger, &flat);
+    vp_ledger_free(w->ledger, &x->whole);
     return st;
 }
 
@@ -84,14 +125,19 @@ static vp_status shard(vp_world *w, int64_t u, vp_err *err)
     if (from == to)
         return VP_OK;
     for (int64_t i = from; i < to; i++)
-        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, w->weights[i].elements * w->opts.master_bytes,
-                             &w->weights[i].whole, err));
+        if (is_adapter(w, &w->weights[i]))
+            VP_TRY(shard_adapter(w, &w->weights[i], err));
+    for (int64_t i = from; i < to && !w->has_quantised; i++)
+        if (!is_adapter(w, &w->weights[i]))
+            VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY,
+                                 w->weights[i].elements * w->opts.master_bytes,
+                                 &w->weights[i].whole, err));
     VP_TRY(broadcast(w, from, to, err));
     VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, flat_elements(w, u) * w->opts.master_bytes, &flat,
                          err));
-    VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, left * w->opts.master_bytes,
-                         &w->weights[from].shard, err));
-    for (int64_t i = from; i < to; i++) {
+    VP_TRY(vp_world_take(w, owner_of(w, u), left * w->opts.master_bytes, &w->weights[from].shard,
+                         err));
+    for (int64_t i = from; i < to && !w->opts.adapter_bytes; i++) {
         int64_t here = w->weights[i].elements < left ? w->weights[i].elements : left;
         if (here > 0)
             w->trained[w->n_trained++] = here * w->opts.master_bytes;
@@ -99,8 +145,10 @@ static vp_status shard(vp_world *w, int64_t u, vp_err *err)
     }
 out:
     vp_ledger_free(w->ledger, &flat);
-    for (int64_t i = from; i < to; i++)
+    for (int64_t i = from; i < to; i++) {
         vp_ledger_free(w->ledger, &w->weights[i].whole);
+        vp_world_drop_loaded(w, &w->weights[i]);
+    }
     return st;
 }
 
@@ -108,6 +156,10 @@ static vp_status load(vp_world *w, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    for (int64_t i = 0; i < w->n_weights && w->has_quantised; i++)
+        if (is_adapter(w, &w->weights[i]))
+            VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, w->weights[i].elements * w->weights[i].kept,
+                                 &w->weights[i].whole, err));
     for (int64_t u = 0; u <= w->n_layers; u++)
         VP_TRY(shard(w, u, err));
 out:
@@ -136,6 +188,29 @@ out:
     return st;
 }
 
+/* Adapters of a layer, one after the other. */
+static vp_status use_adapters(vp_world *w, int64_t u, vp_err *err)
+{
+    vp_ledger_block cast = {0}, all = {0};
+    vp_status       st = VP_OK;
+
+    for (int64_t i = w->units[u].first; i < w->units[u].first + w->units[u].n; i++) {
+        const vp_world_weight *x = &w->weights[i];
+        int64_t                n = vp_ceil_div(x->elements, w->opts.ranks);
+        if (!is_adapter(w, x))
+            continue;
+        if (x->kept != x->computed)
+            VP_TRY(alloc_on(w, STREAM_CAST, VP_OWNER_GATHERED, n * x->computed, &cast, err));
+        VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, n * w->opts.ranks * x->computed, &all,
+                        err));
+        vp_ledger_free(w->ledger, &cast);
+    }
+out:
+    vp_ledger_free(w->ledger, &cast);
+    vp_ledger_free(w->ledger, &all);
+    return st;
+}
+
 static void drop_made_of(vp_world *w, int64_t u)
 {
     for (int64_t i = 0; i < w->n_gradients; i++) {
@@ -160,51 +235,86 @@ static vp_status add_tied(vp_world *w, int64_t u, vp_ledger_block *sum, vp_err *
     return alloc_on(w, STREAM_GATHER, VP_OWNER_BUCKET, most * w->opts.weight_bytes, sum, err);
 }
 
-/* Gradients are joined; what was gathered goes, then they. What is not reduced yet stays whole. */
-static vp_status reduce(vp_world *w, int64_t u, vp_err *err)
+/* Joined gradients, in whose place there is rank 0's part of their sum, or they stay whole until the last micro-step. */
+static vp_status reduce_flat(vp_world *w, int64_t joint, bool is_mixed, vp_ledger_block *flat,
+                             vp_ledger_block *reduced, vp_err *err)
 {
-    int64_t         each = w->opts.weight_bytes, n = part(w, u), joint = flat_elements(w, u);
-    vp_ledger_block sum = {0}, flat = {0}, padded = {0}, kept = {0}, wide = {0};
+    int64_t         each = w->opts.weight_bytes, n = vp_ceil_div(joint, w->opts.ranks);
+    vp_ledger_block padded = {0}, kept = {0}, wide = {0};
     vp_status       st = VP_OK;
 
-    if (!n)
-        return VP_OK;
-    VP_TRY(add_tied(w, u, &sum, err));
-    if (sum.block)
-        drop_made_of(w, u);
-    VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_BUCKET, joint * each, &flat, err));
-    vp_ledger_free(w->ledger, &sum);
-    vp_ledger_free(w->ledger, whole(w, u));
-    drop_made_of(w, u);
     if (!w->reduces) {
-        if (w->reduced[u].block) /* added to what is there */
-            vp_ledger_free(w->ledger, &flat);
+        if (reduced->block) /* added to what is there */
+            vp_ledger_free(w->ledger, flat);
         else
-            w->reduced[u] = flat;
-        flat = (vp_ledger_block){0};
-        goto out;
+            *reduced = *flat;
+        *flat = (vp_ledger_block){0};
+        return VP_OK;
     }
     if (!w->opts.syncs_each) /* the sum of whole ones */
-        vp_ledger_free(w->ledger, &w->reduced[u]);
+        vp_ledger_free(w->ledger, reduced);
     if (n * w->opts.ranks > joint)
         VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_BUCKET, n * w->opts.ranks * each, &padded, err));
     VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * each, &kept, err));
-    if (is_mixed(w)) {
-        VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * w->opts.master_bytes, &wide, err));
+    if (is_mixed) {
+        VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, 2 * n * each, &wide, err));
         vp_ledger_free(w->ledger, &kept);
         kept = wide;
         wide = (vp_ledger_block){0};
     }
-    if (!w->reduced[u].block) { /* else it is added to what is there */
-        w->reduced[u] = kept;
-        kept          = (vp_ledger_block){0};
+    if (!reduced->block) { /* else it is added to what is there */
+        *reduced = kept;
+        kept     = (vp_ledger_block){0};
     }
 out:
-    vp_ledger_free(w->ledger, &sum);
-    vp_ledger_free(w->ledger, &flat);
     vp_ledger_free(w->ledger, &padded);
     vp_ledger_free(w->ledger, &kept);
     vp_ledger_free(w->ledger, &wide);
+    return st;
+}
+
+/* Gradients are joined; what was gathered goes, then they. What is frozen has none. */
+static vp_status reduce(vp_world *w, int64_t u, vp_err *err)
+{
+    int64_t         joint = flat_elements(w, u);
+    vp_ledger_block sum = {0}, flat = {0};
+    vp_status       st = VP_OK;
+
+    if (!joint)
+        return VP_OK;
+    if (w->opts.adapter_bytes) {
+        vp_ledger_free(w->ledger, whole(w, u));
+        return VP_OK;
+    }
+    VP_TRY(add_tied(w, u, &sum, err));
+    if (sum.block)
+        drop_made_of(w, u);
+    VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_BUCKET, joint * w->opts.weight_bytes, &flat, err));
+    vp_ledger_free(w->ledger, &sum);
+    vp_ledger_free(w->ledger, whole(w, u));
+    drop_made_of(w, u);
+    VP_TRY(reduce_flat(w, joint, is_mixed(w), &flat, &w->reduced[u], err));
+out:
+    vp_ledger_free(w->ledger, &sum);
+    vp_ledger_free(w->ledger, &flat);
+    return st;
+}
+
+/* An adapter's, when backward has made them. */
+static vp_status reduce_adapter(vp_world *w, int64_t i, vp_err *err)
+{
+    int64_t         elements = w->gradients[i] / w->opts.adapter_bytes;
+    vp_ledger_block flat     = {0};
+    vp_status       st       = VP_OK;
+
+    VP_TRY(
+        alloc_on(w, STREAM_GATHER, VP_OWNER_BUCKET, elements * w->opts.weight_bytes, &flat, err));
+    vp_ledger_free(w->ledger, w->made[i]);
+    w->made[i] = NULL;
+    VP_TRY(reduce_flat(w, elements, w->opts.weight_bytes != w->opts.adapter_master_bytes, &flat,
+                       &w->reduced[w->n_units + i], err));
+out:
+    vp_ledger_free(w->ledger, &flat);
     return st;
 }
 
@@ -238,8 +348,8 @@ static vp_status begin(vp_world *w, vp_err *err)
         return w->n_layers ? unshard(w, w->n_layers - 1, err) : VP_OK;
     if (!w->is_traced)
         VP_TRY(try_each(w, err));
-    for (int64_t u = 0; w->done < w->n_steps && u <= w->n_layers; u++)
-        vp_ledger_free(w->ledger, &w->reduced[u]);
+    for (int64_t i = 0; w->done < w->n_steps && i < w->n_units + w->n_gradients; i++)
+        vp_ledger_free(w->ledger, &w->reduced[i]);
     w->done = w->n_steps;
     VP_TRY(unshard(w, w->n_layers, err));
 out:
@@ -255,8 +365,10 @@ static vp_status layer(vp_world *w, int64_t i, vp_err *err)
         VP_TRY(reduce(w, u + 1, err));
     if (!w->is_backward && i > 0)
         vp_ledger_free(w->ledger, whole(w, i - 1));
-    if (u >= 0 && u < w->n_layers)
+    if (u >= 0 && u < w->n_layers) {
         VP_TRY(unshard(w, u, err));
+        VP_TRY(use_adapters(w, u, err));
+    }
     if (w->is_backward && u > 0)
         VP_TRY(unshard(w, u - 1, err));
 out:
@@ -269,6 +381,8 @@ static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err
     bool is_last = i == w->first_of_layers + w->of_layer * w->n_layers - 1;
 
     (void)block;
+    if (w->opts.adapter_bytes)
+        return reduce_adapter(w, i, err);
     return is_last && w->n_layers ? reduce(w, 0, err) : VP_OK;
 }
 
@@ -285,13 +399,15 @@ out:
     return st;
 }
 
-const vp_world_form vp_world_fsdp1 = {.name          = "fsdp",
-                                      .by_layers     = true,
-                                      .keeps_reduced = true,
-                                      .syncs_each    = true,
-                                      .offloads      = "",
-                                      .load          = load,
-                                      .begin         = begin,
-                                      .layer         = layer,
-                                      .gradient      = gradient,
-                                      .end           = end};
+const vp_world_form vp_world_fsdp1 = {.name           = "fsdp",
+                                      .cuts_frozen    = true,
+                                      .cuts_quantised = true,
+                                      .by_layers      = true,
+                                      .keeps_reduced  = true,
+                                      .syncs_each     = true,
+                                      .offloads       = "",
+                                      .load           = load,
+                                      .begin          = begin,
+                                      .layer          = layer,
+                                      .gradient       = gradient,
+                                      .end            = end};

@@ -96,10 +96,10 @@ static vp_status load(vp_world *w, vp_err *err)
             VP_TRY(whole_of(w, &w->weights[i], err));
     for (int64_t u = 0; u < w->n_units; u++)
         VP_TRY(shard(w, u, err));
-    for (int64_t i = 0; i < w->n_weights; i++)
+    for (int64_t i = 0; i < w->n_weights; i++) {
         vp_ledger_free(w->ledger, &w->weights[i].whole);
-    if (w->has_quantised)
-        vp_recorded_drop_frozen(w->step);
+        vp_world_drop_loaded(w, &w->weights[i]);
+    }
 out:
     return st;
 }

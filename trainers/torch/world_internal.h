@@ -17,6 +17,7 @@ typedef struct vp_world_weight {
     int64_t         computed, kept; /* bytes of an element: as it is computed with, as it is kept */
     int64_t         packed; /* weights in an element: one, or four of NF4 in one of 16 bits */
     vp_ledger_block shard, whole;
+    vp_recorded_weight loaded; /* whole, by the recorded step, where that has_quantised ones */
 } vp_world_weight;
 
 typedef struct vp_world_form vp_world_form;
@@ -73,6 +74,9 @@ extern const vp_world_form vp_world_ddp, vp_world_fsdp1, vp_world_fsdp2, vp_worl
 
 /* The unit of gradient i: layers are done from the last to the first. */
 int64_t vp_world_unit_of_gradient(const vp_world *w, int64_t i);
+
+/* What the recorded step loaded of it goes. */
+void vp_world_drop_loaded(vp_world *w, const vp_world_weight *x);
 
 /* This rank pins so many bytes of host memory. */
 void vp_world_pin(vp_world *w, int64_t bytes);

@@ -13,6 +13,12 @@ int64_t vp_world_unit_of_gradient(const vp_world *w, int64_t i)
                                   : w->embed;
 }
 
+void vp_world_drop_loaded(vp_world *w, const vp_world_weight *x)
+{
+    if (w->has_quantised && x->place < 0)
+        vp_recorded_drop_weight(w->step, &x->loaded);
+}
+
 /* CachingHostAllocator: powers of two. */
 void vp_world_pin(vp_world *w, int64_t bytes)
 {

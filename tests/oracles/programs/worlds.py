@@ -49,7 +49,7 @@ def synced():
 
 
 def quantised():
-    """Adapters over NF4 weights that are packed as bf16, so that cards cut them."""
+    """Adapters over NF4 weights that are packed as bf16, so that cards cut them; under FSDP1, as Trainer wraps them, over others too."""
     def step_of(i, accumulation=1, recompute=None):
         return STEPS[i][:1] + ("bf16-amp", recompute or STEPS[i][2], "adamw_torch") + STEPS[i][4:6] + (accumulation,)
     of_8b = LARGE_TABLES[:1] + ("bf16-amp",) + LARGE_TABLES[2:]
@@ -57,7 +57,10 @@ def quantised():
              ((2, "none", step_of(3), "nf4-dq"), (4, "none", step_of(0), "nf4-dq"), (8, "none", step_of(3), "nf4"), (4, "none", step_of(2), "nf4-dq"),
               (2, "none", of_8b, "nf4-dq"), (8, "none", step_of(6), "nf4-dq"), (2, "none", step_of(2, 1, "none"), "nf4"), (4, "none", step_of(6, 1, "full"), "nf4"),
               (8, "none", of_8b[:2] + ("full",) + of_8b[3:], "nf4"), (4, "none", step_of(3, 2), "nf4"), (2, "params", step_of(3), "nf4-dq"),
-              (8, "params", step_of(2), "nf4"))])
+              (8, "params", step_of(2), "nf4"))] +
+            [("fsdp", world, "none", step, load) for world, step, load in
+             ((2, step_of(3), "nf4-dq"), (4, step_of(0), "nf4"), (8, of_8b, "nf4-dq"), (4, step_of(2), "nf4-dq"), (2, step_of(3, 2), "nf4"), (4, step_of(3), "none"),
+              (8, step_of(0), "none"), (2, step_of(2), "none"))])
 
 
 def single():
