@@ -16,6 +16,7 @@
 #define VP_DRYRUN_DRYRUN_INTERNAL_H
 
 #include "base/child.h"
+#include "base/guarded_folder.h"
 #include "base/json.h"
 #include "dryrun/dryrun_run.h"
 
@@ -56,14 +57,15 @@ void vp_dryrun_env_release(vp_dryrun_env *env);
 /* A temporary folder of our own. The command knows its path and may put anything in it, or
  * something else in its place: it is emptied through fd. */
 typedef struct vp_dryrun_folder {
-    char     path[PATH_MAX]; /* "" when there is none */
-    int      fd;
-    dev_t    device;
-    ino_t    inode;
-    pid_t    keeper;    /* that removes it too, should we be ended before; 0: none */
-    int      keeper_fd; /* to close when we no longer need it                      */
-    bool     holds_signals;
-    sigset_t was; /* the signals that were blocked before */
+    char            path[PATH_MAX]; /* "" when there is none */
+    int             fd;
+    dev_t           device;
+    ino_t           inode;
+    pid_t           keeper;    /* that removes it too, should we be ended before; 0: none */
+    int             keeper_fd; /* to close when we no longer need it                      */
+    vp_folder_guard guard;     /* that removes it until there is a keeper */
+    bool            holds_signals;
+    sigset_t        was; /* the signals that were blocked before */
 } vp_dryrun_folder;
 
 /* SIGINT, SIGTERM and SIGHUP wait from here until the folder is released, but for vp_dryrun_keep(), which passes

@@ -105,6 +105,9 @@ static pid_t start(const vp_child_opts *opts, vp_dryrun_folder *folder, int orde
     if (pid == 0) {
         close(orders[1]);
         close(answers[0]);
+        if (folder->guard.pid > 0)
+            close(folder->guard.fd); /* it is the owner's to send home */
+        folder->guard.pid = 0;
         handle(pay_no_heed, NULL);
         sigprocmask(SIG_SETMASK, &mask, NULL);
         keep(opts, folder, orders[0], answers[1]);
@@ -134,6 +137,8 @@ vp_status vp_dryrun_keep(const vp_child_opts *opts, vp_dryrun_folder *folder,
     prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper);
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* of what a killed keeper leaves */
     keeper = start(opts, folder, orders, answers, was);
+    if (keeper > 0)
+        vp_guard_dismiss(&folder->guard);
     close_fd(&answers[1]);
     if (keeper < 0) {
         st = VP_FAIL(err, VP_ERR_DEVICE, "cannot start another process: %s", strerror(errno));

@@ -1,7 +1,6 @@
 #include "dryrun/dryrun_internal.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,8 +10,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { MAX_DEPTH = 32 }; /* of folders that the command made in ours */
 
 void vp_dryrun_hold_signals(vp_dryrun_folder *folder)
 {
@@ -39,7 +36,8 @@ vp_status vp_dryrun_folder_make(vp_dryrun_folder *folder, vp_err *err)
     if (!tmp || !*tmp)
         tmp = "/tmp";
     length = snprintf(folder->path, sizeof folder->path, "%s/vplan-dryrun-XXXXXX", tmp);
-    if (length >= (int)sizeof folder->path || !mkdtemp(folder->path)) {
+    if (length >= (int)sizeof folder->path ||
+        !vp_guarded_folder_make(folder->path, &folder->guard)) {
         folder->path[0] = '\0';
         VP_TRY(VP_FAIL(err, VP_ERR_STORAGE, "cannot make a temporary folder in %s: %s", tmp,
                        strerror(errno)));
@@ -53,33 +51,6 @@ out:
     return st;
 }
 
-/* Remove what lies in the folder fd, which is closed. Links are removed, never followed. */
-static void empty(int fd, int depth)
-{
-    DIR           *d = fdopendir(fd);
-    struct dirent *entry;
-
-    assert(fd >= 0 && depth >= 0 && depth <= MAX_DEPTH);
-    if (!d) {
-        close(fd);
-        return;
-    }
-    rewinddir(d);
-    while ((entry = readdir(d))) {
-        int below;
-
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
-            unlinkat(dirfd(d), entry->d_name, 0) == 0 || depth == MAX_DEPTH)
-            continue;
-        below = openat(dirfd(d), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (below >= 0) {
-            empty(below, depth + 1);
-            unlinkat(dirfd(d), entry->d_name, AT_REMOVEDIR);
-        }
-    }
-    closedir(d);
-}
-
 void vp_dryrun_folder_release(vp_dryrun_folder *folder)
 {
     struct stat info;
@@ -87,7 +58,7 @@ void vp_dryrun_folder_release(vp_dryrun_folder *folder)
     assert(folder->fd < 0 || folder->path[0]);
     assert(!folder->keeper || folder->keeper_fd >= 0);
     if (folder->fd >= 0)
-        empty(folder->fd, 0);
+        vp_folder_empty(folder->fd);
     folder->fd = -1;
     /* The command knows its name and may have put something else there: only our own folder goes,
      * or a link that stands in its place, not what that leads to. */
@@ -98,6 +69,7 @@ void vp_dryrun_folder_release(vp_dryrun_folder *folder)
             unlink(folder->path);
     }
     folder->path[0] = '\0';
+    vp_guard_dismiss(&folder->guard);
     if (folder->keeper > 0) {
         close(folder->keeper_fd);
         while (waitpid(folder->keeper, NULL, 0) < 0 && errno == EINTR)

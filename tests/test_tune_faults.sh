@@ -85,6 +85,19 @@ for name, fault, terminal, wanted in (
         time.sleep(0.1)
     check(name + ": no process is left", not left_over(), left_over())
     check(name + ": no file is left", not os.listdir(os.path.join(work, "tmp")) and os.listdir(".") == ["training.py"], os.listdir("."))
+# killed at some moment of its trials, it leaves neither processes nor its folder
+import signal
+for moment in (0.05, 0.3, 1.0):
+    run = subprocess.Popen([vplan, "tune", "--device", "l4", "--try", "--batch=2", "--", "python3", "training.py", "--batch", "1", "--fault", "deaf"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(moment)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    for _ in range(150):
+        left = left_over(), os.listdir(os.path.join(work, "tmp"))
+        if not any(left):
+            break
+        time.sleep(0.1)
+    check("kill -9 of the tuner after %.2f s" % moment, not any(left), left)
 print("%d passed, %d failed" % (passed, failed))
 sys.exit(failed != 0)
 PY

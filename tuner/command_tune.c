@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/guarded_folder.h"
 #include "base/host_memory.h"
 #include "base/sha256.h"
 #include "base/units.h"
@@ -34,6 +35,7 @@ typedef struct search {
     vp_study              *study;
     int64_t                request;
     char                   program[PATH_MAX], build[32], parent[PATH_MAX];
+    vp_folder_guard        guard; /* that removes parent should we be killed */
     vp_job                 jobs[MAX_JOBS];
     running                running[MAX_JOBS];
     int                    n_busy;
@@ -108,7 +110,7 @@ static vp_status make_parent(search *q, vp_err *err)
 
     if (snprintf(q->parent, sizeof q->parent, "%s/vplan-trials-XXXXXX",
                  tmp && *tmp ? tmp : "/tmp") >= PATH_MAX - 64 ||
-        !mkdtemp(q->parent)) {
+        !vp_guarded_folder_make(q->parent, &q->guard)) {
         q->parent[0] = '\0';
         return VP_FAIL(err, VP_ERR_STORAGE, "no temporary folder can be made in %s: %s",
                        tmp && *tmp ? tmp : "/tmp", strerror(errno));
@@ -659,6 +661,7 @@ out:
         vp_study_close(q->study);
         if (q->parent[0])
             rmdir(q->parent);
+        vp_guard_dismiss(&q->guard);
     }
     free(q);
     for (int i = 0; i < 3; i++)
