@@ -8,7 +8,7 @@
 static const vp_key swift_keys[] = {
     {"model", VP_KEY_TEXT},
     {"tuner_type", VP_KEY_TEXT, "lora"},
-    {"train_type", VP_KEY_TEXT, .until = "4.0", .instead = "tuner_type"},
+    {"train_type", VP_KEY_TEXT, .until = "4.1", .instead = "tuner_type"},
     {"torch_dtype", VP_KEY_WORD, NULL, "bfloat16|float16|float32"},
     {"bf16", VP_KEY_BOOL}, /* not written: by torch_dtype */
     {"fp16", VP_KEY_BOOL},
@@ -212,6 +212,8 @@ static const vp_saying swift_says[] = {
 };
 
 static const vp_rule swift_rules[] = {
+    {"train_type", "set", NULL, NULL, VP_WARNING, "is deprecated since ms-swift 4.0", "tuner_type",
+     .since = "4.0", .until = "4.1"},
     {"quant_bits", "set", "tuner_type", "=full", VP_ERROR, "quantised weights cannot be trained",
      "--tuner_type lora"},
     {"fp16", "=true", "bf16", "=true", VP_ERROR, "fp16 and bf16 exclude each other", "--bf16 true"},
