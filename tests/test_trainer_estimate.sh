@@ -531,7 +531,7 @@ for words, asked, nearest in (("llama-3.1-8b --qlora --precision bf16-mixed", "-
 beyond = dict(model_type="gemma3_text", hidden_size=640, num_attention_heads=4, num_key_value_heads=1, head_dim=256, intermediate_size=2048, vocab_size=1024, num_hidden_layers=15,
               max_position_embeddings=4096, sliding_window=512)
 refused("layers that leave another number behind whole blocks", beyond, ["--seq", "1024", "--lora", "r=8,targets=all-linear", "--precision", "bf16-amp", "--recompute", "full"], 4,
-        ["with as many layers as this one has is not", "behind whole blocks"])
+        ["15 layers", "whole groups of 6 layers"])
 p = subprocess.run([vplan, "estimate", "opt-125m", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 ok(p.returncode == 4 and "--trainer hf" in p.stderr and "qwen2" in p.stderr, "TRL's own step of a family that was not recorded", p.stderr)
 
