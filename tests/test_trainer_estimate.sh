@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 python3 - "${BUILD:-build}" <<'P'
-import csv, json, os, subprocess, sys, tempfile, time
+import csv, json, os, resource, subprocess, sys, tempfile
 
 sys.path[:0] = ["tests", "tests/oracles"]
 from check import finish, ok
@@ -682,11 +682,12 @@ more = estimate(llama, "--precision", "bf16-mixed", "--accumulation", "4", *smal
 ok(more["allocated_peak_bytes"] >= once["allocated_peak_bytes"], "gradients that are kept do not make the peak lower")
 huge = dict(llama, hidden_size=8192, num_attention_heads=64, head_dim=128, intermediate_size=28672, num_hidden_layers=80,
             tie_word_embeddings=False)
+spent = lambda: sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])  # of processors: others may be busy beside
 best = 1e9
 for _ in range(5):
-    start = time.monotonic()
+    start = spent()
     rc, j = estimate(huge, "--precision", "bf16", "--seq", "4096")
-    best = min(best, time.monotonic() - start)
+    best = min(best, spent() - start)
 ok(rc == 0 and best < 0.25, "80 layers at once", "%.3f s" % best)
 finish()
 P
