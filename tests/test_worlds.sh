@@ -145,6 +145,8 @@ for option in "--parallel zero3 --offload params", "--parallel zero2 --offload o
 ok(advised["--parallel zero3 --offload params"]["fits"], "8B, all of it, on a card of 24 GB")
 p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "vplan", "--world", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 2 and "--trainer" in p.stdout.decode(), "several cards are a PyTorch trainer's", p.stdout)
+p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--qlora", "--world", "2", "--parallel", "zero3", "--json"], stdout=subprocess.PIPE)
+ok(p.returncode == 4 and "those of ddp, fsdp and fsdp2 are" in p.stdout.decode(), "a way that is not known is not blamed on a precision", p.stdout)
 # ---- what is advised runs, and takes what was said, the communicator included ----
 def said(*options):
     p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", "hf", "--seq", "2048", "--json", *options], stdout=subprocess.PIPE)

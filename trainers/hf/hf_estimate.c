@@ -109,7 +109,11 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--peft %s under --parallel %s was not played; on one card it was",
                        q->lora.targets, q->parallel);
-
+    if (vp_hf_is_shared(q) && vp_hf_has_adapters(q) && !vp_world_adapts(q->parallel, is_quantised))
+        return VP_FAIL(err, VP_ERR_INPUT, "%s under --parallel %s are not known; %s",
+                       is_quantised ? "adapters of quantised weights" : "adapters", q->parallel,
+                       is_quantised ? "those of ddp, fsdp and fsdp2 are"
+                                    : "those of ddp, fsdp, fsdp2 and zero1 to zero3 are");
     if (cuts_quantised(q) && strcmp(q->load, "int8") == 0)
         return VP_FAIL(
             err, VP_ERR_INPUT,
@@ -122,12 +126,7 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
             "--load %s --parallel %s --precision %s was not played: weights that are cut "
             "with packed ones are 16 bits wide (--precision bf16-amp)",
             q->load, q->parallel, q->precision);
-    if (!vp_hf_is_shared(q) || !vp_hf_has_adapters(q) || vp_world_adapts(q->parallel, is_quantised))
-        return VP_OK;
-    return VP_FAIL(err, VP_ERR_INPUT, "%s under --parallel %s are not known; %s",
-                   is_quantised ? "adapters of quantised weights" : "adapters", q->parallel,
-                   is_quantised ? "those of ddp, fsdp and fsdp2 are"
-                                : "those of ddp, fsdp, fsdp2 and zero1 to zero3 are");
+    return VP_OK;
 }
 
 /* TRL's steps were recorded on one card. Of several, runs of SFTTrainer on whole models were played by two ways. */
