@@ -124,7 +124,7 @@ for line, word in (("driver", "version"), ("torch 2 13", "version"), ("drive 550
     open(seen, "w").write(line + "\n")
     rc, out, said = run("--device", "l40s", "--measured", seen)
     ok(rc == 4 and "seen.txt:1: " in said and word in said, "refused: " + line, (rc, said))
-p = subprocess.run([vplan, "estimate", "gpt2", "--calibration", "none"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "vplan", "--calibration", "none"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 ok(p.returncode == 2 and b"--trainer" in p.stderr, "a PyTorch trainer's", p.stderr)
 finish()
 P
