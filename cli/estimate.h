@@ -40,8 +40,8 @@ int64_t vp_estimate_parameters(const vp_model *model);
 /* Whether vplan has no graph of the model, and knows how transformers trains it. */
 bool vp_estimate_is_only_recorded(const char *model_name, const vp_estimate_options *o);
 
-/* The trainer where none was named: the one that has the options given, "hf" before "trl"; "vplan" where
- * all trainers do. */
+/* The trainer where none was named: "trl" where an option is given that only TRL's have, else "hf" where one is that only
+ * PyTorch's trainers have, else "vplan". */
 const char *vp_estimate_trainer_meant(const vp_estimate_options *o);
 
 /* VP_ERR_USAGE where an option of theirs was given for vplan's own step. */
