@@ -240,35 +240,45 @@ static bool fits_within(const vp_model *model, const vp_hf_request *asked,
     return true;
 }
 
-int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t most,
-                     const vp_hf_request *request, int64_t reserved_bytes,
-                     const vp_remedy_room *room, vp_remedy out[VP_REMEDIES])
+static void look_at(const vp_remedy_search *s, const change *c, vp_remedy *out)
+{
+    vp_hf_request  q   = s->request;
+    vp_hf_estimate e   = {0};
+    vp_err         why = {0};
+
+    if (!c->apply(&q))
+        return;
+    vp_hf_request named = q;
+    decide_length(s->model, s->lengths, s->most, &s->request, &q);
+    q.at_most_bytes = worth_bytes(&q, &s->request, s->reserved_bytes);
+    q.terse         = true;
+    if (q.at_most_bytes < 1 || vp_hf_estimate_run(s->model, &q, &e, &why) != VP_OK)
+        return;
+    bool fit = fits_within(s->model, &s->request, &s->room, &q, &e);
+    if (e.reserved_bytes > q.at_most_bytes)
+        return;
+    *out = (vp_remedy){
+        .costs = c->costs, .reserved_bytes = e.reserved_bytes, .world = q.world, .fits = fit};
+    name_it(c, &s->request, &named, out->option, sizeof out->option);
+}
+
+void vp_remedies_look(vp_remedy_search *s)
+{
+    for (int i; (i = atomic_fetch_add(&s->n_taken, 1)) < VP_REMEDIES;)
+        look_at(s, &changes[i], &s->found[i]);
+}
+
+int vp_remedies_found(const vp_remedy_search *s, vp_remedy out[VP_REMEDIES])
 {
     int n = 0;
 
     for (int i = 0; i < VP_REMEDIES; i++) {
-        vp_hf_request  q   = *request;
-        vp_hf_estimate e   = {0};
-        vp_err         why = {0};
-        int            at  = n;
-        if (!changes[i].apply(&q))
+        int at = n;
+        if (!s->found[i].option[0])
             continue;
-        vp_hf_request named = q;
-        decide_length(model, lengths, most, request, &q);
-        q.at_most_bytes = worth_bytes(&q, request, reserved_bytes);
-        q.terse         = true;
-        if (q.at_most_bytes < 1 || vp_hf_estimate_run(model, &q, &e, &why) != VP_OK)
-            continue;
-        bool fit = fits_within(model, request, room, &q, &e);
-        if (e.reserved_bytes > q.at_most_bytes)
-            continue;
-        for (; at > 0 && out[at - 1].reserved_bytes > e.reserved_bytes; at--)
+        for (; at > 0 && out[at - 1].reserved_bytes > s->found[i].reserved_bytes; at--)
             out[at] = out[at - 1];
-        out[at] = (vp_remedy){.costs          = changes[i].costs,
-                              .reserved_bytes = e.reserved_bytes,
-                              .world          = q.world,
-                              .fits           = fit};
-        name_it(&changes[i], request, &named, out[at].option, sizeof out[at].option);
+        out[at] = s->found[i];
         n++;
     }
     return n;
@@ -492,7 +502,7 @@ bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_
         int64_t       bytes;
         found                = try_from(model, request, &adapters, most_bytes, true, out);
         out->trains_adapters = true;
-        lacks                = !fits(model, &adapters, most_bytes, &bytes) && bytes < 0;
+        lacks                = !found && !fits(model, &adapters, most_bytes, &bytes) && bytes < 0;
     }
     for (int i = 0; !found && all && i < DOUBLED && shard(&shared); i++)
         found = try_from(model, request, &shared, most_bytes, false, out) ||

@@ -6,6 +6,8 @@
 #include "cli/estimate_lengths.h"
 #include "trainers/hf/hf_estimate.h"
 
+#include <stdatomic.h>
+
 enum { VP_REMEDIES = 13 };
 
 typedef struct vp_remedy {
@@ -23,11 +25,24 @@ typedef struct vp_remedy_room {
     bool    has_communicator;
 } vp_remedy_room;
 
-/* Those that are not on already, were recorded and save a thousandth or more, the largest saving first. Where samples differ in
- * length (lengths, cut to most tokens; or NULL) each is sized by the batch that decides with it. */
-int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t most,
-                     const vp_hf_request *request, int64_t reserved_bytes,
-                     const vp_remedy_room *room, vp_remedy out[VP_REMEDIES]);
+/* The search for those that are not on already, were recorded and save a thousandth or more. Where samples differ in length
+ * (lengths, cut to most tokens; or NULL) each is sized by the batch that decides with it. */
+typedef struct vp_remedy_search {
+    const vp_model   *model;
+    const vp_lengths *lengths;
+    int64_t           most;
+    vp_hf_request     request;
+    int64_t           reserved_bytes; /* of request */
+    vp_remedy_room    room;
+    atomic_int        n_taken;            /* of all changes, whoever looks at them */
+    vp_remedy         found[VP_REMEDIES]; /* by change; option "": not one of them */
+} vp_remedy_search;
+
+/* Looks at one change after the other until all are taken; several threads may at once. */
+void vp_remedies_look(vp_remedy_search *search);
+
+/* When all are done: what was found, the largest saving first. Returns how many. */
+int vp_remedies_found(const vp_remedy_search *search, vp_remedy out[VP_REMEDIES]);
 
 /* The least of them together that takes no more than most_bytes, and keeps the samples of a step if it can:
  * PyTorch's other allocator, which costs nothing, if that is enough; else smaller micro-batches first, then Liger's kernels, recompute, 8-bit states, smaller frozen weights; where each card has all of

@@ -192,48 +192,36 @@ static bool take_remedy(vp_estimate_answer *a, const vp_hf_request *tried)
     return true;
 }
 
-typedef struct remedy_search {
-    vp_estimate_answer *a;
-    const vp_lengths   *lengths;
-    int64_t             most;
-    vp_hf_request       tried;
-    vp_remedy_room      room;
-} remedy_search;
-
-static void *find_smaller(void *search)
+static void *look_beside(void *search)
 {
-    remedy_search      *s = search;
-    vp_estimate_answer *a = s->a;
-
-    a->n_remedies = vp_remedies_find(a->model, s->lengths, s->most, &s->tried,
-                                     a->estimate.reserved_bytes, &s->room, a->remedies);
+    vp_remedies_look(search);
     return NULL;
 }
 
-/* What makes it smaller, and what makes it fit: the two look at different steps, each on a core of its own. Where the
- * largest batch or sequence was looked for, from the least on. */
+/* What makes it smaller, and what makes it fit: two cores look. Where the largest batch or sequence was looked for, from the
+ * least on. */
 static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
 {
-    remedy_search s = {
-        .a       = a,
-        .lengths = o->lengths ? &a->lengths : NULL,
-        .most    = o->seq ? o->seq : INT64_MAX,
-        .tried   = a->request,
-        .room    = {.bytes            = a->budget_bytes < 0 ? -1 : a->budget_bytes - a->context.bytes,
-                    .has_communicator = vp_estimate_has_communicator(a)}};
-    bool      lacks = !vp_estimate_fits(a), found = false, beside;
-    pthread_t smaller;
+    vp_remedy_search s = {
+        .model          = a->model,
+        .lengths        = o->lengths ? &a->lengths : NULL,
+        .most           = o->seq ? o->seq : INT64_MAX,
+        .request        = a->request,
+        .reserved_bytes = a->estimate.reserved_bytes,
+        .room           = {.bytes            = a->budget_bytes < 0 ? -1 : a->budget_bytes - a->context.bytes,
+                           .has_communicator = vp_estimate_has_communicator(a)}};
+    bool      lacks = !vp_estimate_fits(a), is_beside;
+    pthread_t beside;
 
-    s.tried.seq = a->estimate.seq;
-    beside      = lacks && pthread_create(&smaller, NULL, find_smaller, &s) == 0;
-    if (lacks)
-        found = vp_remedies_fit_lengths(a->model, s.lengths, s.most, &s.tried, s.room.bytes,
-                                        &a->fitting);
-    if (beside)
-        pthread_join(smaller, NULL);
-    else
-        find_smaller(&s);
-    a->has_fitting = found || (lacks && take_remedy(a, &s.tried));
+    s.request.seq  = a->estimate.seq;
+    is_beside      = pthread_create(&beside, NULL, look_beside, &s) == 0;
+    a->has_fitting = lacks && vp_remedies_fit_lengths(a->model, s.lengths, s.most, &s.request,
+                                                      s.room.bytes, &a->fitting);
+    vp_remedies_look(&s);
+    if (is_beside)
+        pthread_join(beside, NULL);
+    a->n_remedies  = vp_remedies_found(&s, a->remedies);
+    a->has_fitting = a->has_fitting || (lacks && take_remedy(a, &s.request));
 }
 
 static vp_status set_up(const char *name, const vp_estimate_options *given, vp_estimate_answer *a,
