@@ -528,6 +528,8 @@ for words, asked, nearest in (("llama-3.1-8b --qlora --precision bf16-mixed", "-
                               ("qwen2.5-0.5b --device t4 --precision fp16", "--precision fp16", "--precision fp16-mixed")):
     p = subprocess.run([vplan, "estimate", "--trainer", "trl", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     ok(p.returncode == 4 and "with %s is not covered" % asked in p.stderr and "The nearest that was has %s. " % nearest in p.stderr, "refused: " + words, p.stderr)
+p = subprocess.run([vplan, "estimate", "starcoder2-3b", "--trainer", "hf", "--seq", "512", *"--lora r=8,targets=c_fc,dropout=0.05".split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+ok(p.returncode == 4 and "dropout in adapters" in p.stderr and "dropouts as" not in p.stderr, "dropout of adapters is not the config's", p.stderr)
 beyond = dict(model_type="gemma3_text", hidden_size=640, num_attention_heads=4, num_key_value_heads=1, head_dim=256, intermediate_size=2048, vocab_size=1024, num_hidden_layers=15,
               max_position_embeddings=4096, sliding_window=512)
 refused("layers that leave another number behind whole blocks", beyond, ["--seq", "1024", "--lora", "r=8,targets=all-linear", "--precision", "bf16-amp", "--recompute", "full"], 4,

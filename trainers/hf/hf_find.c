@@ -690,8 +690,8 @@ out:
 }
 
 /* Dropout in adapters, flash-attn 2 and sdpa without flash attention have files of their own beside the others, as
- * FAMILY-lora-dropout-flash2.rec; what is in none of those is looked for in the plainer ones. Where it is in none at all, the first
- * one is open. */
+ * FAMILY-lora-dropout-flash2.rec; what is in none of those is looked for in the plainer ones, which may have tasks that they have not.
+ * Where it is in none at all, the first one is open. */
 static vp_status find_in_parts(search *r, char key[KEY_SIZE], char other[KEY_SIZE],
                                const vp_recorded_program **program, vp_err *err)
 {
@@ -701,20 +701,26 @@ static vp_status find_in_parts(search *r, char key[KEY_SIZE], char other[KEY_SIZ
                                    : vp_hf_lacks_flash(q)                         ? "-noflash"
                                                                                   : "";
     char                 parts[3][40] = {"", "", ""}, path[PATH_MAX];
-    int                  first        = 0;
-    vp_status            st           = VP_OK;
+    int                  last = -1, told = -1; /* told: whose nearest step is said */
+    vp_err               why = {0};
+    vp_status            st  = VP_OK;
 
     snprintf(parts[0], sizeof parts[0], "%s%s", dropout, kernels);
     snprintf(parts[1], sizeof parts[1], "%s", dropout);
-    while (first < 2 && !(*parts[first] && has_recording(r, parts[first], path, sizeof path)))
-        first++;
-    VP_TRY(find_in_part(r, parts[first], key, other, program, err));
-    for (int next = first + 1; next < 3 && !*program; next++)
-        if (strcmp(parts[next], parts[first]) != 0 &&
-            has_recording(r, parts[next], path, sizeof path))
-            VP_TRY(find_in_part(r, parts[next], key, other, program, err));
-    if (!*program && first < 2)
-        VP_TRY(find_in_part(r, parts[first], key, other, program, err));
+    for (int i = 0; i < 3 && !*program; i++) {
+        bool is_last = i == 2 || !*parts[i];
+        if (i && strcmp(parts[i], parts[i - 1]) == 0)
+            continue;
+        if (!has_recording(r, parts[i], path, sizeof path) && (!is_last || last >= 0))
+            continue;
+        last = i;
+        if (find_in_part(r, parts[i], key, other, program, &why) == VP_OK && told < 0)
+            told = i;
+    }
+    if (told < 0) /* none has steps of this task, or is about this config */
+        VP_TRY(find_in_part(r, parts[last], key, other, program, err));
+    else if (!*program && *parts[told])
+        VP_TRY(find_in_part(r, parts[told], key, other, program, err));
 out:
     return st;
 }

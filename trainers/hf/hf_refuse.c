@@ -71,6 +71,15 @@ static bool has_word(const char *key, const char *word, size_t n)
     return false;
 }
 
+static bool begins_a_word(const char *key, const char *start)
+{
+    const char *at = strstr(key, start);
+
+    while (at && at != key && at[-1] != ' ')
+        at = strstr(at + 1, start);
+    return at != NULL;
+}
+
 static void join(char *buf, size_t size, const char *text)
 {
     size_t n = strlen(buf);
@@ -152,7 +161,7 @@ static int differences(const char *key, const char *other, const char *precision
         say(at, n, precision, buf, size);
     }
     for (size_t i = 0; i < sizeof rare / sizeof *rare; i++)
-        if (strstr(other, rare[i].word) && !strstr(key, rare[i].word))
+        if (begins_a_word(other, rare[i].word) && !begins_a_word(key, rare[i].word))
             join(buf, size, rare[i].without);
     return distance;
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Whole training steps as rows.py plays them, on a card without flash attention: a T4, compute capability 7.5, 40 multiprocessors.
 
-    older_rows.py OUT.csv [--null build/null] [--random N] [--seed S]
+    older_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ...]
 
-16 bits are fp16 there, with no autocast or with it over fp32 weights; sdpa takes memory-efficient attention, or math.
+16 bits are fp16 there, with no autocast or with it over fp32 weights; sdpa takes memory-efficient attention, or math. --models: these, whole,
+by Trainer, in fp16-mixed, their batches padded.
 """
 import argparse
 import csv
@@ -32,6 +33,7 @@ def main():
     p.add_argument("--null", default="build/null")
     p.add_argument("--random", type=int, default=30)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--models", nargs="+")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=40, capability=75)
     import torch
@@ -42,6 +44,9 @@ def main():
     drawn = [r + ("torch", "none", 0, "none") for r in rows.drawn(4 * a.random, a.seed, SMALL)]
     adapted = rows.drawn_with_adapters(4 * a.random, a.seed, ADAPTED)
     wanted = [x for pair in zip(drawn, adapted) for x in map(of_older, pair) if x][:a.random]
+    if a.models:
+        wanted = [r[:2] + ("fp16-mixed", "sdpa:flash") + r[4:7] + (-(-r[7] // 8) * 8, r[8], "mask", "hf", "none", 0, "none")
+                  for r in rows.drawn(4 * a.random, a.seed, a.models) if r[5] in rows.OPTIMIZERS and r[4] == "none"][:a.random]
     with open(a.out, "w", newline="") as f:
         f.write("# made by tests/oracles/programs/older_rows.py: torch %s, transformers %s\n" % (torch.__version__.split("+")[0], transformers.__version__))
         out = csv.writer(f, lineterminator="\n")

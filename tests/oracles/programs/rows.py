@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
-VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
 import argparse
@@ -379,6 +379,24 @@ def drawn_again(n, seed, models, windowed):
     return out
 
 
+def drawn_asked(n, seed, models):
+    """Steps as tutorials and model cards have them: whole, by LoRA or over NF4, with dropout and padding or packing, by Trainer or TRL, DPO."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models)
+        c, trainer = dict(NAMED, **MODELS)[name], rng.choice(["hf", "hf", "trl", "trl", "trl", "dpo"])
+        load, packing = rng.choice(["none", "none", "nf4-dq"]), rng.choice([1, 2, 4, 7]) if trainer == "trl" and rng.random() < 0.4 else 0
+        lora = rng.choice(["all-linear"] * 3 + ["q_proj+v_proj", "q_proj+k_proj+v_proj+o_proj"] + ["none"] * 2 * (load == "none"))
+        seq = rng.choice([s for s in LENGTHS if s % 8 == 0 and s <= c["max_position_embeddings"]])
+        optimizer = rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "paged_adamw_8bit", "adamw_8bit", "paged_adamw_32bit"])
+        out.append((name, c, "bf16-amp" if lora != "none" else rng.choice(["bf16-amp", "bf16-mixed"]),
+                    rng.choice(["sdpa:flash", "flash_attention_2"] if packing else ["sdpa:flash"] * 3 + ["flash_attention_2"]), "full", optimizer, rng.choice([2, 2, 3, 4, 8]), seq, "clm",
+                    "mask" if trainer == "dpo" or not packing and rng.random() < 0.5 else "none", trainer, lora, rng.choice([8, 16, 32, 64]) if lora != "none" else 0, load, 0, "none",
+                    packing, 0, int(lora != "none" and rng.random() < 0.7)))
+    return out
+
+
 FROZEN = ("llama-3.2-1b", "smollm2-135m", "smollm2-360m", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-1.5b", "gpt2", "gpt2-medium", "bert-base", "bert-classes",
           "roberta-base", "roberta-classes", "distilbert", "distilbert-classes")
 
@@ -481,8 +499,8 @@ def optimizer(name, params):
     return torch.optim.SGD(params, lr=1e-4, momentum=0.9 if name == "sgd_momentum" else 0.0)
 
 
-def answered(vplan, rows, n):
-    """The first n that vplan has an estimate for."""
+def answered(vplan, rows, n, older=None):
+    """The first n that vplan has an estimate for, and older has none."""
     import tempfile
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     import estimate_rows
@@ -492,7 +510,7 @@ def answered(vplan, rows, n):
         for r in rows:
             columns = dict(zip(columns_of(r) + ["reserved"], [r[0], json.dumps(r[1])] + [str(x) for x in r[2:7]] + [str(r[7] or "")] + [str(x) for x in r[8:]] + ["1"]))
             said = estimate_rows.of_ours(dict(columns, **{"allocated_" + p: 1 for p in phases_of(r)}), scratch)
-            if len(out) < n and not isinstance(estimate_rows.estimate(vplan, said), str):
+            if len(out) < n and not isinstance(estimate_rows.estimate(vplan, said), str) and (not older or isinstance(estimate_rows.estimate(older, said), str)):
                 out.append(r)
     if preload:
         os.environ["LD_PRELOAD"] = preload
@@ -576,9 +594,11 @@ def main():
     p.add_argument("--allocators", action="store_true")
     p.add_argument("--windowed", action="store_true")
     p.add_argument("--again", action="store_true")
+    p.add_argument("--asked", action="store_true")
     p.add_argument("--padded", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
+    p.add_argument("--unless")
     p.add_argument("--attention")
     p.add_argument("--targets")
     p.add_argument("--only", nargs="*")
@@ -593,6 +613,8 @@ def main():
         rows = drawn_by_peft(n, a.seed, a.models)
     elif a.windowed or a.again:
         rows = drawn_again(n, a.seed, a.models, a.windowed)
+    elif a.asked:
+        rows = drawn_asked(n, a.seed, a.models)
     elif a.frozen:
         rows = drawn_frozen(n, a.seed, a.models)
     elif a.allocators:
@@ -625,7 +647,7 @@ def main():
         rows = [r[:at] + (a.targets,) + r[at + 1:] for r in rows if r[at] != "none"]
     for column, value in [x.split("=", 1) for x in a.only or []]:
         rows = [r for r in rows if str(r[COLUMNS.index(column)]) in value.split(",")]
-    rows = answered(a.answered, rows, a.random) if a.answered else rows
+    rows = answered(a.answered, rows, a.random, a.unless) if a.answered else rows
     done = sum(not x.startswith("#") for x in open(a.out)) - 1 if a.random and os.path.exists(a.out) else 0
     with open(a.out, "a" if done > 0 else "w", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
