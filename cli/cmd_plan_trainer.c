@@ -117,7 +117,8 @@ typedef struct answer {
     char                   calibration_path[VP_CALIBRATION_PATH];
     vp_choose_request      request;
     vp_chosen              chosen;
-    vp_fit_changes         changes; /* where nothing fits */
+    vp_fit_search         *search; /* where nothing fits; so is what it found */
+    vp_fit_changes         changes;
     json_t                *versions;
     const vp_command_line *line;
     const char            *path;
@@ -688,20 +689,33 @@ static void print_answer(const answer *a, const json_t *doc)
         print_next(a);
 }
 
-static vp_status choose(answer *a, vp_err *err)
-{
-    return a->free_precision
-               ? vp_choose_any_precision(a->arena, &a->request, &a->chosen, &a->precision_why, err)
-               : vp_choose(a->arena, &a->request, &a->chosen, err);
-}
-
 static int64_t context_bytes(const vp_device *card)
 {
     return vp_dryrun_context_of(card).bytes;
 }
 
+static vp_status find_changes(const vp_choose_request *request, vp_err *err)
+{
+    answer         *a        = request->user;
+    vp_fit_defaults defaults = {.context_bytes = context_bytes,
+                                .precision     = a->free_precision ? default_precision : NULL};
+
+    vp_fit_search_free(a->search); /* of a precision that then was not recorded */
+    return vp_fit_search_begin(request, &defaults, &a->search, err);
+}
+
+static vp_status choose(answer *a, vp_err *err)
+{
+    a->request.user         = a;
+    a->request.nothing_fits = find_changes;
+    return a->free_precision
+               ? vp_choose_any_precision(a->arena, &a->request, &a->chosen, &a->precision_why, err)
+               : vp_choose(a->arena, &a->request, &a->chosen, err);
+}
+
 static void release(answer *a)
 {
+    vp_fit_search_free(a->search);
     vp_hf_shelf_free(a->request.job.shelf);
     vp_chosen_release(&a->chosen);
     json_decref(a->versions);
@@ -722,12 +736,8 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
     VP_TRY_ALLOC(err, a.arena);
     VP_TRY(set_up(&a, model_name, o, t, err));
     VP_TRY(choose(&a, err));
-    if (!a.chosen.best)
-        VP_TRY(vp_fit_changes_find(
-            a.arena, &a.request, &a.chosen,
-            &(vp_fit_defaults){.context_bytes = context_bytes,
-                               .precision     = a.free_precision ? default_precision : NULL},
-            &a.changes, err));
+    if (a.search)
+        VP_TRY(vp_fit_search_end(a.search, a.chosen.least->bytes.high_bytes, &a.changes, err));
     VP_TRY(document(&a, &doc, err));
     if (path && a.chosen.best) {
         VP_TRY_ALLOC(err, vp_json_dump(doc, &text));
@@ -751,8 +761,8 @@ bool vp_plan_is_known(const char *model_name, const vp_plan_options *o,
     answer a   = {.arena = vp_arena_new(), .line = line};
     vp_err why = {0};
 
-    a.request.only_best = true;
-    bool known          = a.arena && model_name && t->trainer &&
+    a.request.wanted = VP_CHOOSE_BEST;
+    bool known       = a.arena && model_name && t->trainer &&
                  set_up(&a, model_name, o, t, &why) == VP_OK && choose(&a, &why) == VP_OK;
     release(&a);
     return known;

@@ -70,6 +70,10 @@ for words in ("llama-3.1-8b --trainer hf --device h100 --seq 4096 --global-batch
     code, out, err = call("plan", *words.split(), "--json")
     none_fits = json.loads(out)
     ok(code == 3 and none_fits["changes"], "something would: %s" % words, (code, err))
+    listed = [none_fits["least"]] + none_fits["alternatives"]
+    ok(len({a["step_time_s"] for a in listed}) == len(listed), "of settings that take as long one is listed", listed)
+    ok([a["interval"]["high_bytes"] for a in listed] == sorted(a["interval"]["high_bytes"] for a in listed), "from the leanest on", listed)
+    ok(all(call("plan", *words.split(), "--json")[1] == out for _ in range(3)), "whichever thread looked at what", words)
     code, screen, err = call("plan", *words.split())
     ok(code == 3 and "what fits" in screen and max(map(len, screen.split("\n"))) <= 80, "on the screen", screen)
     for change in none_fits["changes"]:

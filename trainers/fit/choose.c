@@ -12,10 +12,11 @@
 /* One way to say everything but the micro-batch. */
 typedef struct variant {
     vp_settings settings;
-    bool        refused;        /* its step was not recorded */
-    int64_t     too_large_from; /* micro-batch; 0: none is known to be */
-    int64_t     like;           /* the first variant that has as much at rest, itself for most */
-    int64_t     rest_bytes;     /* of the first: what is at rest is more than that; 0: not known */
+    bool        is_asked, is_told; /* whether the target's files have words for it */
+    bool        refused;           /* its step was not recorded */
+    int64_t     too_large_from;    /* micro-batch; 0: none is known to be */
+    int64_t     like;              /* the first variant that has as much at rest, itself for most */
+    int64_t     rest_bytes; /* of the first: what is at rest is more than that; 0: not known */
     bool        is_tried, is_hopeless; /* as the leanest of those that recompute otherwise */
 } variant;
 
@@ -59,19 +60,23 @@ static const char *count_text(vp_arena *arena, int64_t n)
 }
 
 /* Whether the target's files have words for it. */
-static bool can_be_told(search *x, const vp_settings *s)
+static bool can_be_told(search *x, variant *v)
 {
     vp_emitted emitted;
     vp_err     why = {0};
 
-    if (vp_emit(x->arena, x->r->target, s, NULL, &emitted, &why) != VP_OK) {
+    if (v->is_asked)
+        return v->is_told;
+    v->is_asked = true;
+    v->is_told  = vp_emit(x->arena, x->r->target, &v->settings, NULL, &emitted, &why) == VP_OK;
+    if (v->is_told) {
+        vp_emitted_release(&emitted);
+    } else {
         x->out->n_untold++;
         if (!x->first_untold.message[0])
             x->first_untold = why;
-        return false;
     }
-    vp_emitted_release(&emitted);
-    return true;
+    return v->is_told;
 }
 
 /* Whether a and b say the same but for these. */
@@ -100,20 +105,31 @@ static bool has_same_rest(const vp_settings *a, const vp_settings *b)
     return is_same_but(a, b, others, sizeof others / sizeof *others);
 }
 
+/* Where reasons are wanted, those that cannot be told are counted and left out; else that is asked when one is tried. */
 static vp_status add_variant(search *x, const vp_settings *s)
 {
-    int64_t   like = 0;
-    vp_status st   = VP_OK;
+    variant   v  = {.settings = *s};
+    vp_status st = VP_OK;
 
-    if (!can_be_told(x, s))
+    if (x->r->wanted == VP_CHOOSE_ALL && !can_be_told(x, &v))
         goto out;
-    while (like < x->n_variants && !has_same_rest(&x->variants[like].settings, s))
-        like++;
+    while (v.like < x->n_variants && !has_same_rest(&x->variants[v.like].settings, s))
+        v.like++;
     VP_TRY_ALLOC(x->err, vp_arena_grow(x->arena, (void **)&x->variants, x->n_variants,
                                        &x->cap_variants, sizeof *x->variants));
-    x->variants[x->n_variants++] = (variant){.settings = *s, .like = like};
+    x->variants[x->n_variants++] = v;
 out:
     return st;
+}
+
+/* Whether any from this one on can be told; where none can they are left out. */
+static bool is_any_told(search *x, int64_t first)
+{
+    for (int64_t v = first; v < x->n_variants; v++)
+        if (can_be_told(x, &x->variants[v]))
+            return true;
+    x->n_variants = first;
+    return false;
 }
 
 /* Axes that s leaves no choice of: which way of one card, and when gradients that nobody cuts are reduced. */
@@ -142,7 +158,7 @@ static vp_status walk(search *x, int axis, vp_settings *s)
         next.value[l->axes[axis].setting] = vp_arena_strdup(x->arena, word);
         VP_TRY_ALLOC(x->err, next.value[l->axes[axis].setting]);
         VP_TRY(walk(x, axis + 1, &next));
-        if (l->axes[axis].kind == VP_AXIS_FIXED && x->n_variants > before)
+        if (l->axes[axis].kind == VP_AXIS_FIXED && is_any_told(x, before))
             break;
     }
 out:
@@ -235,7 +251,7 @@ static vp_status list_variants(search *x)
     VP_TRY(find_versions(x, &s));
     s.versions = x->out->versions;
     VP_TRY(walk(x, 0, &s));
-    if (!x->n_variants) {
+    if (!is_any_told(x, 0)) {
         assert(x->first_untold.message[0]);
         VP_TRY(VP_FAIL_AT(x->err, VP_ERR_INPUT, NULL, 0, x->first_untold.field, "%s",
                           x->first_untold.message));
@@ -501,6 +517,7 @@ static bool is_hopeless(search *x, int64_t v)
 
     if (!leanest->is_tried) {
         job.at_most_bytes                = x->r->budget_bytes;
+        job.counts_allocated             = true; /* for each of the allocator's settings */
         one.value[VP_SETTING_EVAL_BATCH] = "none";
         if (x->r->micro_batch)
             one.value[VP_SETTING_MICRO_BATCH] = count_text(x->arena, x->r->micro_batch);
@@ -511,6 +528,12 @@ static bool is_hopeless(search *x, int64_t v)
     return leanest->is_hopeless;
 }
 
+/* What is the leanest of all itself is tried without asking. */
+static bool may_be_hopeless(const search *x)
+{
+    return x->r->wanted == VP_CHOOSE_BEST || (x->r->wanted == VP_CHOOSE_ANY && x->out->n_sized);
+}
+
 static vp_status try_choice(search *x, vp_choice *c)
 {
     variant  *v  = &x->variants[c->variant];
@@ -518,10 +541,12 @@ static vp_status try_choice(search *x, vp_choice *c)
 
     if (v->too_large_from && c->micro_batch >= v->too_large_from && !is_one_micro_step(x, c))
         goto out;
-    if (x->r->only_best && is_hopeless(x, c->variant))
+    if (may_be_hopeless(x) && is_hopeless(x, c->variant))
+        goto out;
+    if (!can_be_told(x, v))
         goto out;
     VP_TRY(probe_choice(x, c));
-    if (is_too_large(c) && x->r->only_best)
+    if (is_too_large(c) && x->r->wanted != VP_CHOOSE_ALL)
         v->too_large_from = c->micro_batch;
     else if (is_too_large(c))
         VP_TRY(halve(x, c));
@@ -571,28 +596,37 @@ static vp_choice *least_sized(vp_chosen *o)
     return least;
 }
 
-/* The bytes of the last one that would be listed, of those that are sized; 0: not so many are. Of those that take as long
- * one is listed, and beside the least another that takes as long. */
-static int64_t sized_at_most(const vp_chosen *o)
+/* Whether they differ in the allocator alone, which costs no time. */
+static bool tells_nothing(const vp_choice *a, const vp_choice *b)
+{
+    return a->seconds == b->seconds;
+}
+
+/* What c has to need less than to be listed: of those that take as long one is, and no more than LISTED in all; 0: anything. */
+static int64_t listed_at_most(const vp_chosen *o, const vp_choice *c)
 {
     enum { LISTED = 1 + VP_MAX_ALTERNATIVES };
     const vp_choice *least[LISTED];
     int              n = 0;
 
     for (int64_t i = 0; i < o->n; i++) {
-        const vp_choice *c  = &o->all[i];
-        int              at = 0;
-        while (c->sized && at < n && least[at]->seconds != c->seconds)
+        const vp_choice *one = &o->all[i];
+        int              at  = 0;
+        while (one->sized && at < n && least[at]->seconds != one->seconds)
             at++;
-        if (!c->sized || (at == LISTED && c->bytes.high_bytes >= least[n - 1]->bytes.high_bytes) ||
-            (at < n && c->bytes.high_bytes >= least[at]->bytes.high_bytes))
+        if (!one->sized ||
+            (at == LISTED && one->bytes.high_bytes >= least[n - 1]->bytes.high_bytes) ||
+            (at < n && one->bytes.high_bytes >= least[at]->bytes.high_bytes))
             continue;
         n += at == n && n < LISTED;
         at -= at == LISTED;
-        for (; at > 0 && least[at - 1]->bytes.high_bytes > c->bytes.high_bytes; at--)
+        for (; at > 0 && least[at - 1]->bytes.high_bytes > one->bytes.high_bytes; at--)
             least[at] = least[at - 1];
-        least[at] = c;
+        least[at] = one;
     }
+    for (int i = 0; i < n; i++)
+        if (tells_nothing(least[i], c))
+            return least[i]->bytes.high_bytes;
     return n < LISTED ? 0 : least[LISTED - 1]->bytes.high_bytes;
 }
 
@@ -641,7 +675,7 @@ static vp_status find_least(search *x)
                 vp_choice *c = &o->all[i];
                 if (x->variants[c->variant].like == first &&
                     (is_last ? is_one_micro_step(x, c) : c->micro_batch == least))
-                    VP_TRY(size_within(x, c, sized_at_most(o)));
+                    VP_TRY(size_within(x, c, listed_at_most(o, c)));
             }
     }
     o->least = least_sized(o);
@@ -653,19 +687,30 @@ out:
     return st;
 }
 
+static bool was_any_recorded(const vp_chosen *o)
+{
+    for (int64_t i = 0; i < o->n; i++)
+        if (is_too_large(&o->all[i]))
+            return true;
+    return false;
+}
+
 static vp_status find_best(search *x)
 {
     vp_chosen *o  = x->out;
     vp_status  st = VP_OK;
 
     for (int64_t i = 0; i < o->n && !o->best; i++) {
-        VP_TRY(try_choice(x, &o->all[i]));
-        if (o->all[i].sized && o->all[i].fits)
-            o->best = &o->all[i];
+        vp_choice *c = &o->all[x->r->wanted == VP_CHOOSE_ANY ? o->n - 1 - i : i]; /* the leanest */
+        VP_TRY(try_choice(x, c));
+        if (c->sized && c->fits)
+            o->best = c;
     }
-    if (x->r->only_best)
+    if (x->r->wanted != VP_CHOOSE_ALL)
         goto out;
     VP_TRY(find_richer(x));
+    if (!o->best && x->r->nothing_fits && was_any_recorded(o))
+        VP_TRY(x->r->nothing_fits(x->r, x->err));
     if (!o->best)
         VP_TRY(find_least(x));
     note_refused(x);
@@ -673,18 +718,12 @@ out:
     return st;
 }
 
-/* Whether they differ in the allocator alone, which costs no time. */
-static bool tells_nothing(const vp_choice *a, const vp_choice *b)
-{
-    return a->seconds == b->seconds;
-}
-
 static bool is_alternative(const vp_chosen *o, const vp_choice *c)
 {
-    if (!c->sized || (o->best && tells_nothing(c, o->best)))
+    if (!c->sized || tells_nothing(c, o->best ? o->best : o->least))
         return false;
     for (int i = 0; i < o->n_alternatives; i++)
-        if (o->alternatives[i]->seconds == c->seconds)
+        if (tells_nothing(c, o->alternatives[i]))
             return false;
     return true;
 }
@@ -695,7 +734,7 @@ static void list_leanest(vp_chosen *o)
     while (o->n_alternatives < VP_MAX_ALTERNATIVES) {
         const vp_choice *least = NULL;
         for (int64_t i = 0; i < o->n; i++)
-            if (&o->all[i] != o->least && is_alternative(o, &o->all[i]) &&
+            if (is_alternative(o, &o->all[i]) &&
                 (!least || o->all[i].bytes.high_bytes < least->bytes.high_bytes))
                 least = &o->all[i];
         if (!least)
@@ -762,7 +801,7 @@ vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen
     VP_TRY(list_choices(&x));
     qsort(out->all, (size_t)out->n, sizeof *out->all, by_seconds);
     VP_TRY(find_best(&x));
-    if (request->only_best)
+    if (request->wanted != VP_CHOOSE_ALL)
         goto out;
     VP_TRY(list_alternatives(&x));
     VP_TRY(mark_tight(&x));

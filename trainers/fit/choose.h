@@ -13,6 +13,12 @@
 
 #include "trainers/fit/settings_bytes.h"
 
+typedef enum vp_choose_wanted {
+    VP_CHOOSE_ALL,  /* the best, and all that is to be said beside it */
+    VP_CHOOSE_BEST, /* alone, and no reasons */
+    VP_CHOOSE_ANY,  /* likewise one that fits, not the fastest */
+} vp_choose_wanted;
+
 typedef struct vp_choose_request {
     vp_fit_job       job;
     const vp_target *target;
@@ -21,7 +27,10 @@ typedef struct vp_choose_request {
     int64_t          seq, global_batch, world, budget_bytes;
     int64_t          micro_batch;           /* 0: free */
     const char      *pinned[VP_N_SETTINGS]; /* NULL: as its axis says; "any": all its words */
-    bool             only_best; /* nothing else is wanted of the answer, and no reasons */
+    vp_choose_wanted wanted;
+    /* of VP_CHOOSE_ALL, or NULL: called when nothing fits, before it is worked out what needs least */
+    vp_status (*nothing_fits)(const struct vp_choose_request *request, vp_err *err);
+    void *user;
 } vp_choose_request;
 
 typedef struct vp_choice {

@@ -308,9 +308,9 @@ static int64_t outside_bytes(const vp_fit_job *job, int64_t world)
     return job->context_bytes + vp_world_communicator_bytes(world);
 }
 
-/* What PyTorch may allocate so that the upper end of the interval, which is wider where less is known than now, is no more
- * than the job's limit; 0: it has none. A byte more, for bytes are whole. */
-static int64_t allocated_at_most(const vp_fit_job *job, const vp_hf_request *q)
+/* What PyTorch may reserve, and so allocate, for the upper end of the interval, which is wider where less is known than now,
+ * to be no more than the job's limit; 0: it has none. A byte more, for bytes are whole. */
+static int64_t reserved_at_most(const vp_fit_job *job, const vp_hf_request *q)
 {
     int64_t left = job->at_most_bytes - outside_bytes(job, q->world);
     double  low = 0, high = job->language->high;
@@ -390,8 +390,9 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                               .rank    = number(s, VP_SETTING_LORA_R),
                               .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
     }
-    q.at_most_bytes = allocated_at_most(job, &q);
-    q.limit_bytes   = job->limit_bytes ? job->limit_bytes - outside_bytes(job, q.world) : 0;
+    q.at_most_bytes          = reserved_at_most(job, &q);
+    q.at_most_reserved_bytes = job->counts_allocated ? 0 : q.at_most_bytes;
+    q.limit_bytes = job->limit_bytes ? job->limit_bytes - outside_bytes(job, q.world) : 0;
     if (method) {
         q.trainer = method;
         q.padded  = true; /* its collator always passes a mask */

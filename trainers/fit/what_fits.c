@@ -2,31 +2,37 @@
 
 #include "trainers/torch/world.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_CARDS = 64 };
 
+/* What one piece of the search works with, on whichever thread. */
 typedef struct finder {
     vp_arena                *arena;
     const vp_choose_request *request;
     const vp_fit_defaults   *defaults;
-    vp_eager_prices         *prices;
-    vp_device      *cards; /* that hold more than the one asked for, from the smallest on */
-    int             n_cards;
+    vp_eager_prices         *as_asked, *prices; /* of the request's card and model; of another */
+    const vp_device *cards; /* that hold more than the one asked for, from the smallest on */
+    int              n_cards;
+    int64_t least_bytes;     /* what the leanest setting needs on this card; later stages know it */
+    int     n_before;        /* changes that were found in the stages before */
     const vp_model *smaller; /* the model that a change names */
     vp_status       last;    /* what the last search said */
-    vp_fit_changes *found;
+    vp_fit_changes  found;
 } finder;
 
 /* r with the change, on this card or on another. VP_ERR_INPUT: another trainer cannot answer it. */
 static vp_status change_request(const finder *f, const vp_fit_change *c, const vp_device *card,
-                                vp_choose_request *out)
+                                vp_choose_wanted wanted, vp_choose_request *out)
 {
     vp_choose_request r   = *f->request;
     vp_err            why = {0};
 
-    r.job.terse = r.only_best = true;
+    r.job.terse = true;
+    r.wanted    = wanted;
     if (card) {
         r.job.device        = card;
         r.job.profile       = NULL;
@@ -37,6 +43,7 @@ static vp_status change_request(const finder *f, const vp_fit_change *c, const v
         r.job.model  = f->smaller;
         r.model_name = c->model;
     }
+    r.job.prices = f->as_asked;
     if (card || c->model) { /* those known are of the other card or model */
         *f->prices   = (vp_eager_prices){0};
         r.job.prices = f->prices;
@@ -79,8 +86,8 @@ static vp_status change_request(const finder *f, const vp_fit_change *c, const v
     return VP_OK;
 }
 
-/* Whether it fits with the change, on this card or on another, which is written into it with its bytes and seconds. */
-static bool fits_with(finder *f, vp_fit_change *c, const vp_device *card)
+/* Whether it fits with the change, on this card or on another, which is written into it with the bytes and seconds of what was found. */
+static bool choose_with(finder *f, vp_fit_change *c, const vp_device *card, vp_choose_wanted wanted)
 {
     vp_choose_request r;
     vp_chosen         chosen = {0};
@@ -88,7 +95,7 @@ static bool fits_with(finder *f, vp_fit_change *c, const vp_device *card)
     const char       *ignored;
     bool              fits = false;
 
-    f->last = change_request(f, c, card, &r);
+    f->last = change_request(f, c, card, wanted, &r);
     if (f->last == VP_OK)
         f->last = f->defaults->precision && !c->precision
                       ? vp_choose_any_precision(f->arena, &r, &chosen, &ignored, &why)
@@ -104,19 +111,24 @@ static bool fits_with(finder *f, vp_fit_change *c, const vp_device *card)
     return fits;
 }
 
-static void add(finder *f, const vp_fit_change *c)
+static bool fits_with(finder *f, vp_fit_change *c, const vp_device *card)
 {
-    if (f->found->n < VP_MAX_FIT_CHANGES)
-        f->found->changes[f->found->n++] = *c;
+    return choose_with(f, c, card, VP_CHOOSE_BEST);
+}
+
+static void add(vp_fit_changes *found, const vp_fit_change *c)
+{
+    if (found->n < VP_MAX_FIT_CHANGES)
+        found->changes[found->n++] = *c;
 }
 
 /* Whether it fits with the change; it is added to what was found then. */
 static bool try_change(finder *f, vp_fit_change c, const vp_device *card)
 {
-    bool fits = f->found->n < VP_MAX_FIT_CHANGES && fits_with(f, &c, card);
+    bool fits = fits_with(f, &c, card);
 
     if (fits)
-        add(f, &c);
+        add(&f->found, &c);
     return fits;
 }
 
@@ -140,6 +152,12 @@ static bool trains_lora(const vp_choose_request *r)
     return tuning && strcmp(tuning, "lora") == 0;
 }
 
+static void try_free_pins(finder *f)
+{
+    if (is_pinned(f->request))
+        try_change(f, (vp_fit_change){.frees_pins = true}, NULL);
+}
+
 /* Nothing is learned otherwise. One card has it from DeepSpeed, in the way that plan takes --offload for. */
 static void try_host(finder *f)
 {
@@ -158,12 +176,19 @@ static void try_recipes(finder *f)
 {
     static const char *const eight = "adamw_8bit", *const pure = "bf16";
 
-    if (try_change(f, (vp_fit_change){.optimizer = eight}, NULL))
+    if (!trains_all(f->request) || try_change(f, (vp_fit_change){.optimizer = eight}, NULL))
         return;
     if (f->request->world > 1)
         try_host(f);
     if (f->request->job.device->bf16 && !try_change(f, (vp_fit_change){.precision = pure}, NULL))
         try_change(f, (vp_fit_change){.optimizer = eight, .precision = pure}, NULL);
+}
+
+/* Behind the adapters; of several cards it is one of the recipes. */
+static void try_host_of_one(finder *f)
+{
+    if (trains_all(f->request) && f->request->world < 2)
+        try_host(f);
 }
 
 static void try_cards_beside(finder *f)
@@ -182,6 +207,8 @@ static void try_shorter(finder *f)
 {
     enum { LEAST = 128 };
 
+    if (f->n_before)
+        return;
     for (int64_t seq = f->request->seq / 2, n = 0; seq >= LEAST && n < 3; seq /= 2, n++)
         if (try_change(f, (vp_fit_change){.seq = seq}, NULL) ||
             (trains_all(f->request) &&
@@ -195,7 +222,7 @@ static void try_adapters(finder *f)
     static const char *const other = "hf";
     bool                     untold;
 
-    if (try_change(f, (vp_fit_change){.lora = true}, NULL))
+    if (!trains_all(f->request) || try_change(f, (vp_fit_change){.lora = true}, NULL))
         return;
     untold = f->last == VP_ERR_INPUT;
     if (try_change(f, (vp_fit_change){.qlora = true}, NULL) || !untold || f->last != VP_ERR_INPUT)
@@ -204,54 +231,19 @@ static void try_adapters(finder *f)
         try_change(f, (vp_fit_change){.qlora = true, .trainer = other}, NULL);
 }
 
-static int by_size(const void *a, const void *b)
+static void try_quantised(finder *f)
 {
-    const vp_device *x = a, *y = b;
-    return (x->usable_bytes > y->usable_bytes) - (x->usable_bytes < y->usable_bytes);
+    if (trains_lora(f->request))
+        try_change(f, (vp_fit_change){.quantises = true}, NULL);
 }
 
-/* Of cards whose bytes are within ALIKE percent, one: the others hold the same settings. */
-static void keep_sizes(finder *f)
-{
-    enum { ALIKE = 2 };
-    int n = 0;
-
-    for (int i = 0; i < f->n_cards; i++)
-        if (!n || f->cards[i].usable_bytes >
-                      f->cards[n - 1].usable_bytes + f->cards[n - 1].usable_bytes / 100 * ALIKE)
-            f->cards[n++] = f->cards[i];
-    f->n_cards = n;
-}
-
-static vp_status list_cards(finder *f, vp_err *err)
-{
-    const vp_choose_request *r = f->request;
-    vp_device                card;
-    int                      n  = 0;
-    vp_status                st = VP_OK;
-
-    while (vp_device_at(n, &card))
-        n++;
-    f->cards = vp_arena_array(f->arena, n ? n : 1, sizeof *f->cards);
-    VP_TRY_ALLOC(err, f->cards);
-    for (int i = 0; i < n; i++)
-        if (vp_device_at(i, &card) && !card.is_cpu && card.usable_bytes > r->budget_bytes &&
-            card.bf16 >= r->job.device->bf16)
-            f->cards[f->n_cards++] = card;
-    qsort(f->cards, (size_t)f->n_cards, sizeof *f->cards, by_size);
-    keep_sizes(f);
-out:
-    return st;
-}
-
-/* least_bytes: what the leanest setting needs on this card. */
-static void try_other_cards(finder *f, int64_t least_bytes)
+static void try_other_cards(finder *f)
 {
     enum { TRIES = 3 };
     int tried = 0;
 
     for (int i = 0; i < f->n_cards && tried < TRIES; i++) {
-        if (f->cards[i].usable_bytes < least_bytes)
+        if (f->cards[i].usable_bytes < f->least_bytes)
             continue;
         tried++;
         if (try_change(f, (vp_fit_change){0}, &f->cards[i]))
@@ -263,24 +255,25 @@ static void try_other_cards(finder *f, int64_t least_bytes)
  * its own libraries take. */
 static bool try_smallest_card(finder *f, vp_fit_change c)
 {
-    vp_fit_change best = {0};
-    int           low = -1, high = f->n_cards - 1;
+    int low = -1, high = f->n_cards - 1;
 
-    if (high < 0 || !fits_with(f, &c, &f->cards[high]))
+    if (high < 0 || !choose_with(f, &c, &f->cards[high], VP_CHOOSE_ANY))
         return false;
-    best = c;
     while (high - low > 1) {
-        int           at  = (low + high) / 2;
-        vp_fit_change one = c;
-        if (fits_with(f, &one, &f->cards[at])) {
-            best = one;
+        int at = (low + high) / 2;
+        if (choose_with(f, &c, &f->cards[at], VP_CHOOSE_ANY))
             high = at;
-        } else {
+        else
             low = at;
-        }
     }
-    add(f, &best);
-    return true;
+    return try_change(f, c, &f->cards[high]);
+}
+
+/* Adapters there. */
+static void try_larger_card(finder *f)
+{
+    if (trains_all(f->request) && !try_smallest_card(f, (vp_fit_change){.qlora = true}))
+        try_smallest_card(f, (vp_fit_change){.lora = true});
 }
 
 static void try_many_larger_cards(finder *f)
@@ -321,20 +314,17 @@ static int n_alike(const char *a, const char *b)
 }
 
 /* The family's smaller models that have at least a SMALLEST-th of the parameters. The caller frees each. */
-static vp_status list_relatives(const finder *f, relative **out, int *n_out, vp_err *err)
+static int list_relatives(const finder *f, relative **out)
 {
     enum { SMALLEST = 16 };
     vp_model_opts   opts = {.dropout_from_config = true};
     const vp_model *of   = f->request->job.model;
-    int             n    = 0;
-    vp_status       st   = VP_OK;
+    int             n = 0, n_out = 0;
 
-    *n_out = 0;
     while (vp_zoo_at(n))
         n++;
     *out = vp_arena_array(f->arena, n, sizeof **out);
-    VP_TRY_ALLOC(err, *out);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; *out && i < n; i++) {
         const vp_zoo_entry *z     = vp_zoo_at(i);
         vp_model           *model = NULL;
         vp_err              why   = {0};
@@ -342,25 +332,23 @@ static vp_status list_relatives(const finder *f, relative **out, int *n_out, vp_
             vp_model_open(z->name, &opts, &model, &why) == VP_OK &&
             strcmp(model->family, of->family) == 0 && model->n_params < of->n_params &&
             model->n_params >= of->n_params / SMALLEST && f->request->seq <= model->graph.max_seq)
-            (*out)[(*n_out)++] = (relative){z, model, n_alike(z->name, of->name)};
+            (*out)[n_out++] = (relative){z, model, n_alike(z->name, of->name)};
         else
             vp_model_free(model);
     }
-    qsort(*out, (size_t)*n_out, sizeof **out, by_nearness);
-out:
-    return st;
+    if (*out)
+        qsort(*out, (size_t)n_out, sizeof **out, by_nearness);
+    return n_out;
 }
 
 /* The nearest smaller model that fits as it is, and a larger one whose adapters do. */
-static vp_status try_smaller_models(finder *f, vp_err *err)
+static void try_smaller_models(finder *f)
 {
     enum { TRIES = 3 };
-    relative *list = NULL;
-    int       n    = 0;
-    bool      full = trains_all(f->request), has_adapters = !full;
-    vp_status st = VP_OK;
+    relative *list         = NULL;
+    int       n            = list_relatives(f, &list);
+    bool      has_adapters = !trains_all(f->request);
 
-    VP_TRY(list_relatives(f, &list, &n, err));
     for (int i = 0; i < n && i < TRIES; i++) {
         f->smaller = list[i].model;
         if (try_change(f, (vp_fit_change){.model = list[i].entry->name}, NULL))
@@ -369,55 +357,198 @@ static vp_status try_smaller_models(finder *f, vp_err *err)
             has_adapters =
                 try_change(f, (vp_fit_change){.model = list[i].entry->name, .qlora = true}, NULL);
     }
-out:
     for (int i = 0; i < n; i++)
         vp_model_free(list[i].model);
-    return st;
 }
 
-/* Two things at once. */
-static vp_status try_together(finder *f, vp_err *err)
+/* ---- the pieces, on two threads ---- */
+
+/* One begins when those before it have ended. */
+typedef enum stage { AT_ONCE, LEAST_IS_KNOWN, NOTHING_FITS_YET } stage;
+
+/* In the order of the changes. */
+static const struct {
+    void (*look)(finder *f);
+    stage stage;
+} pieces[] = {
+    {try_free_pins, AT_ONCE},
+    {try_recipes, AT_ONCE},
+    {try_cards_beside, AT_ONCE},
+    {try_adapters, AT_ONCE},
+    {try_host_of_one, AT_ONCE},
+    {try_quantised, AT_ONCE},
+    {try_shorter, LEAST_IS_KNOWN},
+    {try_other_cards, LEAST_IS_KNOWN},
+    {try_larger_card, NOTHING_FITS_YET},
+    {try_many_larger_cards, NOTHING_FITS_YET},
+    {try_smaller_models, NOTHING_FITS_YET},
+};
+enum { N_PIECES = sizeof pieces / sizeof *pieces };
+
+struct vp_fit_search {
+    vp_arena         *arena;
+    vp_choose_request request;
+    vp_fit_defaults   defaults;
+    vp_device        *cards;
+    int               n_cards;
+    finder            finders[N_PIECES];
+    stage             stage;
+    atomic_int        n_taken; /* pieces, whoever looks at them */
+    pthread_t         thread;
+    bool              has_thread;
+};
+
+static int by_size(const void *a, const void *b)
 {
-    if (trains_all(f->request)) {
-        if (!try_smallest_card(f, (vp_fit_change){.qlora = true}))
-            try_smallest_card(f, (vp_fit_change){.lora = true});
-    }
-    try_many_larger_cards(f);
-    return try_smaller_models(f, err);
+    const vp_device *x = a, *y = b;
+    return (x->usable_bytes > y->usable_bytes) - (x->usable_bytes < y->usable_bytes);
 }
 
-vp_status vp_fit_changes_find(vp_arena *arena, const vp_choose_request *request,
-                              const vp_chosen *chosen, const vp_fit_defaults *defaults,
-                              vp_fit_changes *out, vp_err *err)
+/* Of cards whose bytes are within ALIKE percent, one: the others hold the same settings. */
+static void keep_sizes(vp_fit_search *s)
 {
-    finder    f    = {.arena    = arena,
-                      .request  = request,
-                      .defaults = defaults,
-                      .prices   = vp_arena_array(arena, 1, sizeof *f.prices),
-                      .found    = out};
-    bool      full = trains_all(request);
-    vp_status st   = VP_OK;
+    enum { ALIKE = 2 };
+    int n = 0;
 
-    *out = (vp_fit_changes){0};
-    VP_TRY_ALLOC(err, f.prices);
-    VP_TRY(list_cards(&f, err));
-    if (is_pinned(request))
-        try_change(&f, (vp_fit_change){.frees_pins = true}, NULL);
-    if (full)
-        try_recipes(&f);
-    try_cards_beside(&f);
-    if (full)
-        try_adapters(&f);
-    if (full && request->world < 2)
-        try_host(&f);
-    if (trains_lora(request))
-        try_change(&f, (vp_fit_change){.quantises = true}, NULL);
-    if (!out->n)
-        try_shorter(&f);
-    try_other_cards(&f, chosen->least ? chosen->least->bytes.high_bytes : 0);
-    if (!out->n)
-        VP_TRY(try_together(&f, err));
-    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    for (int i = 0; i < s->n_cards; i++)
+        if (!n || s->cards[i].usable_bytes >
+                      s->cards[n - 1].usable_bytes + s->cards[n - 1].usable_bytes / 100 * ALIKE)
+            s->cards[n++] = s->cards[i];
+    s->n_cards = n;
+}
+
+static vp_status list_cards(vp_fit_search *s, vp_err *err)
+{
+    const vp_choose_request *r = &s->request;
+    vp_device                card;
+    int                      n  = 0;
+    vp_status                st = VP_OK;
+
+    while (vp_device_at(n, &card))
+        n++;
+    s->cards = vp_arena_array(s->arena, n ? n : 1, sizeof *s->cards);
+    VP_TRY_ALLOC(err, s->cards);
+    for (int i = 0; i < n; i++)
+        if (vp_device_at(i, &card) && !card.is_cpu && card.usable_bytes > r->budget_bytes &&
+            card.bf16 >= r->job.device->bf16)
+            s->cards[s->n_cards++] = card;
+    qsort(s->cards, (size_t)s->n_cards, sizeof *s->cards, by_size);
+    keep_sizes(s);
 out:
     return st;
+}
+
+/* One piece of the stage after the other, until all are taken. */
+static void *look(void *search)
+{
+    vp_fit_search *s = search;
+
+    for (int i; (i = atomic_fetch_add(&s->n_taken, 1)) < N_PIECES;)
+        if (pieces[i].stage == s->stage)
+            pieces[i].look(&s->finders[i]);
+    return NULL;
+}
+
+/* Without a thread end_stage() looks at all. */
+static void begin_stage(vp_fit_search *s, stage next)
+{
+    s->stage = next;
+    atomic_store(&s->n_taken, 0);
+    s->has_thread = pthread_create(&s->thread, NULL, look, s) == 0;
+}
+
+static void end_stage(vp_fit_search *s)
+{
+    look(s);
+    if (s->has_thread)
+        pthread_join(s->thread, NULL);
+    s->has_thread = false;
+}
+
+static int n_found(const vp_fit_search *s)
+{
+    int n = 0;
+
+    for (int i = 0; i < N_PIECES; i++)
+        n += s->finders[i].found.n;
+    return n;
+}
+
+static vp_status begin_finder(vp_fit_search *s, finder *f, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *f = (finder){.arena    = vp_arena_new(), /* of its own: a thread's */
+                  .request  = &s->request,
+                  .defaults = &s->defaults,
+                  .cards    = s->cards,
+                  .n_cards  = s->n_cards};
+    VP_TRY_ALLOC(err, f->arena);
+    f->as_asked = vp_arena_array(f->arena, 1, sizeof *f->as_asked);
+    f->prices   = vp_arena_array(f->arena, 1, sizeof *f->prices);
+    VP_TRY_ALLOC(err, f->as_asked && f->prices);
+    if (s->request.job.prices)
+        *f->as_asked = *s->request.job.prices;
+out:
+    return st;
+}
+
+vp_status vp_fit_search_begin(const vp_choose_request *request, const vp_fit_defaults *defaults,
+                              vp_fit_search **out, vp_err *err)
+{
+    vp_fit_search *s  = calloc(1, sizeof *s);
+    vp_status      st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, s);
+    s->request  = *request;
+    s->defaults = *defaults;
+    s->arena    = vp_arena_new();
+    VP_TRY_ALLOC(err, s->arena);
+    VP_TRY(list_cards(s, err));
+    for (int i = 0; i < N_PIECES; i++)
+        VP_TRY(begin_finder(s, &s->finders[i], err));
+    begin_stage(s, AT_ONCE);
+    *out = s;
+    s    = NULL;
+out:
+    vp_fit_search_free(s);
+    return st;
+}
+
+vp_status vp_fit_search_end(vp_fit_search *s, int64_t least_bytes, vp_fit_changes *out, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *out = (vp_fit_changes){0};
+    end_stage(s);
+    for (int i = 0; i < N_PIECES; i++) {
+        s->finders[i].least_bytes = least_bytes;
+        s->finders[i].n_before    = n_found(s);
+    }
+    begin_stage(s, LEAST_IS_KNOWN);
+    end_stage(s);
+    if (!n_found(s)) {
+        begin_stage(s, NOTHING_FITS_YET);
+        end_stage(s);
+    }
+    for (int i = 0; i < N_PIECES; i++) {
+        for (int k = 0; k < s->finders[i].found.n; k++)
+            add(out, &s->finders[i].found.changes[k]);
+        VP_TRY_ALLOC(err, !vp_arena_failed(s->finders[i].arena));
+    }
+out:
+    return st;
+}
+
+void vp_fit_search_free(vp_fit_search *s)
+{
+    if (!s)
+        return;
+    if (s->has_thread)
+        pthread_join(s->thread, NULL);
+    for (int i = 0; i < N_PIECES; i++)
+        vp_arena_free(s->finders[i].arena);
+    vp_arena_free(s->arena);
+    free(s);
 }

@@ -1,7 +1,11 @@
 /* trainers/fit/what_fits.h: what would make a request fit that does not, in a trainer's language; each change was
  * chosen for as vp_choose() does, the one that costs the person least first.
- *     VP_TRY(vp_fit_changes_find(arena, &request, &chosen, &defaults, &changes, err));
- */
+ *     VP_TRY(vp_fit_search_begin(&request, &defaults, &search, err));    when it is known that nothing fits
+ *     ... what the leanest setting needs ...                            a thread looks meanwhile
+ *     VP_TRY(vp_fit_search_end(search, least_bytes, &changes, err));
+ *     vp_fit_search_free(search);
+ *
+ * Each piece of the search works for itself, on the thread or on the caller's; what is found does not depend on which. */
 #ifndef VP_TRAINERS_FIT_WHAT_FITS_H
 #define VP_TRAINERS_FIT_WHAT_FITS_H
 
@@ -54,9 +58,17 @@ typedef struct vp_fit_defaults {
                              const vp_language *language);
 } vp_fit_defaults;
 
-/* VP_ERR_NOMEM only. */
-vp_status vp_fit_changes_find(vp_arena *arena, const vp_choose_request *request,
-                              const vp_chosen *chosen, const vp_fit_defaults *defaults,
-                              vp_fit_changes *out, vp_err *err);
+typedef struct vp_fit_search vp_fit_search;
+
+/* The request is copied; what it points to stays until the search is freed, and its prices are not asked again before. VP_ERR_NOMEM only. */
+vp_status vp_fit_search_begin(const vp_choose_request *request, const vp_fit_defaults *defaults,
+                              vp_fit_search **out, vp_err *err);
+
+/* least_bytes: what the setting that needs least takes of the request's card. VP_ERR_NOMEM only. */
+vp_status vp_fit_search_end(vp_fit_search *search, int64_t least_bytes, vp_fit_changes *out,
+                            vp_err *err);
+
+/* NULL too, and before its end. */
+void vp_fit_search_free(vp_fit_search *search);
 
 #endif

@@ -157,9 +157,7 @@ static vp_status begin(run *r, vp_err *err)
     if (q->alloc_conf)
         VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
     VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
-    r->ledger = (vp_ledger){.allocator              = r->allocator,
-                            .at_most_bytes          = q->at_most_bytes,
-                            .at_most_reserved_bytes = q->at_most_reserved_bytes};
+    r->ledger = (vp_ledger){.allocator = r->allocator, .at_most_bytes = q->at_most_bytes};
     VP_TRY(vp_hf_step_new(&r->found, q, r->out->seq, &r->ledger, &r->step, err));
     vp_recorded_workspace(r->step, workspace_of(q));
     if (r->found.ties && !vp_recorded_tie(r->step))
@@ -697,6 +695,8 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (st != VP_OK)
         goto out;
     VP_TRY(count_parameters(&r, err));
+    r.ledger.at_most_reserved_bytes =
+        request->at_most_reserved_bytes; /* what is at rest is allocated */
     if (!request->loads_only)
         VP_TRY(play_training(&r, err));
     finish(&r);
