@@ -346,6 +346,11 @@ for name, text, want in [
     code, j, err = check(write(name, text))
     ok(code == 0 and all(j["common"].get(k) == v for k, v in want.items()), "shared weights: " + name, (code, j, err))
     ok(not [f for f in j["findings"] if "is no path" in f["message"]], "no path is missed: " + name, j["findings"])
+for version, want in (("4.57", "fsdp"), ("5.9", "fsdp"), ("5.10", "fsdp2")):  # released wheels: training_args.py
+    code, j, err = check("off.yaml", "--versions", "transformers=" + version)
+    ok(code == 0 and j["common"]["parallel"] == want, "FSDP where no version of it is said: " + version, (code, j["common"]))
+    code, j, err = check(write("v2said.yaml", HF + "fsdp: full_shard\nfsdp_config: {fsdp_version: 2}\n"), "--versions", "transformers=" + version)
+    ok(j["common"]["parallel"] == "fsdp2" and (code == 4) == (version == "4.57"), "where it is said: " + version, (code, j["findings"]))
 CARD = ("--model", "gpt2", "--device", "4090", "--seq", "512")
 code, j, err = check("v2.yaml", *CARD)
 ok(code == 0 and j["fits"] is None and "how many cards" in json.dumps(j), "no bytes of one card where nobody says over how many weights are shared", (code, j))

@@ -109,8 +109,13 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
     k = vp_file_key(c, file, path, &version);
     if (v && k && k->words && among(k->words, "null", false))
         return vp_value_text(v, buf, buf_size);
-    if (!k || !k->otherwise || !vp_version_within(version, k->since, k->until) ||
-        is_in_another_file(file->doc->root, path))
+    if (!k || !k->otherwise || is_in_another_file(file->doc->root, path))
+        return NULL;
+    if (k->was && vp_version_compare(version, k->changed) < 0) {
+        snprintf(buf, buf_size, "%s", k->was);
+        return buf;
+    }
+    if (!vp_version_within(version, k->since, k->until))
         return NULL;
     if (isdigit((unsigned char)k->otherwise[0]) && k->otherwise[1] == '*') {
         const char *one = vp_effective(c, file, k->otherwise + 2, buf, buf_size);

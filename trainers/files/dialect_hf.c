@@ -10,9 +10,13 @@
 #define BIG 1e12
 
 /* Trainer's _process_fsdp_args() takes the prefix off, where there is one. */
+#define FSDP_VERSION .min = 1, .max = 2, .reads_text = "0"
 #define FSDP_KEYS(at) \
-    {at "fsdp_version", VP_KEY_INT, "2", .min = 1, .max = 2, .reads_text = "0"}, \
-        {at "fsdp_cpu_offload", VP_KEY_BOOL, "false"}, \
+    {at "fsdp_version", VP_KEY_INT,     "2",         .was = "1", \
+     .changed = "5.10", .since = "5.0", FSDP_VERSION}, \
+        FSDP_OTHER_KEYS(at)
+#define FSDP_OTHER_KEYS(at) \
+    {at "fsdp_cpu_offload", VP_KEY_BOOL, "false"}, \
         {at "fsdp_limit_all_gathers", VP_KEY_BOOL, .reads_text = "5.10"}, \
     { \
         at "fsdp_activation_checkpointing", VP_KEY_BOOL, "false", .reads_text = "5.10" \
@@ -409,7 +413,8 @@ static const vp_key swift_fsdp_keys[] = {
     {"fsdp", VP_KEY_ANY},
     {"fsdp_config", VP_KEY_MAP},
     {"fsdp_config.fsdp_activation_cpu_offload", VP_KEY_BOOL, "false"},
-    FSDP_KEYS("fsdp_config."),
+    {"fsdp_config.fsdp_version", VP_KEY_INT, "2", FSDP_VERSION},
+    FSDP_OTHER_KEYS("fsdp_config."),
 };
 static const vp_section swift_fsdp_sections[] = {
     {"", VP_STRANGERS_DROPPED, "_description _requires _note _param_docs _comment"},
