@@ -76,6 +76,7 @@ def of_ours(r, scratch):
     options += ["--freeze", r.get("freeze")] * (r.get("freeze", "none") not in ("", "none"))
     options += ["--alloc-conf", r.get("alloc_conf")] * bool(r.get("alloc_conf"))
     options += ["--offload", "activations"] * (r.get("offload") == "1")
+    options += ["--versions", r.get("versions")] * bool(r.get("versions"))
     options += ["--method", "dpo"] * (r.get("trainer") == "dpo")
     options += {"all": ["--liger"], "loss": ["--loss", "liger"]}.get(r.get("liger"), [])
     phases = {p: int(r["allocated_" + p]) for p in PHASES + ["evaluate"] if "allocated_" + p in r}

@@ -28,7 +28,7 @@ class Plain:
 
     def step(self, inputs, mark):
         import torch
-        with torch.autocast("cuda", dtype=half_of(self.v)) if has_autocast(self.v) else contextlib.nullcontext():
+        with torch.autocast("cuda", dtype=half_of(self.v)) if has_autocast(self.v) else contextlib.nullcontext(), asks(self.v):
             out = self.m(**inputs)
         loss = out.loss
         if self.v["task"] != "seq2seq":       # where the encoder's output goes too, which backward makes other sums of
@@ -45,7 +45,7 @@ class Plain:
             inputs = {k: x for k, x in inputs.items() if k != "labels"}
         self.m.eval()
         with torch.no_grad():
-            with torch.autocast("cuda", dtype=half_of(self.v)) if has_autocast(self.v) else contextlib.nullcontext():
+            with torch.autocast("cuda", dtype=half_of(self.v)) if has_autocast(self.v) else contextlib.nullcontext(), asks(self.v):
                 out = self.m(**inputs)
         mark("output")
         out = None
@@ -56,8 +56,9 @@ class Trainer:
 
     def __init__(self, v, m, batch, **options):
         import transformers
-        import transformers.integrations.liger
+        self.v = v
         if v.get("liger"):
+            import transformers.integrations.liger
             use_liger(options.pop("tiling", None))
             options["use_liger_kernel"] = self.only_loss = True
         args = transformers.TrainingArguments(output_dir=tempfile.gettempdir() + "/none", report_to=[], per_device_train_batch_size=batch,
@@ -76,13 +77,15 @@ class Trainer:
             self.backward(loss, **kwargs)
         self.trainer.accelerator.backward = backward
         count = inputs["labels"].new_zeros(()) if "labels" in inputs else None
-        self.trainer.training_step(self.m, dict(inputs), count)
+        with asks(self.v):
+            self.trainer.training_step(self.m, dict(inputs), count)
 
     only_loss = False         # without logits prediction_step() of TRL and Liger computes something else
 
     def evaluate(self, inputs, mark):
         self.m.eval()
-        out = self.trainer.prediction_step(self.m, dict(inputs), prediction_loss_only=self.only_loss)
+        with asks(self.v):
+            out = self.trainer.prediction_step(self.m, dict(inputs), prediction_loss_only=self.only_loss)
         mark("output")
         out = None
 
@@ -158,6 +161,12 @@ def expecting(torch):
     library = torch.library.Library("aten", "IMPL", "CUDA")
     library.impl("nonzero", nonzero, allow_override=True)
     return library
+
+
+def asks(v):
+    """What holds while a model runs: transformers 4 asks the card whether a mask holds padding. One that has none is of ones."""
+    import play
+    return yes() if play.is_v4() and not v["mask"] else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

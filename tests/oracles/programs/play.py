@@ -33,10 +33,17 @@ def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90, total_byt
     os.execve(sys.executable, [sys.executable, "-W", "ignore"] + sys.argv, e)
 
 
+def is_v4():
+    import transformers
+    return int(transformers.__version__.split(".")[0]) < 5
+
+
 def answer_values():
     """Where Python looks into tensors that hold nothing: the answers of ordinary data (not packed, masks hold padding)."""
     import torch
     import transformers.masking_utils as masks
+    if is_v4():         # which takes no look at a batch without a mask, but at whether a mask holds padding: loops.yes()
+        return
 
     def not_packed(position_ids):
         first = position_ids[:, :1] - 1
@@ -70,10 +77,13 @@ def quantised_linears(m, word, dtype, storage=None):
     import torch
     import transformers
     from transformers.integrations.bitsandbytes import replace_with_bnb_linear
-    from transformers.quantizers.base import get_keys_to_not_convert
+    if is_v4():
+        from transformers.integrations.bitsandbytes import get_keys_to_not_convert
+    else:
+        from transformers.quantizers.base import get_keys_to_not_convert
     c = transformers.BitsAndBytesConfig(load_in_4bit=word != "int8", load_in_8bit=word == "int8", bnb_4bit_quant_type="nf4",
                                         bnb_4bit_compute_dtype=dtype, bnb_4bit_use_double_quant=word == "nf4-dq", bnb_4bit_quant_storage=storage)
-    m = replace_with_bnb_linear(m, get_keys_to_not_convert(m), c)
+    m = replace_with_bnb_linear(m, get_keys_to_not_convert(m), quantization_config=c)
     for child in m.modules():         # a bias is loaded as wide as what is not quantised
         if type(child).__name__ in ("Linear4bit", "Linear8bitLt") and child.bias is not None:
             child.bias = torch.nn.Parameter(child.bias.to(dtype), requires_grad=False)
@@ -145,7 +155,8 @@ def make_model(v, config, mark=lambda phase: None):
     if v["lora"] != "none":
         m = add_adapters(m, v, mark)
     if v["recompute"] != "none":
-        variant = {"every_n_layers": int(v["recompute"].partition("every:")[2] or 1), "offload": bool(v.get("offload")) and v.get("trainer") not in TRL}
+        every, offload = int(v["recompute"].partition("every:")[2] or 1), bool(v.get("offload")) and v.get("trainer") not in TRL
+        variant = {"every_n_layers": every, "offload": offload} if every > 1 or offload else {}
         m.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False}, **variant)
         if v["lora"] != "none":
             m.enable_input_require_grads()
@@ -255,7 +266,7 @@ def batch(v, shape):
         inputs["cu_seq_lens_q"], inputs["cu_seq_lens_k"] = [torch.zeros(shape["o"] + 1, device="cuda", dtype=torch.int32) for _ in "qk"]
         inputs["seq_idx"] = torch.zeros(B, S, device="cuda", dtype=torch.int32)
         return dict(inputs, max_length_q=S, max_length_k=S)
-    if v["mask"] or v.get("trainer") in TRL:
+    if v["mask"] or v.get("trainer") in TRL or is_v4():         # whose collators always make one
         inputs["attention_mask"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
     if v.get("trainer") == "dpo":
         return dict(inputs, completion_mask=torch.zeros(B, S, device="cuda", dtype=torch.int64))

@@ -44,6 +44,10 @@ def key_of(v):
     return " ".join("%s=%s" % (k, x) for k, x in v.items() if DEFAULTS.get(k) != x)
 
 
+# Lines of a file before its programs, beside sizes and parts.
+HEAD = ("vplan-recording", "family", "versions", "also", "device", "field", "requires")
+
+
 class Refused(Exception):
     pass
 
@@ -398,12 +402,14 @@ class File:
     """A recording: texts of sizes and of parts, each once; programs by key."""
 
     def __init__(self, path):
-        self.sizes, self.parts, self.programs = [], [], {}
+        self.sizes, self.parts, self.programs, self.head = [], [], {}, []
         key = None
         for line in open(path).read().split("\n")[:-1] if os.path.exists(path) else []:
             word, _, rest = line.partition(" ")
             if word in ("size", "part"):
                 (self.sizes if word == "size" else self.parts).append(rest)
+            elif not key and (word in HEAD or line[:1] == "#"):
+                self.head.append(line)
             elif word == "program":
                 key = rest
                 self.programs[key] = []
@@ -430,6 +436,25 @@ class File:
                 line = " ".join(words)
             out.append(line)
         self.programs[key_of(v)] = out
+
+    def also(self, versions):
+        """The number of a line of versions with which programs were seen to be the same."""
+        lines = [x for x in self.head if x.startswith("also ")]
+        for x in lines:
+            if x.split(" ", 2)[2] == versions:
+                return int(x.split()[1])
+        self.head.append("also %d %s" % (len(lines), versions))
+        return len(lines)
+
+    def add_also(self, key, number, words):
+        """What of a program is otherwise with those versions."""
+        rest = [x for x in self.programs[key] if not x.startswith("also %d" % number)]
+        self.programs[key] = rest + [" ".join(["also %d" % number] + words)]
+
+    def save(self, path, head=None):
+        with open(path + ".tmp", "w") as file:
+            file.write(self.text(head or self.head))
+        os.rename(path + ".tmp", path)
 
     def compact(self):
         """Forget sizes and parts that no program has any more."""
@@ -467,18 +492,14 @@ def main():
     p.add_argument("--like", help="in place of drawn variants those of another file, as --only has them")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null))
-    import torch
-    import transformers  # noqa: F401
-    import peft  # noqa: F401
-    play.quiet()
-    torch._C._cuda_getDeviceCount = lambda: 1          # the real one forbids a later fork
-    torch.cuda._is_in_bad_fork = lambda: False         # importing bitsandbytes looks at the card; the stand-in's may be forked
+    begin()
     out = File(a.out)
     for v in variants_like(a.like, a.only) if a.like else variants(a.family, a.only):
         if a.missing and key_of(v) in out.programs:
             continue
 
         def one(v=v):
+            import torch
             torch.backends.cudnn.enabled = False
             return {"lines": write(v, a.family, record(v, a.family))}
         t = time.time()
@@ -489,23 +510,31 @@ def main():
             save(a, out)
 
 
-def save(a, out):
-    from importlib.metadata import version
-    import peft
+def begin():
+    """Before the first program is played."""
     import torch
-    import transformers
-    f = families.FAMILIES[a.family]
+    import transformers  # noqa: F401
+    import peft  # noqa: F401
+    play.quiet()
+    torch._C._cuda_getDeviceCount = lambda: 1          # the real one forbids a later fork
+    torch.cuda._is_in_bad_fork = lambda: False         # importing bitsandbytes looks at the card; the stand-in's may be forked
+
+
+def versions(out):
+    """This Python's libraries, of which the programs of a file are."""
+    from importlib.metadata import version
     of_liger = " liger=" + version("liger-kernel") if any(" liger=" in key for key in out.programs) else ""
+    return "torch=%s transformers=%s peft=%s%s" % (version("torch").split("+")[0], version("transformers"), version("peft"), of_liger)
+
+
+def save(a, out):
+    f = families.FAMILIES[a.family]
     head = ["# Recorded training steps; made by tests/oracles/programs/record.py, whose README has the format.",
             "vplan-recording 2", "family " + f.kind,
-            "versions torch=%s transformers=%s peft=%s%s" % (torch.__version__.split("+")[0], transformers.__version__,
-                                                          peft.__version__, of_liger),
-            "device capability=%s" % os.environ["VPLAN_NULL_CC"]]
+            "versions " + versions(out), "device capability=%s" % os.environ["VPLAN_NULL_CC"]]
     head += ["field " + x for x in play.fields(f)]
     head += ["requires " + x for x in play.requirements(f)]
-    with open(a.out + ".tmp", "w") as file:
-        file.write(out.text(head))
-    os.rename(a.out + ".tmp", a.out)
+    out.save(a.out, head + [x for x in out.head if x.startswith("also ")])
 
 
 if __name__ == "__main__":

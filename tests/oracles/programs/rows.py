@@ -3,6 +3,7 @@
 
     rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
+    rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
@@ -517,6 +518,22 @@ def answered(vplan, rows, n, older=None):
     return out
 
 
+INTEGERS = ("micro_batch", "rank", "eval_batch", "packing", "dora", "lora_dropout", "tokens", "offload")
+
+
+def as_in(path, step):
+    """Every so many of another file's rows, to be played with other libraries."""
+    with open(path) as f:
+        rows = list(csv.DictReader(x for x in f if not x.startswith("#")))
+    usual = dict(zip(COLUMNS[8:], ("clm", "none", "torch", "none", 0, "none")))
+    usual.update({c: {"liger": "none", "save": "none", "freeze": "none", "alloc_conf": ""}.get(c, 0) for c in MORE})
+    columns, out = COLUMNS + MORE, []
+    for r in rows[::step]:
+        r = dict(usual, **r)
+        out.append(tuple(json.loads(r[c]) if c == "config" else int(r[c] or 0) if c in INTEGERS + ("seq",) else r[c] for c in columns))
+    return out
+
+
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
@@ -602,6 +619,8 @@ def main():
     p.add_argument("--attention")
     p.add_argument("--targets")
     p.add_argument("--only", nargs="*")
+    p.add_argument("--like")
+    p.add_argument("--every", type=int, default=1)
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=132, **({"total_bytes": 1 << 40} if a.allocators else {}))
     import torch
@@ -609,7 +628,9 @@ def main():
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
     n = a.random * (40 if a.answered else 1)
-    if a.peft:
+    if a.like:
+        rows = as_in(a.like, a.every)
+    elif a.peft:
         rows = drawn_by_peft(n, a.seed, a.models)
     elif a.windowed or a.again:
         rows = drawn_again(n, a.seed, a.models, a.windowed)
@@ -648,19 +669,20 @@ def main():
     for column, value in [x.split("=", 1) for x in a.only or []]:
         rows = [r for r in rows if str(r[COLUMNS.index(column)]) in value.split(",")]
     rows = answered(a.answered, rows, a.random, a.unless) if a.answered else rows
-    done = sum(not x.startswith("#") for x in open(a.out)) - 1 if a.random and os.path.exists(a.out) else 0
+    played_with = ["torch=%s,transformers=%s" % (torch.__version__.split("+")[0], transformers.__version__)] * bool(a.like)
+    done = sum(not x.startswith("#") for x in open(a.out)) - 1 if (a.random or a.like) and os.path.exists(a.out) else 0
     with open(a.out, "a" if done > 0 else "w", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
         if done <= 0:
             f.write("# made by tests/oracles/programs/rows.py: torch %s, transformers %s\n"
                     % (torch.__version__.split("+")[0], transformers.__version__))
-            out.writerow(columns_of(rows[0]) + ["reserved"] + ["allocated_" + p for p in phases_of(rows[0])])
+            out.writerow((COLUMNS + MORE + ["versions"] if a.like else columns_of(rows[0])) + ["reserved"] + ["allocated_" + p for p in phases_of(rows[0])])
         for row in rows[max(done, 0):]:
             got = play.in_child(lambda: measure(row))
             if "failed" in got:
                 sys.stderr.write("%s: %s\n" % (row[0], got["failed"]))       # its line says 0: take it out by hand
                 got = {"reserved": 0, **{"allocated_" + p: 0 for p in phases_of(row)}}
-            out.writerow([row[0], json.dumps(row[1]), *row[2:7], row[7] or "", *row[8:], got["reserved"]] + [got["allocated_" + p] for p in phases_of(row)])
+            out.writerow([row[0], json.dumps(row[1]), *row[2:7], row[7] or "", *row[8:], *played_with, got["reserved"]] + [got["allocated_" + p] for p in phases_of(row)])
             f.flush()
 
 
