@@ -118,7 +118,7 @@ include dryrun/stand_in/build.mk kernels/cuda/build.mk
 
 # ---- recorded training steps, data of `vplan estimate --trainer torch`: beside the program ----
 
-RECORDINGS = $(patsubst trainers/hf/recordings/%,$(BUILD)/recordings/%,$(wildcard trainers/hf/recordings/*.rec))
+RECORDINGS = $(patsubst trainers/hf/recordings/%,$(BUILD)/recordings/%,$(wildcard trainers/hf/recordings/*.rec trainers/hf/recordings/*/*.rec))
 all: $(RECORDINGS)
 $(BUILD)/recordings/%: trainers/hf/recordings/%
 	@mkdir -p $(@D)
@@ -249,7 +249,8 @@ install: all
 	install $(BUILD)/vplan '$(BINDIR)/'
 	install $(filter-out $(BUILD)/vplan,$(PROGRAMS)) '$(LIBDIR)/'
 	install -d '$(LIBDIR)/recordings'
-	install -m 644 $(RECORDINGS) '$(LIBDIR)/recordings/'
+	cp -R $(BUILD)/recordings/. '$(LIBDIR)/recordings/'
+	chmod -R u=rwX,go=rX '$(LIBDIR)/recordings'
 	install -m 644 docs/vplan.1 '$(MANDIR)/'
 
 # lib/vplan is ours alone; the other folders are shared with everybody.

@@ -47,10 +47,6 @@ const char *vp_estimate_trainer_meant(const vp_estimate_options *o);
 /* VP_ERR_USAGE where an option of theirs was given for vplan's own step. */
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err);
 
-/* "torch=2.11,peft=0.21.2" against what was recorded, "torch=2.11.0 ...". VP_ERR_USAGE: no such library;
- * VP_ERR_INPUT: another version. */
-vp_status vp_estimate_check_versions(const char *wanted, const char *recorded, vp_err *err);
-
 typedef struct vp_estimate_lora {
     vp_hf_lora lora; /* its targets: canonical; its save: saved */
     double     alpha;

@@ -278,6 +278,7 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .trainer              = trainer_of(o),
                .precision            = o->precision,
                .precision_is_default = a->precision_is_default,
+               .versions             = o->versions,
                .attention            = attention_word(o->attention),
                .optimizer            = o->optimizer ? optimizer_word(o->optimizer) : d->optimizer,
                .recompute            = o->recompute              ? o->recompute

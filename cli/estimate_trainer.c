@@ -264,8 +264,6 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
     if (o.max)
         VP_TRY(maximise(a, &o, err));
     VP_TRY(o.lengths ? estimate_worst(a, &o, err) : estimate_whole(a, err));
-    if (o.versions)
-        VP_TRY(vp_estimate_check_versions(o.versions, a->estimate.versions, err));
     if (o.lengths)
         vp_lengths_compare(&a->lengths, a->model, q, o.seq ? o.seq : INT64_MAX, a->context.bytes,
                            &a->of_lengths);

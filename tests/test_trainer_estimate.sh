@@ -104,7 +104,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 17, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 7, 3), ("asked_steps.csv", 20, 6)):
+for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 17, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 7, 3), ("asked_steps.csv", 20, 6), ("versions_steps.csv", 8, 3)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -610,10 +610,23 @@ p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--freeze", "layers:8", "
 ok("the embeddings and the first 8 layers" in p.stdout, "what is frozen is said", p.stdout)
 
 # ---- libraries ----
-for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 4), ("torch", 2),
+for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 0), ("transformers=4.5", 4), ("transformers=4.57.6,peft=0.21", 4), ("torch", 2),
                    ("jax=1", 2), ("torch=", 2)):
     rc, j = estimate(llama, "--precision", "bf16", "--seq", "512", "--versions", text)
     ok(rc == code and (rc == 0 or "2.11.0" in j["error"]["message"]), "versions %s" % text, (rc, j.get("error")))
+    ok(code != 4 or "5.17.0" in j["error"]["message"] and "4.57.6" in j["error"]["message"], "what is known besides %s" % text, j.get("error"))
+# the recording's own program, less the second copy of the frequencies, and a mask of 8 bytes for each of 1,024 tokens
+now, before = [estimate(llama, "--precision", "bf16", "--recompute", "full", "--seq", "512", "--micro-batch", "2", *v)[1] for v in ((), ("--versions", "transformers=4.57"))]
+ok(before["allocated_peak_bytes"] - now["allocated_peak_bytes"] == 8 * 1024 - 512 and before["phases"][0]["allocated_bytes"] == now["phases"][0]["allocated_bytes"] - 512,
+   "transformers 4.57: what is otherwise", (before["allocated_peak_bytes"], now["allocated_peak_bytes"]))
+ok("libraries: torch=2.11.0 transformers=4.57.6 peft=0.18.1" in before["assumptions"] and "libraries: torch=2.11.0 transformers=5.17.0 peft=0.21.2" in now["assumptions"],
+   "the versions that an answer stands for", before["assumptions"])
+for words in ("a mask of ones", "use_reentrant=False", "torch_dtype"):
+    ok(any(words in x for x in before["assumptions"]) and not any(words in x for x in now["assumptions"]), "a default that was another: %s" % words, before["assumptions"])
+ok(any("use_cache" in x for x in estimate(llama, "--precision", "bf16-mixed", "--seq", "512", "--versions", "transformers=4.57")[1]["assumptions"]), "without checkpoints the cache is named")
+for words in (("--world", "2", "--parallel", "ddp"), ("--recompute", "every:2"), ("--attention", "eager", "--recompute", "full")):
+    rc, j = estimate(llama, "--precision", "bf16", "--seq", "512", "--versions", "transformers=4.57", *words)
+    ok(rc == 4 and "--versions" in j["error"]["message"] and "5.17.0" in j["error"]["message"], "with 4.57 not played: %s" % (words,), (rc, j.get("error")))
 
 # ---- what was measured: nothing is off of an estimate's own figures; what differs is named where it begins ----
 def with_measured(figures):

@@ -35,8 +35,9 @@ typedef struct vp_hf_lora {
 typedef struct vp_hf_request {
     /* torch, a plain loop; hf, transformers' Trainer; trl, SFTTrainer; dpo, DPOTrainer, of whose batch each is a pair */
     const char *trainer;
-    const char *task;                 /* clm, mlm, seq2seq, ...; NULL: that of the config's class */
-    const char *precision;            /* fp32, bf16-mixed, bf16, bf16-amp, fp16, fp16-mixed */
+    const char *task;      /* clm, mlm, seq2seq, ...; NULL: that of the config's class */
+    const char *precision; /* fp32, bf16-mixed, bf16, bf16-amp, fp16, fp16-mixed */
+    const char *versions;  /* "transformers=4.57,torch=2.11": with these; NULL: as recorded */
     bool        precision_is_default; /* nobody gave it: what refuses it says so */
     const char *attention;            /* sdpa:flash, sdpa:efficient, sdpa:math, eager */
     const char *optimizer;            /* vp_optimizer_step_name() */

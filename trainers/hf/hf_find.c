@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "trainers/hf/hf_refuse.h"
+#include "trainers/hf/hf_versions.h"
 #include "trainers/torch/world.h"
 
 #include <dirent.h>
@@ -20,6 +21,7 @@ typedef struct search {
     vp_hf_estimate      *out;
     vp_hf_found         *found;
     const char          *attention; /* what PyTorch takes on this card */
+    const char          *folder;    /* of recordings, below theirs */
 } search;
 
 void vp_hf_assume(vp_hf_estimate *e, const char *fmt, ...)
@@ -373,11 +375,11 @@ static void kind_of(const search *r, const char *part, char *buf, size_t size)
 
 static bool has_recording(const search *r, const char *part, char *path, size_t size)
 {
-    char   name[120], kind[40];
+    char   name[160], kind[40];
     vp_err why = {0};
 
     kind_of(r, part, kind, sizeof kind);
-    snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family, kind);
+    snprintf(name, sizeof name, "recordings/%s%s%s.rec", r->folder, r->model->family, kind);
     return r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
                '\0' &&
            vp_file_find_program(name, path, size, &why) == VP_OK;
@@ -842,6 +844,35 @@ vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err)
                                        : "Nor does bf16 on this card; --trainer hf does");
 }
 
+/* Of the newest libraries, or of those that are asked for; where these run another program it is in a folder of its own. */
+static vp_status find_with_versions(search *r, vp_err *err)
+{
+    static const char *const folders[] = {"", "transformers-4/"};
+    vp_hf_estimate           empty     = *r->out;
+    vp_status                first     = VP_OK;
+
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        vp_err    why = {0};
+        vp_status st;
+        put_back(r->found);
+        *r->found = (vp_hf_found){.as = -1};
+        *r->out   = empty;
+        r->folder = folders[i];
+        st        = r->pass != VP_HF_STEP ? find_evaluation(r, &why) : find_training(r, &why);
+        if (st == VP_OK)
+            st = vp_hf_choose_versions(r->request, i == 0, r->found, r->out, &why);
+        if (st == VP_OK)
+            return VP_OK;
+        if (i == 0) {
+            first = st;
+            *err  = why;
+        }
+        if (first == VP_ERR_USAGE || !r->request->versions)
+            break;
+    }
+    return first;
+}
+
 vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_pass pass,
                      vp_hf_estimate *out, vp_hf_found *found, vp_err *err)
 {
@@ -849,7 +880,7 @@ vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_
     vp_status st = VP_OK;
 
     *found = (vp_hf_found){0};
-    VP_TRY(pass != VP_HF_STEP ? find_evaluation(&r, err) : find_training(&r, err));
+    VP_TRY(find_with_versions(&r, err));
     choose_attention(&r);
     if (request->load && strcmp(request->load, "int8") == 0)
         vp_hf_assume(out, "8-bit weights: no column of what goes into a product is an outlier "
@@ -862,7 +893,6 @@ vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_
                           "recorded: 512 bytes");
     if (found->sizes.defaults[0])
         vp_hf_assume(out, "not in the config, so as the class has it: %s", found->sizes.defaults);
-    snprintf(out->versions, sizeof out->versions, "%s", vp_recording_versions(found->recording));
 out:
     return st;
 }

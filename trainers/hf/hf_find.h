@@ -20,7 +20,8 @@ typedef struct vp_hf_found {
     const vp_recorded_program *program;
     vp_hf_sizes                sizes;
     bool                       plain; /* a plain loop's recording is played */
-    bool ties; /* frozen tables are tied, and the untied recording is played */
+    int64_t as;   /* libraries: line of vp_recording_also(); -1: the recording's own */
+    bool    ties; /* frozen tables are tied, and the untied recording is played */
 } vp_hf_found;
 
 /* out: its task, seq, versions and assumptions are filled. VP_ERR_INPUT: what was not recorded, with the nearest that

@@ -32,6 +32,8 @@ vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq
         symbols,
         &(vp_symbol_card){.processors = q->processors, .threads = threads_of(q->capability)}, err));
     VP_TRY(vp_recorded_new(found->program, symbols, found->sizes.n_layers, ledger, out, err));
+    if (found->as >= 0)
+        vp_recorded_as(*out, found->as);
 out:
     return st;
 }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BESIDE = 1 }; /* the stream of what is brought back from host memory */
+enum { MASK_BYTES = 8 }; /* an int64 a token, as tokenizers make it */
+enum { BESIDE = 1 };     /* the stream of what is brought back from host memory */
 
 struct vp_recorded {
     const vp_recorded_program *program;
@@ -15,6 +16,8 @@ struct vp_recorded {
     int64_t         *sizes_of_last; /* with the rows of the last tile of Liger's loss */
     vp_ledger_block *blocks, workspaces[MAX_WORKSPACES];
     vp_ledger_block  rows, part; /* of a tile before */
+    const also      *as;         /* the program with other libraries, or NULL */
+    vp_ledger_block  ones;       /* a mask that these have beside the inputs */
     const vp_symbols *symbols;
     int64_t           n_allocs; /* of the phase so far */
     int64_t           workspace_bytes;
@@ -126,6 +129,7 @@ void vp_recorded_free(vp_recorded *s)
         vp_ledger_free(s->ledger, &s->workspaces[i]);
     vp_ledger_free(s->ledger, &s->rows);
     vp_ledger_free(s->ledger, &s->part);
+    vp_ledger_free(s->ledger, &s->ones);
     free(s->sizes);
     free(s->sizes_of_last);
     free(s->base);
@@ -146,6 +150,31 @@ bool vp_recorded_tie(vp_recorded *s)
 {
     s->is_tied = s->program->n_untied > 0;
     return s->is_tied;
+}
+
+static const also *also_of(const vp_recorded_program *p, int64_t line)
+{
+    for (int i = 0; i < p->n_also; i++)
+        if (p->also[i].line == line)
+            return &p->also[i];
+    return NULL;
+}
+
+bool vp_recorded_is_known(const vp_recorded_program *p, int64_t line)
+{
+    return also_of(p, line) != NULL;
+}
+
+bool vp_recorded_has_ones(const vp_recorded_program *p, int64_t line)
+{
+    const also *x = also_of(p, line);
+
+    return x && x->has_ones;
+}
+
+void vp_recorded_as(vp_recorded *s, int64_t line)
+{
+    s->as = also_of(s->program, line);
 }
 
 const char *vp_recorded_phase(const vp_recorded *s, int i)
@@ -187,9 +216,12 @@ out:
     return st;
 }
 
-/* Not there at these sizes, or in a model that ties its tables. */
+/* Not there at these sizes, in a model that ties its tables, or with these libraries. */
 static bool is_absent(const vp_recorded *s, int32_t which)
 {
+    for (int i = 0; s->as && i < s->as->n_absent; i++)
+        if (s->as->absent[i] == which)
+            return true;
     for (int i = 0; s->is_tied && i < s->program->n_untied; i++)
         if (s->program->untied[i] == which)
             return true;
@@ -482,6 +514,9 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
         untold = told ? n * s->program->every : -1;
     }
     VP_TRY(tell(s, name, &untold, err));
+    if (s->as && s->as->has_ones && strcmp(name, "inputs") == 0)
+        VP_TRY(vp_ledger_alloc(s->ledger, VP_OWNER_INPUT,
+                               vp_mul(MASK_BYTES, s->symbols->at[VP_SYM_N]), &s->ones, err));
 out:
     return st;
 }
@@ -706,4 +741,5 @@ void vp_recorded_drop_weight(vp_recorded *s, const vp_recorded_weight *weight)
 void vp_recorded_drop_inputs(vp_recorded *s)
 {
     drop(s, VP_OWNER_INPUT);
+    vp_ledger_free(s->ledger, &s->ones);
 }

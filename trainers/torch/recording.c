@@ -70,7 +70,12 @@ static vp_status read_line(vp_recording *r, char *line, int number, bool *inside
         kept = keep_line(r, &r->requirements, &r->n_requirements, &r->cap_requirements, rest);
     else if (starts(line, "field", &rest))
         kept = keep_line(r, &r->fields, &r->n_fields, &r->cap_fields, rest);
-    else if (starts(line, "size", &rest))
+    else if (starts(line, "also", &rest)) {
+        char *versions;
+        if (strtoll(rest, &versions, 10) != r->n_also || *versions != ' ')
+            return VP_FAIL_AT(err, VP_ERR_INPUT, r->path, number, NULL, "no line of a recording");
+        kept = keep_line(r, &r->also, &r->n_also, &r->cap_also, versions + 1);
+    } else if (starts(line, "size", &rest))
         kept = keep_line(r, &r->sizes, &r->n_sizes, &r->cap_sizes, rest);
     else if (starts(line, "part", &rest))
         kept = keep_line(r, &r->parts, &r->n_parts, &r->cap_parts, rest);
@@ -125,6 +130,11 @@ void vp_recording_free(vp_recording *r)
 const char *vp_recording_versions(const vp_recording *r)
 {
     return r->versions;
+}
+
+const char *vp_recording_also(const vp_recording *r, int64_t i)
+{
+    return i < r->n_also ? r->also[i] : NULL;
 }
 
 const char *vp_recording_field(const vp_recording *r, int64_t i)
@@ -393,6 +403,36 @@ static vp_status read_tied(vp_recorded_program *p, const char *text, int number,
     return VP_OK;
 }
 
+/* "also 0 ones load:c1": of which line of versions, a mask beside the inputs, slots that are not there. */
+static vp_status read_also(vp_recorded_program *p, const char *text, int number, vp_err *err)
+{
+    also *x = &p->also[p->n_also];
+    char *word;
+
+    if (p->n_also == MAX_ALSO)
+        return broken(p, number, "too many lines of other versions", err);
+    *x      = (also){.line = strtoll(text, &word, 10)};
+    bool ok = word > text && x->line >= 0 && x->line < p->recording->n_also;
+    for (text = word; ok && *text == ' ';) {
+        size_t n = strcspn(++text, ": "), whole = strcspn(text, " ");
+        int    which = vp_recorded_phase_named(p, text, n);
+        if (n == whole) {
+            ok          = n == strlen("ones") && memcmp(text, "ones", n) == 0;
+            x->has_ones = true;
+            text += n;
+            continue;
+        }
+        text += n + 1;
+        ok = which >= 0 && islower((unsigned char)*text) && x->n_absent < MAX_UNTIED &&
+             read_slot(p, &text, NULL, which, &x->absent[x->n_absent]) &&
+             x->absent[x->n_absent++] < p->n_slots;
+    }
+    if (!ok || *text)
+        return broken(p, number, "no line of other versions", err);
+    p->n_also++;
+    return VP_OK;
+}
+
 static vp_status read_program(vp_recorded_program *p, vp_err *err)
 {
     const char *rest;
@@ -404,12 +444,15 @@ static vp_status read_program(vp_recorded_program *p, vp_err *err)
              line += strlen(line) + 1, number++) {
             bool is_workspace = starts(line, "workspace", &rest);
             bool is_tied      = !is_workspace && starts(line, "tied", &rest);
-            if (pass == 0 && !is_workspace && !is_tied)
+            bool is_also      = !is_workspace && !is_tied && starts(line, "also", &rest);
+            if (pass == 0 && !is_workspace && !is_tied && !is_also)
                 VP_TRY(read_program_line(p, line, number, err));
             else if (pass == 1 && is_workspace)
                 VP_TRY(read_workspace(p, rest, number, err));
             else if (pass == 1 && is_tied)
                 VP_TRY(read_tied(p, rest, number, err));
+            else if (pass == 1 && is_also)
+                VP_TRY(read_also(p, rest, number, err));
         }
     }
     if (!frees_are_sound(p))

@@ -27,6 +27,9 @@ void      vp_recording_free(vp_recording *recording);
 
 const char *vp_recording_versions(const vp_recording *recording); /* "torch=2.11.0 ..." */
 
+/* Other versions with which programs of the recording were played: line i, NULL past the end. */
+const char *vp_recording_also(const vp_recording *recording, int64_t i);
+
 /* Line i of those that say where a config has its sizes: "SYMBOL KEY ABSENT NULL", the last two being
  * what a key that is not there and a null mean: a number, an expression of the symbols before, "-" for
  * neither. KEY may end in "+2": the size is two more. SYMBOL is one of symbols.h, L or M (layers of a group), "tied" or "window". */
@@ -55,6 +58,12 @@ void      vp_recorded_free(vp_recorded *step);
 /* cuBLAS's workspaces, taken at the first product of a thread where the recording took its own: so
  * many bytes instead of those of the recorded card; 0: none. cuBLASLt's 1 MiB stays. */
 void vp_recorded_workspace(vp_recorded *step, int64_t bytes);
+
+/* A program is the same with the versions of line i of vp_recording_also() as far as its allocations go that stay beyond an operator; what
+ * of them is otherwise vp_recorded_as() plays, before the first phase. vp_recorded_has_ones(): the inputs have a mask besides. */
+bool vp_recorded_is_known(const vp_recorded_program *program, int64_t i);
+bool vp_recorded_has_ones(const vp_recorded_program *program, int64_t i);
+void vp_recorded_as(vp_recorded *step, int64_t i);
 
 /* What is loaded is another's that stays, not trained here: so are its weights named. */
 void vp_recorded_stays(vp_recorded *step);

@@ -15,6 +15,7 @@ enum {
     MAX_SECTIONS    = 7,
     MAX_WORKSPACES  = 8,
     MAX_UNTIED      = 4,
+    MAX_ALSO        = 8,
     MAX_LAYERS      = 1 << 20,
     LARGE_WORKSPACE = 8 << 20,
     LARGE_LOOK_UP   = 3072 /* rows; with more of them its gradient is another kernel */
@@ -69,6 +70,14 @@ typedef struct workspace {
     int64_t after, bytes; /* allocations of the phase before it */
 } workspace;
 
+/* Other libraries with which the program is the same but for slots that are not there, and a mask beside its inputs. */
+typedef struct also {
+    int64_t line; /* of the recording's */
+    bool    has_ones;
+    int32_t absent[MAX_UNTIED];
+    int     n_absent;
+} also;
+
 struct vp_recorded_program {
     const char          *key, *text; /* text: its lines */
     int                  line;
@@ -80,6 +89,8 @@ struct vp_recorded_program {
     int                  n_phases, n_workspaces;
     int32_t              untied[MAX_UNTIED]; /* slots that a model with tied tables has not */
     int                  n_untied;
+    also                 also[MAX_ALSO];
+    int                  n_also;
     workspace            workspaces[MAX_WORKSPACES];
     slot                *slots;
     int64_t              n_slots, cap_slots;
@@ -91,9 +102,9 @@ struct vp_recording {
     vp_arena       *arena;
     char           *path, *text;
     const char     *versions;
-    const char    **sizes, **parts, **requirements, **fields;
+    const char    **sizes, **parts, **requirements, **fields, **also;
     int64_t n_sizes, cap_sizes, n_parts, cap_parts, n_requirements, cap_requirements, n_fields,
-        cap_fields;
+        cap_fields, n_also, cap_also;
     vp_recorded_program *programs, **last;
 };
 

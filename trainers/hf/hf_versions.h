@@ -1,0 +1,15 @@
+/* trainers/hf/hf_versions.h: with which libraries a recorded program is known to run.
+ *     found.program = ...;
+ *     VP_TRY(vp_hf_choose_versions(&request, &found, &estimate, err)); */
+#ifndef VP_TRAINERS_HF_VERSIONS_H
+#define VP_TRAINERS_HF_VERSIONS_H
+
+#include "trainers/hf/hf_find.h"
+
+/* Those of request->versions, else the recording's own: found->as says which, out->versions names them, and out's assumptions say what
+ * their defaults would do otherwise. VP_ERR_USAGE: no list of libraries and versions. VP_ERR_INPUT: the program is not known to run with
+ * them, and with which it is; or what is asked for besides is known with the newest only. is_newest: the recording is of those. */
+vp_status vp_hf_choose_versions(const vp_hf_request *request, bool is_newest, vp_hf_found *found,
+                                vp_hf_estimate *out, vp_err *err);
+
+#endif
