@@ -9,6 +9,7 @@
 #include "cli/screen.h"
 #include "cli/words.h"
 
+#include "base/beside.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -27,6 +28,8 @@
 #include <string.h>
 
 typedef struct answer {
+    const char            *name; /* of the model, and what was said of it */
+    const vp_plan_options *said;
     vp_plan_job            job;
     vp_plan_answer         found;
     vp_plan               *plan;     /* NULL: infeasible */
@@ -545,6 +548,25 @@ static void say_search(const vp_cli *cli, const answer *x)
                   a->solver_note ? "; " : "", a->solver_note ? a->solver_note : "", x->seconds);
 }
 
+static void offer_adapters(void *with)
+{
+    answer *x = with;
+
+    vp_offer_adapters(x->name, x->said, x->line, &x->adapters);
+}
+
+/* What would fit: of vplan's own plans, and beside that of another trainer's. */
+static vp_status find_changes(answer *x, vp_err *err)
+{
+    vp_beside offer;
+    vp_status st;
+
+    vp_beside_offer(&offer, offer_adapters, x);
+    st = vp_changes_find(&x->job.request, &x->found, &x->changes, err);
+    vp_beside_finish(&offer);
+    return st;
+}
+
 static vp_status work_out(answer *x, bool frontier, const char *svg, const char *html, bool force,
                           vp_err *err)
 {
@@ -556,7 +578,7 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, const char 
     VP_TRY(vp_planner_run(r, &x->found, err));
     VP_TRY(vp_say_empty(r, &x->found, err));
     if (x->found.n_candidates == 0) {
-        VP_TRY(vp_changes_find(r, &x->found, &x->changes, err));
+        VP_TRY(find_changes(x, err));
     } else {
         VP_TRY(vp_planner_make(r, &x->found, &x->found.lean, &x->plan, err));
         /* what is printed fits */
@@ -712,6 +734,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     x.line        = &line;
     x.within      = w.within;
     x.all         = w.all;
+    x.said        = &o;
     x.html        = w.html;
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
@@ -732,13 +755,12 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         goto out;
     }
     VP_TRY(vp_plan_only_vplan(&t, err));
+    x.name = name;
     VP_TRY(vp_plan_job_open(name, &o, &x.job, err));
     x.job.request.gap = w.gap;
     VP_TRY(parse_within(w.within, &x.job.request.within, err));
     VP_TRY(work_out(&x, w.frontier, w.svg, w.html, w.force, err));
     say_search(cli, &x);
-    if (!x.plan)
-        vp_offer_adapters(name, &o, &line, &x.adapters);
     if (w.monolithic)
         VP_TRY(vp_planner_monolithic(&x.job.request, &x.found, &x.whole, err));
     if (cli->json)

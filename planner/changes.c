@@ -1,5 +1,6 @@
 #include "planner/changes.h"
 
+#include "base/beside.h"
 #include "base/checked.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -7,6 +8,7 @@
 #include "planner/outline_store.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +18,25 @@ typedef struct finder {
     vp_plan_request       r;
     const vp_plan_answer *like; /* libraries that serve other recipes of it; NULL: none */
     vp_change             from;
-    vp_changes           *out;
     /* were free: no change of theirs helps */
-    bool    any_precision, any_gradients, any_optimizer;
-    int64_t n_planned;
+    bool any_precision, any_gradients, any_optimizer;
 } finder;
 
 /* Requests planned at most: each takes milliseconds to tenths of a second. */
 enum { MAX_PLANNED = 24 };
+
+/* Some of the changes, one after the other; with others beside or before it. */
+typedef struct trail {
+    const finder *f;
+    atomic_bool  *is_idle;                  /* NULL, or no more of these are wanted */
+    int64_t       n_before, n_taken_before; /* that count here, too */
+    /* what was planned, and which of it fits */
+    struct tried {
+        vp_change change;
+        bool      taken;
+    } tried[MAX_PLANNED];
+    int64_t n, n_taken;
+} trail;
 
 /* Whether what no scenario of one recipe can do without leaves room in the budget: parameters,
  * gradients, optimizer state, the batch; and whether recipe and model can have what is pinned. */
@@ -69,8 +82,13 @@ static void narrow_to_leanest(vp_plan_request *r, const vp_plan_answer *a)
     r->any_precision = r->any_gradients = r->any_optimizer = false;
 }
 
+static bool is_at_end(const trail *t)
+{
+    return t->n_before + t->n == MAX_PLANNED || t->n_taken_before + t->n_taken == VP_MAX_CHANGES;
+}
+
 /* Plan one change; it is taken if it fits. *answer: zero, or what was planned, for the caller to release. */
-static vp_status try_answer(finder *f, const vp_change *change, const vp_plan_request *changed,
+static vp_status try_answer(trail *t, const vp_change *change, const vp_plan_request *changed,
                             const vp_plan_answer *like, vp_plan_answer *answer, bool *taken,
                             vp_err *err)
 {
@@ -80,28 +98,26 @@ static vp_status try_answer(finder *f, const vp_change *change, const vp_plan_re
 
     *answer = (vp_plan_answer){0};
     *taken  = false;
-    if (f->out->n == VP_MAX_CHANGES || f->n_planned == MAX_PLANNED)
+    if (is_at_end(t) || (t->is_idle && atomic_load(t->is_idle)))
         return VP_OK;
     VP_TRY(has_room(changed, &room, err));
     if (!room)
         return VP_OK;
-    f->n_planned++;
     VP_TRY(vp_planner_least_answer(changed, like, answer, err));
-    least_bytes = answer->least_budget_bytes;
-    *taken      = least_bytes > 0 && least_bytes <= changed->budget_bytes;
-    if (*taken) {
-        f->out->changes[f->out->n]               = *change;
-        f->out->changes[f->out->n++].needs_bytes = least_bytes;
-    }
+    least_bytes                         = answer->least_budget_bytes;
+    *taken                              = least_bytes > 0 && least_bytes <= changed->budget_bytes;
+    t->tried[t->n]                      = (struct tried){.change = *change, .taken = *taken};
+    t->tried[t->n++].change.needs_bytes = least_bytes;
+    t->n_taken += *taken;
 out:
     return st;
 }
 
-static vp_status try_change(finder *f, const vp_change *change, const vp_plan_request *changed,
+static vp_status try_change(trail *t, const vp_change *change, const vp_plan_request *changed,
                             const vp_plan_answer *like, bool *taken, vp_err *err)
 {
     vp_plan_answer answer;
-    vp_status      st = try_answer(f, change, changed, like, &answer, taken, err);
+    vp_status      st = try_answer(t, change, changed, like, &answer, taken, err);
 
     vp_plan_answer_release(&answer);
     return st;
@@ -180,13 +196,13 @@ static void apply_recipe(const recipe_change *c, const vp_plan_request *asked, v
 
 /* Recipes `from` to `end` of the list for one sequence, device and model: the first `most` that
  * fit and do not add to one that does. Recipe 0 is the asked one. */
-static vp_status try_recipes(finder *f, const vp_change *change, const vp_plan_request *r,
+static vp_status try_recipes(trail *t, const vp_change *change, const vp_plan_request *r,
                              const vp_plan_answer *like, int from, int end, int most, int *n_taken,
                              vp_err *err)
 {
     recipe_change  list[MAX_RECIPE_CHANGES], taken[MAX_RECIPE_CHANGES];
     vp_plan_answer tried[MAX_RECIPE_CHANGES]; /* the libraries of each serve those behind it */
-    int            n = list_recipes(f, r, list), n_tried = 0;
+    int            n = list_recipes(t->f, r, list), n_tried = 0;
     vp_status      st = VP_OK;
 
     *n_taken = 0;
@@ -199,7 +215,7 @@ static vp_status try_recipes(finder *f, const vp_change *change, const vp_plan_r
         if (adds)
             continue;
         apply_recipe(&list[k], r, &changed, &c);
-        VP_TRY(try_answer(f, &c, &changed, like, &tried[n_tried++], &fits, err));
+        VP_TRY(try_answer(t, &c, &changed, like, &tried[n_tried++], &fits, err));
         if (fits)
             taken[(*n_taken)++] = list[k];
         if (tried[n_tried - 1].arena) /* planned at all */
@@ -215,8 +231,9 @@ out:
 
 /* The least that is offloaded with which it fits, and the host memory for all there is of it: more
  * than was given. */
-static vp_status try_host(finder *f, vp_err *err)
+static vp_status try_host(trail *t, vp_err *err)
 {
+    const finder    *f    = t->f;
     vp_cost          cost = {.device = f->r.device, .profile = f->r.profile};
     const vp_device *d    = f->r.device;
     /* or there is nowhere to offload to, or the request says what is to lie there */
@@ -247,7 +264,7 @@ static vp_status try_host(finder *f, vp_err *err)
         changed.offload    = VP_OFFLOAD_ANY;
         changed.host_bytes = change.host_bytes = vp_round_up(figures.host_bytes, VP_GIB);
         if (figures.host_bytes > f->r.host_bytes)
-            VP_TRY(try_change(f, &change, &changed, NULL, &fits, err));
+            VP_TRY(try_change(t, &change, &changed, NULL, &fits, err));
     }
 out:
     return st;
@@ -256,16 +273,17 @@ out:
 /* ---- sequence, adapters, SGD ---- */
 
 /* as_asked: the asked recipe only, since another fits the whole sequence. */
-static vp_status try_sequences(finder *f, bool as_asked, vp_err *err)
+static vp_status try_sequences(trail *t, bool as_asked, vp_err *err)
 {
-    int       most_tried = as_asked ? 1 : MAX_RECIPE_CHANGES, n_taken;
-    vp_status st         = VP_OK;
+    const finder *f          = t->f;
+    int           most_tried = as_asked ? 1 : MAX_RECIPE_CHANGES, n_taken;
+    vp_status     st         = VP_OK;
 
     for (int64_t seq = f->r.seq / 2; seq >= 64 && seq >= f->r.seq / 8; seq /= 2) {
         vp_plan_request shorter = f->r;
         vp_change       change  = f->from;
         shorter.seq = change.seq = seq;
-        VP_TRY(try_recipes(f, &change, &shorter, NULL, 0, most_tried, 1, &n_taken, err));
+        VP_TRY(try_recipes(t, &change, &shorter, NULL, 0, most_tried, 1, &n_taken, err));
         if (n_taken)
             break;
     }
@@ -301,22 +319,23 @@ out:
 }
 
 /* Every change of recipe, with another model, which is borrowed. */
-static vp_status try_recipes_with(finder *f, const vp_model *model, vp_change *change,
+static vp_status try_recipes_with(trail *t, const vp_model *model, vp_change *change,
                                   vp_plan_request *changed, int *n_taken, vp_err *err)
 {
     vp_status st = VP_OK;
 
     changed->model = model;
     VP_TRY_ALLOC(err, changed->outlines = vp_outline_store_new(model));
-    VP_TRY(try_recipes(f, change, changed, NULL, 0, MAX_RECIPE_CHANGES, 1, n_taken, err));
+    VP_TRY(try_recipes(t, change, changed, NULL, 0, MAX_RECIPE_CHANGES, 1, n_taken, err));
 out:
     vp_outline_store_free(changed->outlines);
     return st;
 }
 
 /* As QLoRA's authors have them: on all linear layers (Dettmers et al. 2023, arXiv:2305.14314). */
-static vp_status try_adapters(finder *f, bool *fits, vp_err *err)
+static vp_status try_adapters(trail *t, bool *fits, vp_err *err)
 {
+    const finder   *f       = t->f;
     const vp_lora   usual   = {.rank = 16, .alpha = 32, .targets = "all-linear"};
     vp_plan_request changed = f->r;
     vp_change       change  = f->from;
@@ -331,15 +350,16 @@ static vp_status try_adapters(finder *f, bool *fits, vp_err *err)
     if (!model)
         goto out;
     changed.recipe.lora = change.lora = usual;
-    VP_TRY(try_recipes_with(f, model, &change, &changed, &n_taken, err));
+    VP_TRY(try_recipes_with(t, model, &change, &changed, &n_taken, err));
     *fits = n_taken > 0;
 out:
     vp_model_free(model);
     return st;
 }
 
-static vp_status try_sgd(finder *f, vp_err *err)
+static vp_status try_sgd(trail *t, vp_err *err)
 {
+    const finder       *f     = t->f;
     const recipe_change sgd[] = {
         {0, 2, 0, f->r.recipe.precision, VP_OPT_SGD, f->r.recipe.gradients},
         {2, 2, 0, VP_PREC_BF16, VP_OPT_SGD, f->r.recipe.gradients}};
@@ -350,7 +370,7 @@ static vp_status try_sgd(finder *f, vp_err *err)
         vp_plan_request changed = f->r;
         vp_change       change  = f->from;
         apply_recipe(&sgd[k], &f->r, &changed, &change);
-        VP_TRY(try_change(f, &change, &changed, f->like, &fits, err));
+        VP_TRY(try_change(t, &change, &changed, f->like, &fits, err));
     }
 out:
     return st;
@@ -370,11 +390,12 @@ static int by_size(const void *a, const void *b)
 enum { MAX_CARDS = 128 };
 
 /* The smallest card that holds the recipe; *at is where to begin, and where it was found. */
-static vp_status try_cards(finder *f, const vp_device *cards, int n, const recipe_change *recipe,
+static vp_status try_cards(trail *t, const vp_device *cards, int n, const recipe_change *recipe,
                            int *at, vp_err *err)
 {
-    bool      fits = false;
-    vp_status st   = VP_OK;
+    const finder *f    = t->f;
+    bool          fits = false;
+    vp_status     st   = VP_OK;
 
     for (int i = 0; i < n && i < *at && !fits; i++) {
         vp_plan_request changed = f->r;
@@ -388,7 +409,7 @@ static vp_status try_cards(finder *f, const vp_device *cards, int n, const recip
         changed.budget_bytes = cards[i].usable_bytes;
         changed.profile      = NULL;
         snprintf(change.device, sizeof change.device, "%s", cards[i].name);
-        VP_TRY(try_change(f, &change, &changed, NULL, &fits, err));
+        VP_TRY(try_change(t, &change, &changed, NULL, &fits, err));
         if (fits)
             *at = i;
     }
@@ -396,8 +417,9 @@ out:
     return st;
 }
 
-static vp_status try_devices(finder *f, bool recipe_found, vp_err *err)
+static vp_status try_devices(trail *t, bool recipe_found, vp_err *err)
 {
+    const finder *f     = t->f;
     vp_device    *cards = calloc(MAX_CARDS, sizeof *cards);
     recipe_change list[MAX_RECIPE_CHANGES];
     int           n = 0, at = MAX_CARDS, n_recipes;
@@ -408,17 +430,18 @@ static vp_status try_devices(finder *f, bool recipe_found, vp_err *err)
         n++;
     qsort(cards, (size_t)n, sizeof *cards, by_size);
     n_recipes = list_recipes(f, &f->r, list);
-    VP_TRY(try_cards(f, cards, n, &list[0], &at, err));
+    VP_TRY(try_cards(t, cards, n, &list[0], &at, err));
     if (!recipe_found && n_recipes > 1)
-        VP_TRY(try_cards(f, cards, n, &list[n_recipes - 1], &at, err));
+        VP_TRY(try_cards(t, cards, n, &list[n_recipes - 1], &at, err));
 out:
     free(cards);
     return st;
 }
 
 /* Of the same device, where the budget was less than there is. */
-static vp_status try_budget(finder *f, const vp_plan_answer *a, bool *fits, vp_err *err)
+static vp_status try_budget(trail *t, const vp_plan_answer *a, bool *fits, vp_err *err)
 {
+    const finder   *f       = t->f;
     vp_plan_request changed = f->r;
     vp_change       change  = f->from;
     int64_t         wanted  = vp_round_up(a->least_budget_bytes, (int64_t)1 << 20);
@@ -428,7 +451,7 @@ static vp_status try_budget(finder *f, const vp_plan_answer *a, bool *fits, vp_e
     change.budget_bytes = changed.budget_bytes = vp_min_i64(wanted, f->r.device->usable_bytes);
     if (a->least_budget_bytes && !f->from.frees_pins &&
         a->least_budget_bytes <= f->r.device->usable_bytes)
-        VP_TRY(try_change(f, &change, &changed, a, fits, err));
+        VP_TRY(try_change(t, &change, &changed, a, fits, err));
 out:
     return st;
 }
@@ -493,8 +516,9 @@ out:
     return st;
 }
 
-static vp_status try_models(finder *f, vp_err *err)
+static vp_status try_models(trail *t, vp_err *err)
 {
+    const finder       *f = t->f;
     const vp_zoo_entry *entry;
     vp_model           *model   = NULL;
     int64_t             below   = f->r.model->n_params;
@@ -513,7 +537,7 @@ static vp_status try_models(finder *f, vp_err *err)
         VP_TRY(vp_model_open(entry->name, &opts, &model, err));
         change.model = entry->name;
         if (smaller.seq <= model->graph.max_seq)
-            VP_TRY(try_recipes_with(f, model, &change, &smaller, &n_taken, err));
+            VP_TRY(try_recipes_with(t, model, &change, &smaller, &n_taken, err));
         vp_model_free(model);
         model = NULL;
     }
@@ -524,28 +548,141 @@ out:
 
 /* ---- all of them ---- */
 
-static vp_status find(finder *f, const vp_plan_answer *a, vp_err *err)
+/* What the asked model can do: pins left free, host memory, recipes, sequences. */
+static vp_status try_model(trail *t, int *n_recipes, vp_err *err)
+{
+    const finder *f    = t->f;
+    bool          fits = false;
+    vp_status     st   = VP_OK;
+
+    *n_recipes = 0;
+    if (f->from.frees_pins)
+        VP_TRY(try_change(t, &f->from, &f->r, NULL, &fits, err));
+    VP_TRY(try_host(t, err));
+    VP_TRY(try_recipes(t, &f->from, &f->r, f->like, 1, MAX_RECIPE_CHANGES, MAX_RECIPE_CHANGES,
+                       n_recipes, err));
+    VP_TRY(try_sequences(t, *n_recipes > 0, err));
+out:
+    return st;
+}
+
+/* More of the device, or another. */
+static vp_status try_room(trail *t, const vp_plan_answer *a, bool recipe_found, vp_err *err)
 {
     bool      fits = false;
-    int       n_recipes;
+    vp_status st   = VP_OK;
+
+    VP_TRY(try_budget(t, a, &fits, err));
+    if (!fits)
+        VP_TRY(try_devices(t, recipe_found, err));
+out:
+    return st;
+}
+
+/* Changes of model, which share nothing with the others: they may be tried before it is known that they are wanted. */
+typedef struct other_model {
+    trail     trail;
+    vp_beside beside;
+    bool      fits;
+    vp_err    err;
+    vp_status st;
+} other_model;
+
+static void look_at_adapters(void *with)
+{
+    other_model *o = with;
+
+    o->st = try_adapters(&o->trail, &o->fits, &o->err);
+}
+
+static void look_at_models(void *with)
+{
+    other_model *o = with;
+
+    o->st = try_models(&o->trail, &o->err);
+}
+
+/* Where nobody has begun it, here. */
+static vp_status settle(other_model *o, void (*look)(void *), const trail *before, vp_err *err)
+{
+    if (vp_beside_take_back(&o->beside)) {
+        o->trail.n_before       = before->n_before + before->n;
+        o->trail.n_taken_before = before->n_taken_before + before->n_taken;
+        look(o);
+    } else {
+        vp_beside_finish(&o->beside);
+    }
+    if (o->st != VP_OK)
+        *err = o->err;
+    return o->st;
+}
+
+/* What was tried after all that stands in *out. */
+static void append(const trail *t, vp_changes *out, int64_t *n_planned)
+{
+    for (int64_t i = 0; i < t->n && *n_planned < MAX_PLANNED && out->n < VP_MAX_CHANGES; i++) {
+        ++*n_planned;
+        if (t->tried[i].taken)
+            out->changes[out->n++] = t->tried[i].change;
+    }
+}
+
+/* All trails of a request. */
+typedef struct trails {
+    trail       model, sgd, room;
+    other_model adapters, smaller;
+    atomic_bool no_adapters, none;
+} trails;
+
+static vp_status try_all(const finder *f, trails *t, const vp_plan_answer *a, int *n_recipes,
+                         vp_err *err)
+{
     vp_status st = VP_OK;
 
-    if (f->from.frees_pins)
-        VP_TRY(try_change(f, &f->from, &f->r, NULL, &fits, err));
-    VP_TRY(try_host(f, err));
-    VP_TRY(try_recipes(f, &f->from, &f->r, f->like, 1, MAX_RECIPE_CHANGES, MAX_RECIPE_CHANGES,
-                       &n_recipes, err));
-    VP_TRY(try_sequences(f, n_recipes > 0, err));
-    bool adapted = false;
-    if (!n_recipes)
-        VP_TRY(try_adapters(f, &adapted, err));
-    if (!n_recipes && !adapted && !f->any_optimizer && f->r.recipe.optimizer != VP_OPT_SGD)
-        VP_TRY(try_sgd(f, err));
-    VP_TRY(try_budget(f, a, &fits, err));
-    if (!fits)
-        VP_TRY(try_devices(f, n_recipes > 0, err));
-    VP_TRY(try_models(f, err));
+    VP_TRY(try_model(&t->model, n_recipes, err));
+    atomic_store(&t->no_adapters, *n_recipes > 0);
+    t->sgd.n_before = t->room.n_before = t->model.n;
+    t->sgd.n_taken_before = t->room.n_taken_before = t->model.n_taken;
+    VP_TRY(try_room(&t->room, a, *n_recipes > 0, err));
+    if (!*n_recipes)
+        VP_TRY(settle(&t->adapters, look_at_adapters, &t->model, err));
+    if (!*n_recipes && !t->adapters.fits && !f->any_optimizer &&
+        f->r.recipe.optimizer != VP_OPT_SGD)
+        VP_TRY(try_sgd(&t->sgd, err));
+    VP_TRY(settle(&t->smaller, look_at_models, &t->room, err));
 out:
+    return st;
+}
+
+static vp_status find(const finder *f, const vp_plan_answer *a, vp_changes *out, vp_err *err)
+{
+    trails   *t         = calloc(1, sizeof *t);
+    int       n_recipes = 0;
+    int64_t   n_planned = 0;
+    vp_status st        = VP_OK;
+
+    VP_TRY_ALLOC(err, t);
+    t->model.f = t->sgd.f = t->room.f = t->adapters.trail.f = t->smaller.trail.f = f;
+    t->adapters.trail.is_idle                                                    = &t->no_adapters;
+    t->smaller.trail.is_idle                                                     = &t->none;
+    vp_beside_offer(&t->adapters.beside, look_at_adapters, &t->adapters);
+    vp_beside_offer(&t->smaller.beside, look_at_models, &t->smaller);
+    st = try_all(f, t, a, &n_recipes, err);
+    atomic_store(&t->no_adapters, true);
+    atomic_store(&t->none, true);
+    if (!vp_beside_take_back(&t->adapters.beside))
+        vp_beside_finish(&t->adapters.beside);
+    if (!vp_beside_take_back(&t->smaller.beside))
+        vp_beside_finish(&t->smaller.beside);
+    append(&t->model, out, &n_planned);
+    if (!n_recipes) {
+        append(&t->adapters.trail, out, &n_planned);
+        append(&t->sgd, out, &n_planned);
+    }
+    append(&t->room, out, &n_planned);
+    append(&t->smaller.trail, out, &n_planned);
+out:
+    free(t);
     return st;
 }
 
@@ -557,7 +694,6 @@ vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_
     finder            f      = {.r             = *r,
                                 .like          = pinned ? NULL : a,
                                 .from          = {.frees_pins = pinned},
-                                .out           = out,
                                 .any_precision = r->any_precision,
                                 .any_gradients = r->any_gradients,
                                 .any_optimizer = r->any_optimizer};
@@ -573,5 +709,5 @@ vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_
     f.r.loss_chunk  = VP_CHUNK_ANY;
     if (a->least_budget_bytes)
         narrow_to_leanest(&f.r, a);
-    return find(&f, a, err);
+    return find(&f, a, out, err);
 }

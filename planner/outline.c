@@ -1,5 +1,6 @@
 #include "planner/outline_internal.h"
 
+#include "base/beside.h"
 #include "base/checked.h"
 #include "planner/lowering/lower.h"
 #include "planner/request.h"
@@ -206,31 +207,47 @@ static uint64_t hash_of(const vp_step *s, const int64_t *bytes)
     return (h ^ h >> 29) % VP_OUTLINE_BINS;
 }
 
+/* The kind that steps of these sizes are of, of any op where its name is not asked for; -1: there is none yet. */
+static int64_t find_kind(const vp_outlines *o, const vp_step *s, const int64_t *bytes, uint64_t bin,
+                         bool named)
+{
+    int64_t at = o->bins[bin];
+
+    while (at >= 0 &&
+           !((o->kinds[at].step.name == s->name || !named) && is_same_call(&o->kinds[at].step, s) &&
+             memcmp(o->kinds[at].first_bytes, bytes, sizeof o->kinds[at].first_bytes) == 0 &&
+             memcmp(o->kinds[at].step.ints, s->ints, sizeof s->ints) == 0))
+        at = o->kinds[at].next;
+    return at;
+}
+
+/* One more; -1: out of memory. */
+static int64_t add_kind(vp_outlines *o, const kind_of_step *kind, uint64_t bin)
+{
+    const int64_t at = o->n_kinds;
+
+    if (!vp_arena_grow(o->arena, (void **)&o->kinds, at, &o->cap_kinds, sizeof *o->kinds))
+        return -1;
+    o->kinds[at]      = *kind;
+    o->kinds[at].next = o->bins[bin];
+    o->bins[bin]      = at;
+    o->n_kinds++;
+    return at;
+}
+
 /* The kind of a set's step, or of a segment's, which may be any op's: neither sizes nor seconds know which op it
  * is. -1: out of memory. */
 static int64_t kind_for(vp_outlines *o, int64_t set_idx, const vp_program *p, int pass,
                         int64_t step_idx)
 {
-    const vp_step *s = &p->steps[pass][step_idx];
-    int64_t        bytes[VP_MAX_OPERANDS], at;
+    const vp_step *s    = &p->steps[pass][step_idx];
+    kind_of_step   kind = {.step = *s, .set_idx = set_idx, .step_idx = step_idx, .pass = pass};
 
     assert(step_idx < p->n_steps[pass] && set_idx < o->n_sets + o->n_segments);
-    buffer_sizes(p, s, bytes);
-    uint64_t bin = hash_of(s, bytes);
-    for (at = o->bins[bin]; at >= 0; at = o->kinds[at].next)
-        if ((o->kinds[at].step.name == s->name || set_idx >= o->n_sets) &&
-            is_same_call(&o->kinds[at].step, s) &&
-            memcmp(o->kinds[at].first_bytes, bytes, sizeof bytes) == 0 &&
-            memcmp(o->kinds[at].step.ints, s->ints, sizeof s->ints) == 0)
-            return at;
-    if (!vp_arena_grow(o->arena, (void **)&o->kinds, o->n_kinds, &o->cap_kinds, sizeof *o->kinds))
-        return -1;
-    at           = o->n_kinds++;
-    o->kinds[at] = (kind_of_step){
-        .step = *s, .next = o->bins[bin], .set_idx = set_idx, .step_idx = step_idx, .pass = pass};
-    memcpy(o->kinds[at].first_bytes, bytes, sizeof bytes);
-    o->bins[bin] = at;
-    return at;
+    buffer_sizes(p, s, kind.first_bytes);
+    const uint64_t bin = hash_of(s, kind.first_bytes);
+    const int64_t  at  = find_kind(o, s, kind.first_bytes, bin, set_idx < o->n_sets);
+    return at >= 0 ? at : add_kind(o, &kind, bin);
 }
 
 /* Its seconds and sizes, from a program where it stands. */
@@ -528,6 +545,84 @@ out:
     return st;
 }
 
+/* ---- two halves ---- */
+
+/* Sets from `first` on to `end`, with kinds and arena of their own. */
+typedef struct half {
+    vp_outlines o;
+    vp_cost     cost;
+    int64_t     first, end;
+    vp_err      err;
+    vp_status   st;
+} half;
+
+static void outline_half(void *with)
+{
+    half *h = with;
+
+    h->st = VP_OK;
+    for (int64_t i = h->first; h->st == VP_OK && i < h->end; i++)
+        h->st = outline_set(&h->o, i, &h->cost, &h->err);
+}
+
+/* The kinds of the second half among those of the first: new ones stand behind them, as they would if one had been
+ * outlined after the other. */
+static vp_status take_half(vp_outlines *o, const half *h, vp_err *err)
+{
+    int64_t  *place = calloc((size_t)h->o.n_kinds + 1, sizeof *place);
+    vp_status st    = VP_OK;
+
+    VP_TRY_ALLOC(err, place);
+    for (int64_t k = 0; k < h->o.n_kinds; k++) {
+        const kind_of_step *kind = &h->o.kinds[k];
+        const uint64_t      bin  = hash_of(&kind->step, kind->first_bytes);
+        place[k]                 = find_kind(o, &kind->step, kind->first_bytes, bin, true);
+        if (place[k] < 0)
+            VP_TRY_ALLOC(err, (place[k] = add_kind(o, kind, bin)) >= 0);
+        assert(place[k] <= INT32_MAX);
+    }
+    for (int64_t i = h->first; i < h->end; i++) {
+        outline *x = &o->sets[i];
+        for (int32_t k = 0; k < x->n_kinds; k++)
+            x->kinds[k] = (int32_t)place[x->kinds[k]];
+        for (int32_t b = 0; b < x->n_buffers; b++)
+            x->buffers[b].kind = (int32_t)place[x->buffers[b].kind];
+        sum_up(o, x);
+    }
+out:
+    free(place);
+    return st;
+}
+
+/* All sets, half of them beside the others. */
+static vp_status outline_sets(vp_outlines *o, vp_cost *cost, vp_err *err)
+{
+    half     *halves = calloc(2, sizeof *halves);
+    vp_beside second;
+    vp_status st = VP_OK;
+
+    VP_TRY_ALLOC(err, halves && (o->arena_beside = vp_arena_new()));
+    halves[0]         = (half){.o = *o, .cost = *cost, .end = (o->n_sets + 1) / 2};
+    halves[1]         = (half){.o = *o, .cost = *cost, .first = halves[0].end, .end = o->n_sets};
+    halves[1].o.arena = o->arena_beside;
+    vp_beside_offer(&second, outline_half, &halves[1]);
+    outline_half(&halves[0]);
+    vp_beside_finish(&second);
+    for (int i = 0; i < 2; i++) {
+        cost->all_measured &= halves[i].cost.all_measured;
+        if (halves[i].st != VP_OK) {
+            *err = halves[i].err;
+            st   = halves[i].st;
+            goto out;
+        }
+    }
+    *o = halves[0].o;
+    VP_TRY(take_half(o, &halves[1], err));
+out:
+    free(halves);
+    return st;
+}
+
 vp_status vp_outlines_make(const vp_model *model, int64_t seq, int64_t micro_batch,
                            const vp_semantics *semantics, vp_cost *cost, vp_outlines **out,
                            vp_err *err)
@@ -556,8 +651,7 @@ vp_status vp_outlines_make(const vp_model *model, int64_t seq, int64_t micro_bat
         if (i < block->n_ops && l.again[i])
             bit[n_bits++] = i;
     VP_TRY(list_sets(o, bit, n_bits, err));
-    for (int64_t i = 0; i < o->n_sets; i++)
-        VP_TRY(outline_set(o, i, cost, err));
+    VP_TRY(outline_sets(o, cost, err));
     VP_TRY_ALLOC(err, o->segments = vp_arena_array(o->arena, longest, sizeof *o->segments));
     for (int64_t m = 2; m <= longest; m++) {
         o->n_segments++;
@@ -575,8 +669,10 @@ void vp_outlines_free(vp_outlines *o)
 {
     for (int64_t i = 0; o && i < o->n_segments; i++)
         vp_arena_free(o->segments[i].arena);
-    if (o)
+    if (o) {
         vp_arena_free(o->arena);
+        vp_arena_free(o->arena_beside);
+    }
     free(o);
 }
 

@@ -62,7 +62,7 @@ typedef struct segment {
 } segment;
 
 struct vp_outlines {
-    vp_arena           *arena;
+    vp_arena           *arena, *arena_beside; /* the second has what was outlined beside the rest */
     const vp_model     *model;
     const vp_semantics *semantics;
     int64_t             seq, micro_batch; /* scaled to; micro_batch 0: to none */

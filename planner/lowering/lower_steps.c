@@ -19,8 +19,8 @@ int64_t vp_lowering_value(vp_lowering *l, vp_pass pass, vp_value v)
 vp_flow_step *vp_lowering_step(vp_lowering *l, vp_pass pass)
 {
     /* written and forgotten when memory ran out; the caller tests the arena */
-    static vp_flow_step lost;
-    vp_flow            *f = &l->flow;
+    static _Thread_local vp_flow_step lost;
+    vp_flow                          *f = &l->flow;
 
     if (!vp_arena_grow(l->arena, (void **)&f->steps[pass], f->n_steps[pass], &f->cap_steps[pass],
                        sizeof *f->steps[pass]))

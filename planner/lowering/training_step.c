@@ -61,8 +61,9 @@ static int64_t new_value(unrolling *u, vp_training_value v)
 
 static vp_training_op *new_op(unrolling *u, const char *name, vp_kernel kernel)
 {
-    static vp_training_op lost; /* written and forgotten when memory ran out; the caller tests */
-    vp_training_step     *s = u->out;
+    static _Thread_local vp_training_op
+                      lost; /* written and forgotten when memory ran out; the caller tests */
+    vp_training_step *s = u->out;
 
     if (!vp_arena_grow(u->arena, (void **)&s->ops, s->n_ops, &s->cap_ops, sizeof *s->ops))
         return &lost;
