@@ -567,6 +567,36 @@ static vp_status find_changes(answer *x, vp_err *err)
     return st;
 }
 
+typedef struct device_price {
+    const answer *of;
+    double        seconds;
+    vp_err        err;
+    vp_status     st;
+} device_price;
+
+static void find_device_price(void *with)
+{
+    device_price *p = with;
+
+    p->st = vp_prices_device(&p->of->job.request, &p->of->found, &p->seconds, &p->err);
+}
+
+/* The plan, and beside it what more of the device would save, which needs the search alone. */
+static vp_status make_plan(answer *x, vp_err *err)
+{
+    device_price price = {.of = x};
+    vp_beside    beside;
+    vp_status    st;
+
+    vp_beside_offer(&beside, find_device_price, &price);
+    st = vp_planner_make(&x->job.request, &x->found, &x->found.lean, &x->plan, err);
+    vp_beside_finish(&beside);
+    x->prices = (vp_prices){.device_s = price.seconds, .host_s = -1, .link_s = -1};
+    if (st == VP_OK && price.st != VP_OK)
+        *err = price.err;
+    return st == VP_OK ? price.st : st;
+}
+
 static vp_status work_out(answer *x, bool frontier, const char *svg, const char *html, bool force,
                           vp_err *err)
 {
@@ -580,14 +610,11 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, const char 
     if (x->found.n_candidates == 0) {
         VP_TRY(find_changes(x, err));
     } else {
-        VP_TRY(vp_planner_make(r, &x->found, &x->found.lean, &x->plan, err));
+        VP_TRY(make_plan(x, err));
         /* what is printed fits */
         assert(x->plan->peak_bytes + x->plan->outside_bytes <= r->budget_bytes);
-        x->prices = (vp_prices){.host_s = -1, .link_s = -1};
         if (x->find_prices)
             VP_TRY(vp_prices_find(r, &x->found, &x->prices, err));
-        else
-            VP_TRY(vp_prices_device(r, &x->found, &x->prices.device_s, err));
         if (frontier || svg)
             VP_TRY(vp_frontier_trace(r, &x->found, &x->frontier, err));
         if (svg) {
@@ -757,7 +784,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_plan_only_vplan(&t, err));
     x.name = name;
     VP_TRY(vp_plan_job_open(name, &o, &x.job, err));
-    x.job.request.gap = w.gap;
+    x.job.request.gap     = w.gap;
+    x.job.request.is_made = true;
     VP_TRY(parse_within(w.within, &x.job.request.within, err));
     VP_TRY(work_out(&x, w.frontier, w.svg, w.html, w.force, err));
     say_search(cli, &x);

@@ -51,9 +51,8 @@ static bool is_among(const uint64_t *sets, int n, uint64_t set)
 
 /* The choices of outputs among those that a set leaves, each with the blocks' library; none twice. base:
  * as for vp_library_of_moved(). */
-static vp_status add_choices(const vp_plan_answer *a, const vp_outlines *outlines, uint64_t leaves,
-                             const vp_library *base, const uint64_t *sets, int n_sets, vp_blocks *b,
-                             vp_err *err)
+static vp_status add_choices(const vp_outlines *outlines, uint64_t leaves, const vp_library *base,
+                             const uint64_t *sets, int n_sets, vp_blocks *b, vp_err *err)
 {
     uint64_t  choices[VP_MAX_MOVED_CHOICES];
     int       n;
@@ -65,7 +64,7 @@ static vp_status add_choices(const vp_plan_answer *a, const vp_outlines *outline
             continue;
         assert(b->n_moved < VP_MAX_MOVED_LIBRARIES);
         b->moved[b->n_moved] = choices[i];
-        VP_TRY(vp_library_of_moved(a->arena, outlines, base, sets, n_sets, choices[i], &b->outputs,
+        VP_TRY(vp_library_of_moved(b->arena, outlines, base, sets, n_sets, choices[i], &b->outputs,
                                    &b->moved_libraries[b->n_moved], err));
         b->n_moved++;
     }
@@ -75,8 +74,7 @@ out:
 
 /* The libraries of blocks that may move activations. Where recompute is free: of the choices among all
  * outputs; and, of each recompute kind, blocks of that kind with the choices among what it leaves. */
-static vp_status make_moved(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
-                            int64_t micro, const vp_semantics *semantics, vp_outline_store *store,
+static vp_status make_moved(const vp_plan_request *r, vp_cost *cost, vp_outline_store *store,
                             vp_blocks *b, vp_err *err)
 {
     uint64_t     kinds[VP_N_RECOMPUTES];
@@ -84,24 +82,23 @@ static vp_status make_moved(const vp_plan_request *r, vp_plan_answer *a, vp_cost
     vp_outlines *outlines;
     vp_status    st = VP_OK;
 
-    VP_TRY(vp_outline_store_get(store, semantics, r->seq, micro, cost, &outlines, err));
+    VP_TRY(vp_outline_store_get(store, b->semantics, r->seq, b->micro_batch, cost, &outlines, err));
     vp_library_outputs(outlines, r->model, cost, &b->outputs);
     if (r->recompute != VP_RECOMPUTE_ANY) {
-        VP_TRY(add_choices(a, outlines, pinned, NULL, &pinned, 1, b, err));
+        VP_TRY(add_choices(outlines, pinned, NULL, &pinned, 1, b, err));
         goto out;
     }
     for (int k = 0; k < VP_N_RECOMPUTES; k++)
         kinds[k] = vp_recompute_set(r->model, (vp_recompute)k);
-    VP_TRY(add_choices(a, outlines, 0, &b->alone, kinds, VP_N_RECOMPUTES, b, err));
+    VP_TRY(add_choices(outlines, 0, &b->alone, kinds, VP_N_RECOMPUTES, b, err));
     for (int k = 0; k < VP_N_RECOMPUTES; k++)
-        VP_TRY(add_choices(a, outlines, kinds[k], NULL, &kinds[k], 1, b, err));
+        VP_TRY(add_choices(outlines, kinds[k], NULL, &kinds[k], 1, b, err));
 out:
     return st;
 }
 
 /* Single blocks, and with them the segments that there may be; or the pinned ones alone. */
-static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
-                                const vp_semantics *semantics, vp_outline_store *outlines,
+static vp_status make_libraries(const vp_plan_request *r, vp_cost *cost, vp_outline_store *outlines,
                                 vp_blocks *b, vp_err *err)
 {
     const vp_micro_steps steps  = vp_micro_steps_of(r->global_batch, b->micro_batch);
@@ -109,41 +106,60 @@ static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_
     vp_status            st = VP_OK;
 
     if (r->recompute != VP_RECOMPUTE_ANY)
-        VP_TRY(vp_library_of_set(a->arena, r->model, r->seq, steps, semantics, cost,
+        VP_TRY(vp_library_of_set(b->arena, r->model, r->seq, steps, b->semantics, cost,
                                  vp_pinned_set(r), &b->alone, err));
     else
-        VP_TRY(vp_library_make(a->arena, outlines, r->seq, steps, semantics, cost, &b->alone, err));
+        VP_TRY(
+            vp_library_make(b->arena, outlines, r->seq, steps, b->semantics, cost, &b->alone, err));
     b->all = b->alone;
     if (pinned > 1)
-        VP_TRY(vp_library_of_segment(a->arena, r->model, r->seq, steps, semantics, cost, pinned,
+        VP_TRY(vp_library_of_segment(b->arena, r->model, r->seq, steps, b->semantics, cost, pinned,
                                      &b->all, err));
     else if (r->recompute == VP_RECOMPUTE_ANY && b->alone.n > 0)
-        VP_TRY(vp_library_with_segments(a->arena, outlines, r->seq, steps, semantics, cost,
+        VP_TRY(vp_library_with_segments(b->arena, outlines, r->seq, steps, b->semantics, cost,
                                         &b->alone, vp_longest_segment(r->model), &b->all, err));
     if (b->alone.n > 0) {
-        VP_TRY_ALLOC(err, b->alone_items = vp_items_make(a->arena, &b->alone, n_full));
-        VP_TRY_ALLOC(err, b->all_items = vp_items_make(a->arena, &b->all, n_full));
+        VP_TRY_ALLOC(err, b->alone_items = vp_items_make(b->arena, &b->alone, n_full));
+        VP_TRY_ALLOC(err, b->all_items = vp_items_make(b->arena, &b->all, n_full));
     }
 out:
     return st;
 }
 
-vp_status vp_blocks_make(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, int64_t micro,
+vp_status vp_blocks_make(const vp_plan_request *r, vp_cost *cost, int64_t micro,
                          const vp_semantics *semantics, vp_outline_store *outlines, vp_blocks **out,
                          vp_err *err)
 {
-    vp_blocks *b  = vp_arena_alloc(a->arena, sizeof *b);
-    vp_status  st = VP_OK;
+    vp_arena  *arena = vp_arena_new();
+    vp_blocks *b     = arena ? vp_arena_alloc(arena, sizeof *b) : NULL;
+    vp_status  st    = VP_OK;
 
+    *out = NULL;
     VP_TRY_ALLOC(err, b);
-    *b   = (vp_blocks){.micro_batch = micro, .semantics = semantics};
-    *out = b;
-    VP_TRY(make_libraries(r, a, cost, semantics, outlines, b, err));
+    *b = (vp_blocks){.arena = arena, .micro_batch = micro, .semantics = semantics};
+    VP_TRY(make_libraries(r, cost, outlines, b, err));
     if (vp_blocks_may_move(r, micro))
-        VP_TRY(make_moved(r, a, cost, micro, semantics, outlines, b, err));
-    VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&a->blocks, a->n_blocks, &a->cap_blocks,
-                                    sizeof *a->blocks));
-    a->blocks[a->n_blocks++] = b;
+        VP_TRY(make_moved(r, cost, outlines, b, err));
+    *out  = b;
+    arena = NULL;
 out:
+    vp_arena_free(arena);
     return st;
+}
+
+void vp_blocks_free(vp_blocks *b)
+{
+    if (b)
+        vp_arena_free(b->arena);
+}
+
+vp_status vp_blocks_keep(vp_plan_answer *a, vp_blocks *b, vp_err *err)
+{
+    if (!vp_arena_grow(a->arena, (void **)&a->blocks, a->n_blocks, &a->cap_blocks,
+                       sizeof *a->blocks)) {
+        vp_blocks_free(b);
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    }
+    a->blocks[a->n_blocks++] = b;
+    return VP_OK;
 }

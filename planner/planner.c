@@ -1,7 +1,10 @@
 #include "planner/planner.h"
 
+#include "base/beside.h"
 #include "base/checked.h"
+#include "planner/blocks.h"
 #include "planner/lowered_store.h"
+#include "planner/made.h"
 #include "planner/parts.h"
 #include "planner/solve/prove.h"
 #include "planner/space.h"
@@ -391,6 +394,20 @@ out:
     return st;
 }
 
+/* Meanwhile the best may be made into a plan, which mostly stays the best. */
+static vp_status offer_best(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
+{
+    const vp_candidate *best = a->candidates;
+
+    for (int64_t i = 1; i < a->n_candidates; i++)
+        if (by_time(&a->candidates[i], best) < 0)
+            best = &a->candidates[i];
+    if (!r->is_made || r->within > 0 || a->n_candidates == 0)
+        return VP_OK;
+    a->made = vp_made_offer(a->arena, r, best);
+    return a->made ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+}
+
 static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
                                   vp_err *err)
 {
@@ -421,6 +438,7 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
         vp_ilp_source *sources;
         bool           valid = false;
         a->problem.upper_ns  = best_ns;
+        VP_TRY(offer_best(r, a, err));
         VP_TRY(vp_parts_problem(a->arena, r, a, &in_parts, &sources, err));
         VP_TRY(vp_prove(a->arena, &in_parts, &proof, err));
         a->n_nodes           = proof.n_nodes;
@@ -560,6 +578,9 @@ out:
 
 void vp_plan_answer_release(vp_plan_answer *a)
 {
+    vp_made_drop(a->made);
+    for (int64_t i = 0; i < a->n_blocks; i++)
+        vp_blocks_free(a->blocks[i]);
     vp_arena_free(a->arena);
     vp_lowered_store_free(a->store);
     *a = (vp_plan_answer){0};
@@ -615,7 +636,7 @@ vp_status vp_planner_make(const vp_plan_request *r, const vp_plan_answer *a, con
     vp_cost   cost = {.device = r->device, .profile = r->profile};
     vp_status st   = VP_OK;
 
-    VP_TRY(vp_assemble(r->model, &c->scenario, &cost, out, err));
+    VP_TRY(vp_made_take(a->made, r, c, &cost, out, err));
     vp_plan *plan            = *out;
     plan->budget_bytes       = r->budget_bytes;
     plan->least_budget_bytes = a->least_budget_bytes;

@@ -77,6 +77,7 @@ typedef struct vp_plan_answer {
     int64_t         n_nodes, n_pivots; /* counted by vplan-solve                  */
     int64_t         certificate_bytes;
     const char     *solver_note; /* why there is no proof, or NULL          */
+    struct vp_made *made;        /* planner/made.h: of the fastest before the proof, or NULL */
 } vp_plan_answer;
 
 /* Plan a request that vp_request_refusal() does not refuse. VP_OK: the space was searched;

@@ -48,8 +48,7 @@ vp_status vp_prices_find(const vp_plan_request *r, const vp_plan_answer *a, vp_p
     vp_plan_request richer = *r;
     vp_status       st     = VP_OK;
 
-    *out = (vp_prices){.host_s = -1, .link_s = -1};
-    VP_TRY(vp_prices_device(r, a, &out->device_s, err));
+    out->host_s = out->link_s = -1;
     if (r->host_bytes <= 0)
         return VP_OK;
     richer.host_bytes = r->host_bytes + VP_GIB;

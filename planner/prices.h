@@ -1,4 +1,5 @@
 /* planner/prices.h: what a little more of each thing that is short would save.
+ *     VP_TRY(vp_prices_device(&request, &answer, &prices.device_s, err));
  *     VP_TRY(vp_prices_find(&request, &answer, &prices, err));
  *
  * A price is a finite difference of fastest steps, each found by a search: with one more GiB of device
@@ -15,8 +16,8 @@ typedef struct vp_prices {
     double link_s;   /* of one more GB/s; negative: no host memory, or not known   */
 } vp_prices;
 
-/* The answer is the request's and has a candidate. Searches anew for host memory and link, without
- * a proof. */
+/* Those of host memory and link, each by a search anew without a proof; the answer is the request's and has a
+ * candidate. */
 vp_status vp_prices_find(const vp_plan_request *request, const vp_plan_answer *answer,
                          vp_prices *out, vp_err *err);
 

@@ -35,6 +35,7 @@ typedef struct vp_plan_request {
     int64_t                  host_bytes;   /* of pinned host memory; 0: nothing is offloaded */
     double                   gap;          /* asked of the proof, relative to step time */
     bool                     no_proof;     /* do not run vplan-solve                    */
+    bool                     is_made;      /* the fastest plan will be made: it may be meanwhile */
     /* what a plan may be slower than the fastest, relative, where that saves memory */
     double within;
     /* and what a scenario's best may be slower to be among the answer's candidates: for whoever wants

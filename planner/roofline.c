@@ -1,6 +1,7 @@
 #include "planner/roofline.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 /* How often an optimizer step calls it. */
 static double times_of(const vp_bucket *b, int pass, const vp_step *s)
@@ -10,19 +11,21 @@ static double times_of(const vp_bucket *b, int pass, const vp_step *s)
     return (double)(s->later_only ? b->n_micro_steps - 1 : b->n_micro_steps);
 }
 
-static void add_step(vp_plan_roofline *r, const vp_device *device, const vp_step *s, double times,
-                     int64_t window)
+static vp_roofline roofline_of(const vp_device *device, const vp_step *s, int64_t window)
 {
-    vp_roofline_sum *sum  = &r->works[vp_work_of(s->kernel)];
-    const int64_t   *ints = s->ints;
-    vp_step          windowed;
+    vp_step windowed;
 
-    if (s->window_of_instance) {
-        windowed                  = *s;
-        windowed.attention.window = window;
-        ints                      = windowed.ints;
-    }
-    vp_roofline of = vp_roofline_of(device, s->kernel, s->dtype, ints, vp_step_lacks(s));
+    if (!s->window_of_instance)
+        return vp_roofline_of(device, s->kernel, s->dtype, s->ints, vp_step_lacks(s));
+    windowed                  = *s;
+    windowed.attention.window = window;
+    return vp_roofline_of(device, s->kernel, s->dtype, windowed.ints, vp_step_lacks(s));
+}
+
+static void add_step(vp_plan_roofline *r, const vp_step *s, double times, vp_roofline of)
+{
+    vp_roofline_sum *sum = &r->works[vp_work_of(s->kernel)];
+
     sum->n_calls += (int64_t)times;
     sum->flop += times * of.flop;
     sum->bytes += times * of.bytes;
@@ -39,16 +42,43 @@ static void add_step(vp_plan_roofline *r, const vp_device *device, const vp_step
         r->model_flop += times * 1.2 * of.flop;
 }
 
+/* Of one instance; known: of its program's steps, as an instance of the same window has them, where *is_known. NULL: no
+ * memory for that. */
+static void add_instance(vp_plan_roofline *r, const vp_device *device, const vp_bucket *b,
+                         const vp_plan_instance *instance, vp_roofline *known, bool is_known)
+{
+    const vp_program *p  = &b->programs[instance->program_idx];
+    int64_t           at = 0;
+
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t k = 0; k < p->n_steps[pass]; k++, at++) {
+            const vp_step    *s = &p->steps[pass][k];
+            const vp_roofline of =
+                known && is_known ? known[at] : roofline_of(device, s, instance->window);
+            if (known)
+                known[at] = of;
+            add_step(r, s, b->frequency * times_of(b, pass, s), of);
+        }
+}
+
+/* Most instances have the program of the one before them. */
 static void add_bucket(vp_plan_roofline *r, const vp_device *device, const vp_bucket *b)
 {
-    for (int64_t i = 0; i < b->n_instances; i++) {
-        const vp_program *p = &b->programs[b->instances[i].program_idx];
+    int64_t      most = 1;
+    vp_roofline *known;
+
+    for (int64_t i = 0; i < b->n_programs; i++) {
+        int64_t n = 0;
         for (int pass = 0; pass < VP_N_PASSES; pass++)
-            for (int64_t k = 0; k < p->n_steps[pass]; k++)
-                add_step(r, device, &p->steps[pass][k],
-                         b->frequency * times_of(b, pass, &p->steps[pass][k]),
-                         b->instances[i].window);
+            n += b->programs[i].n_steps[pass];
+        most = n > most ? n : most;
     }
+    known = calloc((size_t)most, sizeof *known);
+    for (int64_t i = 0; i < b->n_instances; i++)
+        add_instance(r, device, b, &b->instances[i], known,
+                     i > 0 && b->instances[i - 1].program_idx == b->instances[i].program_idx &&
+                         b->instances[i - 1].window == b->instances[i].window);
+    free(known);
 }
 
 void vp_plan_roofline_make(const vp_plan *plan, const vp_device *device, vp_plan_roofline *out)

@@ -446,8 +446,10 @@ vp_status vp_space_add_near(const vp_plan_request *r, vp_plan_answer *a, vp_cost
     VP_TRY_ALLOC(err, micros = vp_request_micro_batches_near(r, a->arena, like->micro_batch, &n));
     for (int64_t i = 0; i < n; i++) {
         vp_blocks *b = vp_blocks_find(a, micros[i], semantics);
-        if (!b)
-            VP_TRY(vp_blocks_make(r, a, cost, micros[i], semantics, outlines, &b, err));
+        if (!b) {
+            VP_TRY(vp_blocks_make(r, cost, micros[i], semantics, outlines, &b, err));
+            VP_TRY(vp_blocks_keep(a, b, err));
+        }
         if (b->alone.n > 0)
             VP_TRY(vp_settings_of(r, a, cost, &like->recipe, like->attention, b, &list, err));
     }

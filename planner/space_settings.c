@@ -1,5 +1,6 @@
 #include "planner/space_settings.h"
 
+#include "base/beside.h"
 #include "base/checked.h"
 #include "base/units.h"
 #include "planner/moved_space.h"
@@ -364,22 +365,104 @@ static bool ends_here(const vp_plan_request *r, vp_space_extent extent, const vp
     return larger_need_more && is_beyond(r, here.device_bytes, least->device_bytes);
 }
 
+/* ---- the blocks of the next micro-batch, while settings of one are listed ---- */
+
+typedef struct maker {
+    const vp_plan_request *r;
+    const vp_semantics    *semantics;
+    vp_outline_store      *outlines; /* nobody else's meanwhile */
+    vp_cost                cost;
+    int64_t                micro_batch; /* 0: none was offered */
+    vp_beside              beside;
+    vp_blocks             *made;
+    vp_err                 err;
+    vp_status              st;
+} maker;
+
+static void make_blocks(void *with)
+{
+    maker *m = with;
+
+    m->st = vp_blocks_make(m->r, &m->cost, m->micro_batch, m->semantics, m->outlines, &m->made,
+                           &m->err);
+}
+
+/* Those that an answer, or one that it is like, has already; NULL: none. */
+static vp_blocks *find_blocks(const vp_plan_answer *like, const vp_plan_answer *a, int64_t micro,
+                              const vp_semantics *semantics)
+{
+    vp_blocks *b = vp_blocks_find(a, micro, semantics);
+
+    return b ? b : vp_blocks_find(like, micro, semantics);
+}
+
+/* The first of some micro-batches that has no blocks yet. */
+static void offer_next(maker *m, const vp_plan_answer *like, const vp_plan_answer *a,
+                       const int64_t *micros, int64_t n)
+{
+    int64_t i = 0;
+
+    while (i < n && find_blocks(like, a, micros[i], m->semantics))
+        i++;
+    if (m->micro_batch || i == n)
+        return;
+    m->micro_batch = micros[i];
+    vp_beside_offer(&m->beside, make_blocks, m);
+}
+
+/* Whatever was begun is the answer's; what is wanted is made. */
+static vp_status settle(maker *m, vp_plan_answer *a, bool wanted, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (!m->micro_batch || (!wanted && vp_beside_take_back(&m->beside))) {
+        m->micro_batch = 0;
+        return VP_OK;
+    }
+    vp_beside_finish(&m->beside);
+    m->micro_batch = 0;
+    if (m->st != VP_OK) {
+        *err = m->err;
+        return m->st;
+    }
+    VP_TRY(vp_blocks_keep(a, m->made, err));
+out:
+    return st;
+}
+
+static vp_status blocks_of(maker *m, const vp_plan_answer *like, vp_plan_answer *a, int64_t micro,
+                           vp_blocks **out, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(settle(m, a, m->micro_batch == micro, err));
+    if (!(*out = find_blocks(like, a, micro, m->semantics))) {
+        VP_TRY(vp_blocks_make(m->r, &m->cost, micro, m->semantics, m->outlines, &m->made, err));
+        *out = m->made;
+        VP_TRY(vp_blocks_keep(a, m->made, err));
+    }
+out:
+    return st;
+}
+
 vp_status vp_settings_list(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a,
                            vp_cost *cost, vp_space_extent extent, const vp_recipes *from,
                            vp_attention_kind attention, vp_settings *out, vp_err *err)
 {
-    const vp_semantics *semantics = vp_semantics_of(&from->of[0], attention);
-    vp_outline_store   *own       = r->outlines ? NULL : vp_outline_store_new(r->model);
-    vp_outline_store   *outlines  = r->outlines ? r->outlines : own;
-    vp_offload          levels[VP_MAX_OFFLOAD_LEVELS];
-    least_need          least = {INT64_MAX, INT64_MAX};
-    int64_t            *micros, n_micros, n_streamed = 0, n_levels;
-    bool                hopeless, many, ends         = false;
+    vp_outline_store *own = r->outlines ? NULL : vp_outline_store_new(r->model);
+    maker             m   = {.r         = r,
+                             .semantics = vp_semantics_of(&from->of[0], attention),
+                             .outlines  = r->outlines ? r->outlines : own,
+                             .cost      = *cost};
+    vp_offload        levels[VP_MAX_OFFLOAD_LEVELS];
+    least_need        least = {INT64_MAX, INT64_MAX};
+    int64_t          *micros, n_micros, n_streamed = 0, n_levels;
+    bool              hopeless, many, ends         = false;
     const bool at_once = vp_recipe_updates_alone(&from->of[0]) && r->updates != VP_UPDATES_END;
-    vp_status  st      = VP_OK;
+    vp_status  st      = VP_OK, settled;
 
-    VP_TRY_ALLOC(err, outlines);
-    vp_outline_store_forget_costs(outlines);
+    VP_TRY_ALLOC(err, m.outlines);
+    vp_outline_store_forget_costs(m.outlines);
     VP_TRY_ALLOC(err, micros = vp_request_micro_batches(r, a->arena, &n_micros, &many));
     n_levels = vp_request_offloads(r, levels);
     for (int i = 0; i < n_levels;
@@ -388,18 +471,19 @@ vp_status vp_settings_list(const vp_plan_request *r, const vp_plan_answer *like,
     const coarseness coarse = {
         .all = many, .offloaded = many || n_micros * vp_max_i64(1, n_streamed) > MANY_SETTINGS};
     for (int64_t i = 0; i < n_micros && !ends; i++) {
-        int64_t first = out->n;
+        int64_t    first = out->n;
+        vp_blocks *b;
         VP_TRY(is_hopeless(r, cost, from, attention, micros[i], coarse.all,
                            first ? least.device_bytes : 0, &hopeless, err));
         if (hopeless)
             continue;
-        vp_blocks *b = vp_blocks_find(a, micros[i], semantics);
-        if (!b)
-            b = vp_blocks_find(like, micros[i], semantics);
-        if (!b)
-            VP_TRY(vp_blocks_make(r, a, cost, micros[i], semantics, outlines, &b, err));
+        VP_TRY(blocks_of(&m, like, a, micros[i], &b, err));
         if (b->alone.n == 0) /* a smaller last micro-step would be unlike the others */
             continue;
+        /* two micro-batches are looked at in any case, nearly */
+        if (i == 0 || extent == VP_SPACE_ALL ||
+            (extent == VP_SPACE_FIT && least.device_bytes <= r->budget_bytes))
+            offer_next(&m, like, a, micros + i + 1, n_micros - i - 1);
         VP_TRY(list_chunks(r, a, cost, from, attention, coarse, b, out, err));
         ends = ends_here(r, extent, out, first, from->n, &least, &a->cut);
         if (ends && at_once && i < n_micros - 1) { /* one micro-step's gradients may need less */
@@ -408,6 +492,9 @@ vp_status vp_settings_list(const vp_plan_request *r, const vp_plan_answer *like,
         }
     }
 out:
+    settled = settle(&m, a, false, st == VP_OK ? err : &(vp_err){0});
+    st      = st == VP_OK ? settled : st;
+    cost->all_measured &= m.cost.all_measured;
     vp_outline_store_free(own);
     return st;
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tests/test_determinism.sh: same input, same output, byte for byte: twice in a row, in three locales (one writes 1,5), from two
-# compilers; and the same trained parameters from any number of threads. The last line counts.
+# tests/test_determinism.sh: same input, same output, byte for byte: twice in a row, on one core, in three locales (one writes 1,5), from
+# two compilers; and the same trained parameters from any number of threads. The last line counts.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath "${BUILD:-build}")
@@ -61,6 +61,8 @@ gpt2-tiny --device cpu --budget 1.5MB --seq 128 --global-batch 8
 $work/odd.json --device cpu --budget 12.5MB --seq 600 --global-batch 6 --recipe $work/recipe.json --loss chunked:256
 gpt2 --device t4 --budget 7.5GiB --seq 512 --global-batch 16
 gpt2-xl --device h200 --seq 1024 --global-batch 8 --recompute mlp
+gpt2 --device t4 --budget 1.2GiB --seq 512 --global-batch 16 --host-memory 8GiB --within 0
+gpt2-medium --device t4 --budget 500MiB --seq 512 --global-batch 16 --host-memory 8GiB
 E
 }
 
@@ -77,10 +79,19 @@ unset LC_ALL LANG LC_NUMERIC LOCPATH LANGUAGE
 LC_ALL=C outputs "$build/vplan" "$work/first"
 n=$(ls "$work/first" | wc -l)
 [ "$n" -ge 60 ] && ok || bad "only $n outputs were made"
-grep -l "^exit" "$work/first"/* | grep -v 'estimate\(3\|5\|6\)\|plan3' > "$work/bad" && bad "commands failed that should not" "$work/bad" || ok
+grep -l "^exit" "$work/first"/* | grep -v 'estimate\(3\|5\|6\)\|plan[38]' > "$work/bad" && bad "commands failed that should not" "$work/bad" || ok
 grep -q '"timing"' "$work/first"/plan1.answer && bad "timing was not taken out" || ok
 LC_ALL=C outputs "$build/vplan" "$work/again"
 same "a second time" "$work/again"
+
+# ---- cores: what a second one may do is the same ----
+if [ "$(nproc)" -gt 1 ] && command -v taskset > /dev/null; then
+    core=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
+    LC_ALL=C taskset -c "$core" bash -c "$(declare -f outputs document); work='$work'; outputs '$build/vplan' '$work/core'"
+    same "on one core" "$work/core"
+else
+    skip "one core, or no taskset to take the others away"
+fi
 
 # ---- locales ----
 if LC_ALL=C.UTF-8 locale charmap 2> /dev/null | grep -q UTF-8; then
