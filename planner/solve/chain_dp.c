@@ -58,6 +58,7 @@ typedef struct dp {
     int64_t       limit_ns;  /* that the blocks may cost                               */
     corner       *by_k;      /* all items in ascending k / m                           */
     vp_ilp_hull   hull;      /* of the items that may still be prepended               */
+    int64_t       corner;    /* of it: no later one has room beside what was last asked about */
     front        *fronts;    /* of the chains of 0 .. n_blocks blocks                  */
     link         *links;
     int64_t       n_links, cap_links;
@@ -155,13 +156,25 @@ static bool least_rest(const vp_ilp_hull *hull, int64_t n, int64_t room_bytes, i
     return true;
 }
 
-/* Whether a chain with n more blocks may end within the limit. */
-static bool may_end(const dp *d, const point *x, int64_t n)
+/* Whether a chain with n more blocks may end within the limit: as least_rest() says, without its division. Of one n chains
+ * are asked about in ascending need, from the last corner on. */
+static bool may_end(dp *d, const point *x, int64_t n)
 {
-    int64_t rest_ns;
+    const vp_ilp_hull *hull       = &d->hull;
+    const int64_t      room_bytes = d->max_bytes - x->m_bytes;
 
-    return least_rest(&d->hull, n, d->max_bytes - x->m_bytes, &rest_ns) &&
-           vp_add(x->t_ns, rest_ns) <= d->limit_ns;
+    assert(hull->n >= 1 && n >= 0);
+    while (d->corner > 0 &&
+           (wide)n * hull->at[d->corner].k_bytes > (wide)room_bytes * hull->at[d->corner].m)
+        d->corner--;
+    const corner *at          = &hull->at[d->corner];
+    const wide    spare_bytes = (wide)room_bytes * at->m - (wide)n * at->k_bytes;
+    /* what the corner costs beyond what is left */
+    const wide over_ns = (wide)n * at->cost_ns - (wide)(d->limit_ns - x->t_ns) * at->m;
+    if (spare_bytes < 0)
+        return false;
+    return over_ns <= 0 || (d->corner + 1 < hull->n && spare_bytes * cost_between(at, at + 1) >=
+                                                           over_ns * k_between(at, at + 1));
 }
 
 static bool reserve(void **at, int64_t n, int64_t *cap, size_t size)
@@ -215,6 +228,7 @@ static bool prepend(dp *d, const front *shorter, front *longer, int64_t item, in
     front              swap;
 
     d->merged.n = 0;
+    d->corner   = d->hull.n - 1;
     while (i + 1 < shorter->n && shorter->at[i + 1].m_bytes <= x->beta_bytes)
         /* all these come to need k + beta; the last is the cheapest */
         i++;
