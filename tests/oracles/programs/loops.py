@@ -194,6 +194,7 @@ class Sft(Trainer):
         import transformers.masking_utils as masks
         import trl.kernels.chunked_logprob as head
         warnings.simplefilter("ignore")
+        self.v = v
         self.library = expecting(torch)
         head._forward_kernel = head._backward_kernel = Silent()
         self.torch = head.torch = Torch(torch, options.pop("count", lambda: 0))
