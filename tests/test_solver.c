@@ -424,6 +424,8 @@ static void the_largest_numbers_are_solved_as_far_as_they_can_be(void **state)
 
 static void a_problem_reads_as_it_was_written(void **state)
 {
+    int64_t n_shared = 0;
+
     (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         vp_arena      *arena = vp_arena_new();
@@ -437,19 +439,34 @@ static void a_problem_reads_as_it_was_written(void **state)
 
         make_example(&e, seed);
         e.p.gap = 1e-5;
-        root    = vp_ilp_problem_to_json(&e.p);
-        text    = json_dumps(root, JSON_COMPACT);
+        if (seed % 2) { /* the same items in another place */
+            vp_ilp *last  = &e.ilps[e.p.n_ilps - 1];
+            last->n_items = e.ilps[0].n_items;
+            memmove(last->items, e.ilps[0].items, (size_t)last->n_items * sizeof *last->items);
+        }
+        root = vp_ilp_problem_to_json(&e.p);
+        text = json_dumps(root, JSON_COMPACT);
         CHECK_OK(vp_json_parse("problem", text, (int64_t)strlen(text), &doc, &err));
         node = vp_json_root(doc);
         CHECK_OK(vp_ilp_problem_from_json(arena, &node, &back, &err));
         again = vp_ilp_problem_to_json(&back);
         assert_true(json_equal(root, again));
+        for (int64_t i = 0; i < back.n_ilps; i++) {
+            const vp_ilp *x = &e.p.ilps[i], *y = &back.ilps[i];
+            const json_t *written = json_array_get(json_object_get(root, "programs"), (size_t)i);
+            assert_true(x->n_blocks == y->n_blocks && x->n_items == y->n_items &&
+                        x->base_bytes == y->base_bytes && x->end_bytes == y->end_bytes &&
+                        x->const_ns == y->const_ns);
+            assert_memory_equal(x->items, y->items, (size_t)x->n_items * sizeof *x->items);
+            n_shared += json_object_get(written, "items_of") != NULL;
+        }
         json_decref(root);
         json_decref(again);
         free(text);
         vp_json_doc_free(doc);
         vp_arena_free(arena);
     }
+    assert_true(n_shared > 20);
 }
 
 static vp_status read_problem(const char *program, vp_err *err)
@@ -479,7 +496,9 @@ out:
     "{\"n_blocks\":" blocks ",\"base_bytes\":0,\"end_bytes\":0,\"const_ns\":0,\"k_bytes\":" k \
     ",\"beta_bytes\":" beta ",\"cost_ns\":" cost more "}"
 #define PROGRAM(blocks, k, beta, cost) PROGRAM_WITH(blocks, k, beta, cost, "")
-#define SEGMENT(more)                  PROGRAM_WITH("3", "[1]", "[1]", "[1]", ",\"n_more\":" more)
+#define SHARED(of, blocks) \
+    "{\"base_bytes\":0,\"end_bytes\":0,\"const_ns\":0,\"items_of\":" of ",\"n_blocks\":" blocks "}"
+#define SEGMENT(more) PROGRAM_WITH("3", "[1]", "[1]", "[1]", ",\"n_more\":" more)
 
 static void a_problem_out_of_range_is_refused_where_it_is(void **state)
 {
@@ -510,6 +529,14 @@ static void a_problem_out_of_range_is_refused_where_it_is(void **state)
     REFUSED(SEGMENT("[-1]"), "programs[0].n_more[0]", "between");
     REFUSED(SEGMENT("[]"), "programs[0].n_more", "as many");
     REFUSED(SEGMENT("1"), "programs[0].n_more", "");
+    CHECK_OK(read_problem(PROGRAM("3", "[1]", "[1]", "[1]") "," SHARED("0", "3"), &err));
+    REFUSED(SHARED("0", "3"), "programs[0].items_of", "before it");
+    REFUSED(PROGRAM("3", "[1]", "[1]", "[1]") "," SHARED("1", "3"), "programs[1].items_of",
+            "before it");
+    REFUSED(PROGRAM("3", "[1]", "[1]", "[1]") "," SHARED("0", "3,\"k_bytes\":[1]"),
+            "programs[1].k_bytes", "");
+    REFUSED(PROGRAM("64", "[72057594037927936]", "[1]", "[1]") "," SHARED("0", "65"),
+            "programs[1].k_bytes", "every block");
 #undef REFUSED
 }
 

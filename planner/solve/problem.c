@@ -3,6 +3,7 @@
 #include "base/checked.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What a document may hold. Chosen so that no sum below leaves 64 bits: MAX_BLOCKS * MAX_COST_NS
@@ -41,9 +42,13 @@ static bool has_segments(const vp_ilp *g)
     return has;
 }
 
-/* n_more is left out where it is 0 throughout. */
-static json_t *ilp_to_json(const vp_ilp *g)
+/* n_more is left out where it is 0 throughout. items_of: a program before it that has the same items; -1: none. */
+static json_t *ilp_to_json(const vp_ilp *g, int64_t items_of)
 {
+    if (items_of >= 0)
+        return json_pack("{sI sI sI sI sI}", "n_blocks", (json_int_t)g->n_blocks, "base_bytes",
+                         (json_int_t)g->base_bytes, "end_bytes", (json_int_t)g->end_bytes,
+                         "const_ns", (json_int_t)g->const_ns, "items_of", (json_int_t)items_of);
     return json_pack("{sI sI sI sI so so so so*}", "n_blocks", (json_int_t)g->n_blocks,
                      "base_bytes", (json_int_t)g->base_bytes, "end_bytes", (json_int_t)g->end_bytes,
                      "const_ns", (json_int_t)g->const_ns, "k_bytes",
@@ -53,15 +58,53 @@ static json_t *ilp_to_json(const vp_ilp *g)
                      has_segments(g) ? column(g, offsetof(vp_item_row, n_more)) : NULL);
 }
 
+/* Programs whose items stand in the document, by what these are. */
+enum { N_BINS = 2 * VP_MAX_ILPS };
+
+static bool has_same_items(const vp_ilp *a, const vp_ilp *b)
+{
+    return a->n_items == b->n_items &&
+           memcmp(a->items, b->items, (size_t)a->n_items * sizeof *a->items) == 0;
+}
+
+static uint64_t bin_of(const vp_ilp *g)
+{
+    uint64_t h = (uint64_t)g->n_items;
+
+    for (int64_t s = 0; s < g->n_items; s++) {
+        const vp_item_row *x = &g->items[s];
+        h                    = (h ^ (uint64_t)x->k_bytes) * UINT64_C(0x9e3779b97f4a7c15);
+        h = (h ^ h >> 32 ^ (uint64_t)x->beta_bytes) * UINT64_C(0x9e3779b97f4a7c15);
+        h = (h ^ h >> 32 ^ (uint64_t)x->cost_ns) * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    return (h ^ h >> 32) % N_BINS;
+}
+
+/* The first program with the items of program i; -1: i is the first, and put among the others while there is room. */
+static int64_t first_like(const vp_ilp_problem *p, int64_t i, int32_t bins[N_BINS])
+{
+    uint64_t bin = bin_of(&p->ilps[i]);
+
+    for (; bins[bin]; bin = (bin + 1) % N_BINS)
+        if (has_same_items(&p->ilps[bins[bin] - 1], &p->ilps[i]))
+            return bins[bin] - 1;
+    if (i < VP_MAX_ILPS) /* more are refused */
+        bins[bin] = (int32_t)i + 1;
+    return -1;
+}
+
 json_t *vp_ilp_problem_to_json(const vp_ilp_problem *p)
 {
-    json_t *programs = json_array();
+    json_t  *programs = json_array();
+    int32_t *bins     = calloc(N_BINS, sizeof *bins);
 
     for (int64_t i = 0; programs && i < p->n_ilps; i++)
-        if (json_array_append_new(programs, ilp_to_json(&p->ilps[i]))) {
+        if (json_array_append_new(programs,
+                                  ilp_to_json(&p->ilps[i], bins ? first_like(p, i, bins) : -1))) {
             json_decref(programs);
             programs = NULL;
         }
+    free(bins);
     return json_pack("{sI sI sf sI sI sI so}", "budget_bytes", (json_int_t)p->budget_bytes,
                      "upper_ns", (json_int_t)p->upper_ns, "gap", p->gap, "max_nodes",
                      (json_int_t)p->max_nodes, "max_pivots", (json_int_t)p->max_pivots,
@@ -88,20 +131,28 @@ out:
     return st;
 }
 
-static vp_status ilp_from_json(vp_arena *arena, const vp_json_node *node, vp_ilp *g, vp_err *err)
+/* In the order and of the sizes that all that is counted here relies on. */
+static vp_status check_item(const vp_json_node *node, const vp_ilp *g, int64_t s, vp_err *err)
 {
-    static const char *const keys[] = {"n_blocks", "base_bytes", "end_bytes",
-                                       "const_ns", "k_bytes",    "beta_bytes",
-                                       "cost_ns",  "n_more",     NULL};
-    vp_json_node             k, beta, cost, more;
-    int64_t                  n_beta, n_cost, n_more = -1;
-    vp_status                st = VP_OK;
+    const vp_item_row *x = &g->items[s];
 
-    VP_TRY(vp_json_only_keys(node, keys, err));
-    VP_TRY(vp_json_int(node, "n_blocks", 1, VP_MAX_BLOCKS, &g->n_blocks, err));
-    VP_TRY(vp_json_int(node, "base_bytes", 0, MAX_BYTES, &g->base_bytes, err));
-    VP_TRY(vp_json_int(node, "end_bytes", 0, MAX_BYTES, &g->end_bytes, err));
-    VP_TRY(vp_json_int(node, "const_ns", 0, MAX_CONST_NS, &g->const_ns, err));
+    if (x->k_bytes > MAX_KEPT_BYTES / g->n_blocks)
+        return vp_json_fail(node, "k_bytes", err,
+                            "item %d in every block is more bytes than are counted here", (int)s);
+    if (s && (x[-1].beta_bytes < x->beta_bytes ||
+              (x[-1].beta_bytes == x->beta_bytes && x[-1].k_bytes > x->k_bytes)))
+        return vp_json_fail(node, "beta_bytes", err,
+                            "items must be in descending beta, then ascending k; item %d is not",
+                            (int)s);
+    return VP_OK;
+}
+
+static vp_status items_from_json(vp_arena *arena, const vp_json_node *node, vp_ilp *g, vp_err *err)
+{
+    vp_json_node k, beta, cost, more;
+    int64_t      n_beta, n_cost, n_more = -1;
+    vp_status    st = VP_OK;
+
     VP_TRY(vp_json_array(node, "k_bytes", &k, &g->n_items, err));
     VP_TRY(vp_json_array(node, "beta_bytes", &beta, &n_beta, err));
     VP_TRY(vp_json_array(node, "cost_ns", &cost, &n_cost, err));
@@ -129,19 +180,44 @@ static vp_status ilp_from_json(vp_arena *arena, const vp_json_node *node, vp_ilp
         VP_TRY(integer_at(&cost, s, 0, MAX_COST_NS, &x->cost_ns, err));
         if (n_more >= 0)
             VP_TRY(integer_at(&more, s, 0, VP_MAX_ITEM_BLOCKS - 1, &x->n_more, err));
-        if (x->k_bytes > MAX_KEPT_BYTES / g->n_blocks) {
-            st = vp_json_fail(node, "k_bytes", err,
-                              "item %d in every block is more bytes than are counted here", (int)s);
-            goto out;
-        }
-        if (s && (x[-1].beta_bytes < x->beta_bytes ||
-                  (x[-1].beta_bytes == x->beta_bytes && x[-1].k_bytes > x->k_bytes))) {
-            st = vp_json_fail(node, "beta_bytes", err,
-                              "items must be in descending beta, then ascending k; item %d is not",
-                              (int)s);
-            goto out;
-        }
+        VP_TRY(check_item(node, g, s, err));
     }
+out:
+    return st;
+}
+
+/* Program i of a document; those before it were read. */
+static vp_status ilp_from_json(vp_arena *arena, const vp_json_node *node, vp_ilp *ilps, int64_t i,
+                               vp_err *err)
+{
+    static const char *const keys[]   = {"n_blocks", "base_bytes", "end_bytes",
+                                         "const_ns", "k_bytes",    "beta_bytes",
+                                         "cost_ns",  "n_more",     NULL};
+    static const char *const shared[] = {"n_blocks", "base_bytes", "end_bytes",
+                                         "const_ns", "items_of",   NULL};
+    const bool               shares   = vp_json_has(node, "items_of");
+    vp_ilp                  *g        = &ilps[i];
+    int64_t                  of;
+    vp_status                st = VP_OK;
+
+    VP_TRY(vp_json_only_keys(node, shares ? shared : keys, err));
+    VP_TRY(vp_json_int(node, "n_blocks", 1, VP_MAX_BLOCKS, &g->n_blocks, err));
+    VP_TRY(vp_json_int(node, "base_bytes", 0, MAX_BYTES, &g->base_bytes, err));
+    VP_TRY(vp_json_int(node, "end_bytes", 0, MAX_BYTES, &g->end_bytes, err));
+    VP_TRY(vp_json_int(node, "const_ns", 0, MAX_CONST_NS, &g->const_ns, err));
+    if (!shares) {
+        VP_TRY(items_from_json(arena, node, g, err));
+        goto out;
+    }
+    VP_TRY(vp_json_int(node, "items_of", 0, VP_MAX_ILPS, &of, err));
+    if (of >= i) {
+        st = vp_json_fail(node, "items_of", err, "must be a program before it");
+        goto out;
+    }
+    g->n_items = ilps[of].n_items;
+    g->items   = ilps[of].items;
+    for (int64_t s = 0; s < g->n_items; s++)
+        VP_TRY(check_item(node, g, s, err));
 out:
     return st;
 }
@@ -171,7 +247,7 @@ vp_status vp_ilp_problem_from_json(vp_arena *arena, const vp_json_node *root, vp
     VP_TRY_ALLOC(err, p.ilps);
     for (int64_t i = 0; i < p.n_ilps; i++) {
         VP_TRY(vp_json_element(&programs, i, &program, err));
-        VP_TRY(ilp_from_json(arena, &program, &p.ilps[i], err));
+        VP_TRY(ilp_from_json(arena, &program, p.ilps, i, err));
     }
     *out = p;
 out:

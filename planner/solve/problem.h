@@ -128,8 +128,8 @@ typedef struct vp_monolithic {
     int64_t           n_nodes; /* GLPK's, those it never solved included        */
 } vp_monolithic;
 
-/* The pipe's documents. Reading checks every number's range; VP_ERR_INPUT otherwise. What is
- * read lives in arena. */
+/* The pipe's documents. Of programs with the same items, as most are, the first has them and the others its number,
+ * "items_of". Reading checks every number's range; VP_ERR_INPUT otherwise. What is read lives in arena. */
 json_t   *vp_ilp_problem_to_json(const vp_ilp_problem *p);
 vp_status vp_ilp_problem_from_json(vp_arena *arena, const vp_json_node *root, vp_ilp_problem *out,
                                    vp_err *err);

@@ -76,6 +76,23 @@ static void put_json(json_t *root)
     free(out);
 }
 
+/* Every program with its own items: of the same ones only the first was written with them. */
+static void share_items(void)
+{
+    static const char *const columns[] = {"k_bytes", "beta_bytes", "cost_ns", "n_more"};
+    json_t                  *programs  = json_object_get(problem, "programs"), *g, *of;
+    size_t                   i;
+
+    json_array_foreach (programs, i, g) {
+        if (!(of = json_object_get(g, "items_of")))
+            continue;
+        of = json_array_get(programs, (size_t)json_integer_value(of));
+        for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+            if (json_object_get(of, columns[c]))
+                json_object_set(g, columns[c], json_object_get(of, columns[c]));
+    }
+}
+
 /* Ask the real solver; through files, so that nothing can block. */
 static void ask(void)
 {
@@ -105,6 +122,7 @@ static void ask(void)
     solution = json_loadb(answer.data, answer.n, 0, NULL);
     if (!problem || !solution)
         die("the real solver gave no answer");
+    share_items();
     free(question.data);
 }
 
