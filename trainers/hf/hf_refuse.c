@@ -1,5 +1,7 @@
 #include "trainers/hf/hf_refuse.h"
 
+#include "trainers/hf/hf_estimate.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -235,4 +237,38 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
         : has_word(key, "eval=1", strlen("eval=1")) ? "evaluation"
                                                     : "training step",
         nearest);
+}
+
+/* Its loss adds products of bf16 up in fp32 (TRL 1.16, kernels/chunked_logprob.py: _addmm_fp32), for which cuBLAS in PyTorch
+ * wants 8.0 (aten, CUDABlas.cpp: gemm_internal_cublas_bfloat16_helper with fp32 output). */
+static vp_status check_trl_loss(const vp_hf_trl_question *q, const char *asked, vp_err *err)
+{
+    if (strncmp(q->precision, "bf16", 4) != 0 || q->capability >= 80)
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "%s does not run here: TRL's loss adds products of bf16 up in fp32, which "
+                   "PyTorch does from compute capability 8.0 on (RuntimeError in torch 2.11 with "
+                   "TRL 1.16). %s",
+                   asked,
+                   q->is_quantised ? "Nor does fp16 over quantised weights; --trainer hf does"
+                                   : "--precision fp16 does");
+}
+
+vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err)
+{
+    char asked[120];
+
+    snprintf(asked, sizeof asked,
+             q->is_default ? "--precision is not given, and %s, the default for this card,"
+                           : "precision %s",
+             q->precision);
+    if (!q->is_quantised || strncmp(q->precision, "fp16", 4) != 0)
+        return check_trl_loss(q, asked, err);
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "%s does not run here: over quantised weights TRL's trainers make adapters "
+                   "bf16, whose gradients PyTorch's GradScaler cannot unscale "
+                   "(NotImplementedError in torch 2.11). %s",
+                   asked,
+                   q->capability >= 80 ? "--precision bf16-amp does"
+                                       : "Nor does bf16 on this card; --trainer hf does");
 }

@@ -117,6 +117,24 @@ static vp_status refuse(const vp_hf_request *q, const vp_hf_found *found, vp_err
                    vp_recording_versions(found->recording), known);
 }
 
+/* The first line with which the program is known and that is as wanted: -1 is the recording's own. NULL: none. */
+static const char *next_known(const vp_hf_request *q, const vp_hf_found *found, int64_t *i)
+{
+    const char *at = vp_recording_versions(found->recording);
+
+    for (*i = -1; at; at = vp_recording_also(found->recording, ++*i))
+        if ((*i < 0 || vp_recorded_is_known(found->program, *i)) && !differs(at, q->versions))
+            break;
+    return at;
+}
+
+bool vp_hf_knows_versions(const vp_hf_request *q, const vp_hf_found *found)
+{
+    int64_t i;
+
+    return !q->versions || next_known(q, found, &i);
+}
+
 vp_status vp_hf_choose_versions(const vp_hf_request *q, bool is_newest, vp_hf_found *found,
                                 vp_hf_estimate *out, vp_err *err)
 {
@@ -126,11 +144,7 @@ vp_status vp_hf_choose_versions(const vp_hf_request *q, bool is_newest, vp_hf_fo
     found->as = -1;
     if (q->versions) {
         VP_TRY(check_words(q->versions, own, err));
-        while (also && differs(also, q->versions)) {
-            do
-                also = vp_recording_also(found->recording, ++found->as);
-            while (also && !vp_recorded_is_known(found->program, found->as));
-        }
+        also = next_known(q, found, &found->as);
         if (!also)
             VP_TRY(refuse(q, found, err));
         if ((found->as >= 0 || !is_newest) && (vp_hf_is_shared(q) || q->compiles))

@@ -6,6 +6,9 @@
 
 #include "trainers/hf/hf_find.h"
 
+/* Whether the found program is known to run with those of request->versions, or none are asked for. */
+bool vp_hf_knows_versions(const vp_hf_request *request, const vp_hf_found *found);
+
 /* Those of request->versions, else the recording's own: found->as says which, out->versions names them, and out's assumptions say what
  * their defaults would do otherwise. VP_ERR_USAGE: no list of libraries and versions. VP_ERR_INPUT: the program is not known to run with
  * them, and with which it is; or what is asked for besides is known with the newest only. is_newest: the recording is of those. */

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Plays the programs of recordings with the libraries of this Python, and notes in the files which of them are the same.
 
-    versions.py FILE.rec ... [--null build/null] [--only WORD ...] [--missing] [--keep VERDICTS.json] [--shown]
+    versions.py FILE.rec ... [--null build/null] [--only WORD ...] [--without WORD ...] [--missing] [--keep VERDICTS.json] [--shown]
 
 Each program is played once, at the first shape of record.py. Where the events are those of the recording, in its order and its sizes, it
 gets a line "also N": N is the file's line of versions. Passed over is what an operator takes and gives back within a phase, below the
 phase's peak, as what a mask is made of, and what passes while loading. The line names what else is not there of the recording's allocations, and says "ones" where the inputs have a
 mask besides. Anything else differs, is said with the first difference, and gets no line: record.py makes a recording of it in a file
-of its own. --only: keys that hold all these words. --missing: those that have no line yet. --keep: what was found before is kept there, and not
+of its own. --only: keys that hold all these words, and none of --without. --missing: those that have no line yet. --keep: what was found before is kept there, and not
 played again. --shown: write lines from there, play nothing.
 """
 import argparse
@@ -234,11 +234,19 @@ def shown(file, family, key):
     return held(program, run, record.phases_of(v), record.with_layers(v, family, shape, blocks), blocks)
 
 
+def keep(path, known):
+    if path:
+        with open(path + ".tmp", "w") as f:
+            json.dump(known, f)
+        os.rename(path + ".tmp", path)
+
+
 def main():
     p = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     p.add_argument("files", nargs="+")
     p.add_argument("--null", default="build/null")
     p.add_argument("--only", nargs="*", default=[])
+    p.add_argument("--without", nargs="*", default=[])
     p.add_argument("--missing", action="store_true")
     p.add_argument("--keep")
     p.add_argument("--shown", action="store_true")
@@ -253,12 +261,13 @@ def main():
         number = file.also(record.versions(file))
         counts = {}
         for key in list(file.programs):
-            if not all(w in key.split() for w in a.only) or a.missing and any(x.startswith("also %d" % number) for x in file.programs[key]):
+            if not all(w in key.split() for w in a.only) or any(w in key.split() for w in a.without) or a.missing and any(x.startswith("also %d" % number) for x in file.programs[key]):
                 continue
             t = time.time()
             of_key = "%s %s %s" % (record.versions(file), name, key)
             if of_key not in known and not a.shown:
                 got = known[of_key] = play.in_child(lambda: shown(file, family, key))
+                keep(a.keep, known)
                 word = got.get("failed") or got.get("differs") or " ".join(["same"] + got["with"])
                 sys.stderr.write("%s %s: %s (%.1f s)\n" % (name, key, word, time.time() - t))
             got = known.get(of_key, {})
@@ -268,10 +277,6 @@ def main():
         sys.stderr.write("%s: %s\n" % (name, counts))
         if counts.get("same"):
             file.save(path)
-        if a.keep:
-            with open(a.keep + ".tmp", "w") as f:
-                json.dump(known, f)
-            os.rename(a.keep + ".tmp", a.keep)
 
 
 if __name__ == "__main__":
