@@ -67,7 +67,7 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const vp
                                 vp_moved_sent_bytes(ilp->n_blocks, &s->blocks->outputs,
                                                     s->blocks->moved[i], n_slots)) > r->host_bytes)
                 continue;
-            vp_candidate *c = vp_arena_alloc(a->arena, sizeof *c);
+            vp_candidate *c = vp_arena_room(a->arena, 1, sizeof *c);
             VP_TRY_ALLOC(err, c);
             *c                              = *base;
             c->scenario.offload.activations = s->blocks->moved[i];
@@ -170,7 +170,7 @@ static vp_status add_any(const vp_plan_request *r, vp_plan_answer *a, const vp_s
             VP_TRY(take_shorter(a->arena, all, m, &lib, err));
         if (lib->n == 0)
             continue;
-        VP_TRY_ALLOC(err, c = vp_arena_alloc(a->arena, sizeof *c));
+        VP_TRY_ALLOC(err, c = vp_arena_room(a->arena, 1, sizeof *c));
         *c                          = *base;
         c->figures.stack_base_bytes = vp_add(c->figures.stack_base_bytes, more);
         c->figures.peak_bytes       = vp_add(c->figures.peak_bytes, more);
@@ -194,7 +194,7 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
                                vp_err *err)
 {
     const bool    partly = holds_share(r, s);
-    vp_candidate *c      = vp_arena_alloc(a->arena, sizeof *c);
+    vp_candidate *c      = vp_arena_room(a->arena, 1, sizeof *c);
     vp_status     st     = VP_OK;
 
     a->least_host_bytes = vp_min_i64(a->least_host_bytes, host_need(r, s, &s->figures[recipe_idx]));
