@@ -28,10 +28,15 @@ typedef struct vp_blocks vp_blocks;
 
 /* One point of the space. */
 typedef struct vp_candidate {
-    vp_scenario scenario;
     vp_figures  figures;
     bool        fits;
+    vp_scenario scenario;
 } vp_candidate;
+
+/* In arena, a candidate as *from is that ends behind its scenario's last run: it may be read and changed, but not copied by
+ * assignment. NULL: out of memory. And a whole one of it. */
+vp_candidate *vp_candidate_keep(vp_arena *arena, const vp_candidate *from);
+void          vp_candidate_copy(vp_candidate *to, const vp_candidate *from);
 
 typedef struct vp_preset {
     const char  *name;
@@ -41,7 +46,7 @@ typedef struct vp_preset {
 typedef struct vp_plan_answer {
     vp_arena                *arena;
     struct vp_lowered_store *store; /* planner/lowered_store.h */
-    /* all scenarios, every block keeping all */
+    /* all scenarios, every block keeping all; vp_candidate_keep() says how they are read */
     vp_candidate **scenarios;
     int64_t        n_scenarios;
     int64_t        n_listed; /* of them at first: behind are those of chunks between theirs */

@@ -116,9 +116,9 @@ typedef struct vp_scenario {
     int64_t           loss_chunk; /* tokens, a multiple of 256; 0: all at once */
     vp_attention_kind attention;
     vp_offload        offload;
-    bool              updates_at_end;    /* all of them behind the last backward, whatever may be */
-    vp_block_run      runs[VP_MAX_RUNS]; /* together all blocks of the model */
+    bool              updates_at_end; /* all of them behind the last backward, whatever may be */
     int               n_runs;
+    vp_block_run runs[VP_MAX_RUNS]; /* together all blocks of the model; last, as most have few */
 } vp_scenario;
 
 /* Micro-steps of a scenario, the smaller last one included; those of micro_batch samples; and the

@@ -67,9 +67,8 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const vp
                                 vp_moved_sent_bytes(ilp->n_blocks, &s->blocks->outputs,
                                                     s->blocks->moved[i], n_slots)) > r->host_bytes)
                 continue;
-            vp_candidate *c = vp_arena_room(a->arena, 1, sizeof *c);
+            vp_candidate *c = vp_candidate_keep(a->arena, base);
             VP_TRY_ALLOC(err, c);
-            *c                              = *base;
             c->scenario.offload.activations = s->blocks->moved[i];
             c->scenario.offload.n_slots     = n_slots;
             vp_moved_add_slots(r->device, &s->blocks->outputs, s->blocks->moved[i], n_slots,
@@ -170,8 +169,7 @@ static vp_status add_any(const vp_plan_request *r, vp_plan_answer *a, const vp_s
             VP_TRY(take_shorter(a->arena, all, m, &lib, err));
         if (lib->n == 0)
             continue;
-        VP_TRY_ALLOC(err, c = vp_arena_room(a->arena, 1, sizeof *c));
-        *c                          = *base;
+        VP_TRY_ALLOC(err, c = vp_candidate_keep(a->arena, base));
         c->figures.stack_base_bytes = vp_add(c->figures.stack_base_bytes, more);
         c->figures.peak_bytes       = vp_add(c->figures.peak_bytes, more);
         c->figures.device_bytes     = vp_device_bytes(r->device, c->figures.peak_bytes);
@@ -194,41 +192,42 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
                                vp_err *err)
 {
     const bool    partly = holds_share(r, s);
-    vp_candidate *c      = vp_arena_room(a->arena, 1, sizeof *c);
-    vp_status     st     = VP_OK;
+    vp_candidate *kept;
+    vp_status     st = VP_OK;
 
     a->least_host_bytes = vp_min_i64(a->least_host_bytes, host_need(r, s, &s->figures[recipe_idx]));
     if (s->figures[recipe_idx].host_bytes > r->host_bytes ||
         (r->n_segments && (partly || s->offload.blocks)))
         return VP_OK;
-    VP_TRY_ALLOC(err, c);
-    *c = (vp_candidate){.scenario = {.recipe         = *recipe,
-                                     .seq            = r->seq,
-                                     .global_batch   = r->global_batch,
-                                     .micro_batch    = s->micro_batch,
-                                     .loss_chunk     = s->loss_chunk,
-                                     .attention      = attention,
-                                     .offload        = s->offload,
-                                     .updates_at_end = r->updates == VP_UPDATES_END},
-                        .figures  = s->figures[recipe_idx]};
+    vp_candidate c = {.scenario = {.recipe         = *recipe,
+                                   .seq            = r->seq,
+                                   .global_batch   = r->global_batch,
+                                   .micro_batch    = s->micro_batch,
+                                   .loss_chunk     = s->loss_chunk,
+                                   .attention      = attention,
+                                   .offload        = s->offload,
+                                   .updates_at_end = r->updates == VP_UPDATES_END},
+                      .figures  = s->figures[recipe_idx]};
     assert(recipe_idx < VP_N_OPTIMIZERS);
-    vp_scenario_set_all(&c->scenario, r->model, vp_pinned_set(r));
+    vp_scenario_set_all(&c.scenario, r->model, vp_pinned_set(r));
     const bool    alone    = s->offload.blocks || partly;
-    vp_ilp        p        = vp_setting_ilp(r, &c->figures, s->blocks, alone);
+    vp_ilp        p        = vp_setting_ilp(r, &c.figures, s->blocks, alone);
     const int64_t const_ns = p.const_ns;
     if (s->offload.blocks && !a->bytes_alone)
-        VP_TRY(vp_streamed_bound(a->arena, &s->blocks->alone, &c->figures, 0,
+        VP_TRY(vp_streamed_bound(a->arena, &s->blocks->alone, &c.figures, 0,
                                  r->global_batch / s->micro_batch,
                                  vp_device_arena_bytes(r->device, r->budget_bytes), &p, err));
     if (only ? !only->activations : !vp_request_must_move(r)) {
-        if (alone)
-            VP_TRY(add_scenario(a, c, &s->blocks->alone, &p, cap, err));
-        else
-            VP_TRY(add_any(r, a, s, c, cap, err));
+        if (alone) {
+            VP_TRY_ALLOC(err, kept = vp_candidate_keep(a->arena, &c));
+            VP_TRY(add_scenario(a, kept, &s->blocks->alone, &p, cap, err));
+        } else {
+            VP_TRY(add_any(r, a, s, &c, cap, err));
+        }
     }
     p.const_ns = const_ns;
     if (moves_beside(r, &s->offload) && !(only && !only->activations))
-        VP_TRY(add_moved(r, a, s, c, &p, only, cap, err));
+        VP_TRY(add_moved(r, a, s, &c, &p, only, cap, err));
 out:
     return st;
 }

@@ -325,6 +325,15 @@ static inline const char *random_config(rng *r, int which, char *buf, size_t buf
     return buf;
 }
 
+/* Of an answer's list, where it may not be copied whole. */
+static inline vp_scenario listed_scenario(const vp_candidate *listed)
+{
+    vp_candidate c;
+
+    vp_candidate_copy(&c, listed);
+    return c.scenario;
+}
+
 static inline bool long_run(void)
 {
     return getenv("VPLAN_LONG") != NULL;

@@ -106,7 +106,7 @@ static bool random_counts(rng *r, const vp_ilp *p, int64_t *counts)
 
 static vp_scenario chain_of(const vp_plan_answer *a, int64_t k, const int64_t *counts)
 {
-    vp_scenario s = a->scenarios[k]->scenario;
+    vp_scenario s = listed_scenario(a->scenarios[k]);
 
     s.n_runs = 0;
     for (int64_t i = 0; i < a->libraries[k]->n; i++)
@@ -374,7 +374,7 @@ static void check_problem(rng *r, const vp_plan_request *request, const vp_plan_
                           int64_t k, const char *what)
 {
     const vp_ilp *whole = &a->problem.ilps[k];
-    vp_scenario   s     = a->scenarios[k]->scenario;
+    vp_scenario   s     = listed_scenario(a->scenarios[k]);
     vp_cost       cost  = {.device = request->device};
     vp_item_row   rows[MOST_ITEMS];
     vp_strategy   items[MOST_ITEMS];

@@ -352,7 +352,7 @@ static void no_streamed_plan_is_faster_than_its_bound(void **state)
         request.offload    = VP_OFFLOAD_PARAMS;
         OK(vp_planner_run(&request, &a, err));
         for (int64_t k = 0; k < a.n_scenarios; k++) {
-            vp_scenario       s   = a.scenarios[k]->scenario;
+            vp_scenario       s   = listed_scenario(a.scenarios[k]);
             const vp_library *lib = a.libraries[k];
             int64_t left = model->graph.n_instances - 2, bound_ns, counts[VP_MAX_ITEMS] = {0};
             vp_ilp_problem p = a.problem;
@@ -428,7 +428,7 @@ static void no_plan_that_moves_activations_undercuts_its_integer_program(void **
         request.global_batch = 1 + pick(&r, 6);
         OK(vp_space_list(&request, NULL, &a, &cost, VP_SPACE_ALL, err));
         for (int64_t k = pick(&r, 3); k < a.n_scenarios; k += 1 + pick(&r, 3)) {
-            vp_scenario       s   = a.scenarios[k]->scenario;
+            vp_scenario       s   = listed_scenario(a.scenarios[k]);
             const vp_library *lib = a.libraries[k];
             int64_t left = model->graph.n_instances - 2, bound_ns, counts[VP_MAX_ITEMS] = {0};
             vp_ilp_problem p = a.problem;
@@ -527,7 +527,7 @@ static void no_chain_undercuts_all_parts_that_it_is_in(void **state)
         if (vp_may_stream(&model->graph))
             OK(vp_space_list(&request, NULL, &a, &cost, VP_SPACE_ALL, err));
         for (int64_t k = 0; k < a.n_scenarios; k += 1 + (i % 3 ? 0 : pick(&r, 9))) {
-            vp_scenario       s            = a.scenarios[k]->scenario;
+            vp_scenario       s            = listed_scenario(a.scenarios[k]);
             const vp_library *lib          = a.libraries[k];
             const int64_t     n_blocks     = model->graph.n_instances - 2,
                           n_micro          = request.global_batch / s.micro_batch;

@@ -53,7 +53,7 @@ static void brute_force(const vp_plan_request *r, const vp_plan_answer *a, const
         for (int64_t b = 0; b < n_blocks; b++)
             n_all *= lib->n;
         for (int64_t code = 0; code < n_all; code++) {
-            vp_scenario x    = a->scenarios[s]->scenario;
+            vp_scenario x    = listed_scenario(a->scenarios[s]);
             int64_t     last = 0, rest = code;
             bool        descending = true;
             x.n_runs               = 0;
