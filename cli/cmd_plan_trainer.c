@@ -208,6 +208,7 @@ static const char *default_precision(const vp_device *card, const char *tuning,
 {
     bool   frozen    = tuning && strcmp(tuning, "full") != 0;
     bool   quantised = tuning && strcmp(tuning, "qlora") == 0;
+    bool   is_plain  = strcmp(language->step_of, "torch") == 0; /* the loop has no GradScaler */
     vp_err why       = {0};
     bool   only_bf16 =
         language->own &&
@@ -216,7 +217,7 @@ static const char *default_precision(const vp_device *card, const char *tuning,
             &why) != VP_OK;
 
     return frozen && (card->bf16 || only_bf16)   ? "bf16-amp"
-           : frozen && card->fp16_flop_per_s > 0 ? "fp16"
+           : frozen && card->fp16_flop_per_s > 0 ? (is_plain ? "fp16" : "fp16-amp")
            : card->bf16                          ? "bf16-mixed"
            : card->fp16_flop_per_s > 0           ? "fp16-mixed"
                                                  : "fp32";

@@ -97,12 +97,21 @@ static bool small_weights(vp_hf_request *q)
     return true;
 }
 
+static bool small_fp16_weights(vp_hf_request *q)
+{
+    if (strcmp(q->lora.targets, "none") == 0 || strcmp(q->precision, "fp16-mixed") != 0)
+        return false;
+    q->precision = "fp16-amp";
+    return true;
+}
+
 static bool quantised(vp_hf_request *q)
 {
     if (strcmp(q->lora.targets, "none") == 0 || (q->load && strcmp(q->load, "none") != 0))
         return false;
-    q->load      = "nf4-dq";
-    q->precision = strcmp(q->precision, "bf16-mixed") == 0 ? "bf16-amp" : q->precision;
+    q->load = "nf4-dq";
+    if (!small_weights(q))
+        small_fp16_weights(q);
     return true;
 }
 
@@ -157,6 +166,7 @@ static const change changes[VP_REMEDIES] = {
     {"--eval-batch 1", "an evaluation takes longer, its loss is the same", one_evaluated},
     {"--seq", "shorter samples", half_seq},
     {"--precision bf16-amp", "frozen weights of 16 bits", small_weights},
+    {"--precision fp16-amp", "frozen weights of 16 bits", small_fp16_weights},
     {"--world", "weights, gradients and states cut over the cards, which wait for each other",
      shard},
     {"--parallel zero2 --offload optimizer",
@@ -416,7 +426,7 @@ static const char *qlora_precision(const vp_hf_request *q)
         return "bf16-amp"; /* on any card: vp_hf_find() says why */
     if (vp_hf_is_plain(q))
         return has_bf16 ? "bf16" : "fp16";
-    return has_bf16 ? "bf16-amp" : "fp16";
+    return has_bf16 ? "bf16-amp" : "fp16-amp";
 }
 
 /* Adapters that are cut over cards were not recorded: each card has all of them. */

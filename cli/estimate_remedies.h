@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-enum { VP_REMEDIES = 13 };
+enum { VP_REMEDIES = 14 };
 
 typedef struct vp_remedy {
     char        option[80]; /* as one would type it */

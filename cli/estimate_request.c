@@ -383,6 +383,7 @@ const char *vp_estimate_precision(const vp_estimate_options *o, const vp_estimat
 
     return has_bf16 || only_bf16 || strcmp(own, "fp32") == 0 ? own
            : strstr(own, "-mixed")                           ? "fp16-mixed"
+           : strstr(own, "-amp")                             ? "fp16-amp"
                                                              : "fp16";
 }
 

@@ -14,7 +14,7 @@ enum { RANK = 16, CARDS = 8, LEAST_16_BIT = 80 /* compute capability with bf16 *
 static void train_adapters(vp_hf_request *q)
 {
     q->lora      = (vp_hf_lora){.targets = "all-linear", .rank = RANK};
-    q->precision = q->capability < LEAST_16_BIT ? "fp16" : "bf16-amp";
+    q->precision = q->capability < LEAST_16_BIT ? "fp16-amp" : "bf16-amp";
 }
 
 static void share_all(vp_hf_request *q)

@@ -318,6 +318,19 @@ code, j, err = check(write("b16.yaml", "per_device_train_batch_size: 4\nbf16: tr
 ok([(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "warning"] == [(2, "bf16")], "bf16 on a T4 is emulated", (code, j["findings"]))
 code, j, err = check(write("f16.yaml", "per_device_train_batch_size: 4\nfp16: true\n"), *T4)
 ok(code == 0 and j["fits"], "fp16 on a T4", (code, j["findings"]))
+# frozen weights are fp16 there, adapters fp32 under autocast: the loader says it, or axolotl and LLaMA-Factory do it unasked
+AX16 = "base_model: x\nsequence_len: 512\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\nadapter: lora\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\nfp16: true\nbf16: false\noptimizer: adamw_torch_fused\n"
+LF16 = "stage: sft\nfinetuning_type: lora\nlora_rank: 16\nlora_target: all\ncutoff_len: 512\nfp16: true\nper_device_train_batch_size: 2\n"
+for name, text in ("ax16.yaml", AX16), ("lf16.yaml", LF16):
+    code, j, err = check(write(name, text), "--model", "llama-3.2-1b", "--device", "t4")
+    ok(code == 0 and j["fits"] and j["common"]["precision"] == "fp16-amp", "adapters on a T4: " + name, (code, j.get("common"), j.get("fits_not_answered")))
+code, j, err = check(write("full16.yaml", LF16.replace("finetuning_type: lora\nlora_rank: 16\nlora_target: all", "finetuning_type: full")), "--model", "gpt2", "--device", "t4")
+ok(j["common"]["precision"] == "fp16-mixed", "the whole model on a T4", j["common"])
+code, j, err = check(write("hf16.yaml", "per_device_train_batch_size: 2\nfp16: true\n"), write("load.json", '{"pretrained_model_name_or_path": "a/b", "dtype": "float16"}'), write("adapter_config.json", '{"peft_type": "LORA", "r": 16, "target_modules": ["q_proj", "v_proj"]}'))
+ok(j["common"]["precision"] == "fp16-amp", "weights that a script loads in fp16", (code, j["common"], j["findings"]))
+# vplan dryrun of Trainer(fp16=True) over Llama 3.2 1B in fp16, adapters of rank 16 on q_proj and v_proj, 2 samples of 256 tokens, on a T4
+j = json.loads(call("estimate", "llama-3.2-1b", "--trainer", "hf", "--lora", "r=16,targets=q_proj+v_proj", "--device", "t4", "--seq", "256", "--micro-batch", "2", "--json")[1])
+ok(j["settings"]["precision"] == "fp16-amp" and abs(j["allocated_peak_bytes"] - 4371695616) <= 4096 and j["reserved_peak_bytes"] == 4544528384, "as played", (j["settings"], j["allocated_peak_bytes"], j["reserved_peak_bytes"]))
 LF = "stage: sft\nfinetuning_type: lora\nlora_rank: 16\nlora_target: all\ncutoff_len: 512\nbf16: true\nper_device_train_batch_size: 4\n"
 code, j, err = check(write("lf.yaml", LF), "--model", "llama-3.2-1b", "--device", "4090")
 ok(j["fits"] and j["common"]["lora_alpha"] == 32 and j["common"]["precision"] == "bf16-amp", "LLaMA-Factory's alpha is twice the rank", (code, j.get("common"), j.get("fits_not_answered")))
@@ -429,7 +442,7 @@ code, out, err = call("plan", "llama-3.2-1b", "--trainer", "hf", "--device", "40
 ok(code == 0 and json.loads(out)["common"]["tuning"] == "lora" and "BACKWARD_PRE" in out, "adapters under FSDP1", (code, out, err))
 
 # ---- a card without bf16: fp16 unasked, in estimate as in plan ----
-for trainer, words, want in (("hf", (), "fp16-mixed"), ("hf", ("--lora", "r=8"), "fp16"), ("hf", ("--qlora",), "fp16"), ("trl", (), "fp16-mixed"), ("torch", ("--qlora",), "fp16")):
+for trainer, words, want in (("hf", (), "fp16-mixed"), ("hf", ("--lora", "r=8"), "fp16-amp"), ("hf", ("--qlora",), "fp16-amp"), ("trl", (), "fp16-mixed"), ("torch", ("--qlora",), "fp16")):
     asked = ("qwen2.5-0.5b", "--trainer", trainer, "--device", "t4", "--seq", "256") + words
     e, p = json.loads(call("estimate", *asked, "--micro-batch", "1", "--json")[1]), plan(*asked, "--global-batch", "4")[1]
     ok(e["settings"]["precision"] == want == p["common"]["precision"], "%s %s on a T4" % (trainer, words), (e.get("settings"), p.get("common")))

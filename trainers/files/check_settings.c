@@ -362,8 +362,11 @@ static void settle_precision(vp_checked *c)
     const char *may    = c->may_be[VP_SETTING_PRECISION],
                *tuning = c->settings.value[VP_SETTING_TUNING];
 
-    if (may && tuning && strcmp(tuning, "qlora") == 0 && strstr(may, "bf16-amp"))
-        c->settings.value[VP_SETTING_PRECISION] = "bf16-amp";
+    static const char *const words[] = {"bf16-amp", "fp16-amp"};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (may && tuning && strcmp(tuning, "qlora") == 0 && strstr(may, words[i]))
+            c->settings.value[VP_SETTING_PRECISION] = words[i];
 }
 
 /* Cards that share nothing but gradients and a card alone are told alike: the number of processes says which. */

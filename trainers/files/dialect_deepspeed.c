@@ -454,6 +454,8 @@ static const vp_saying accelerate_says[] = {
     {VP_SETTING_PRECISION, "bf16-mixed", "mixed_precision", "bf16", "parallel!=zero1|zero2|zero3"},
     {VP_SETTING_PRECISION, "bf16-amp", "mixed_precision", "bf16",
      "parallel!=zero1|zero2|zero3,target!=accelerate"},
+    {VP_SETTING_PRECISION, "fp16-amp", "mixed_precision", "fp16",
+     "parallel!=zero1|zero2|zero3,target!=accelerate,tuning!=full"},
     {VP_SETTING_PRECISION, "fp16-mixed", "mixed_precision", "fp16", "parallel!=zero1|zero2|zero3"},
     {VP_SETTING_PRECISION, "fp32", "mixed_precision", "no",
      "parallel=zero1|zero2|zero3,target=accelerate"},

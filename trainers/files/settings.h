@@ -23,7 +23,7 @@
     X(ACCUMULATION, "accumulation", "1", "N") \
     X(GRADIENT_SYNC, "gradient_sync", "step", "step|each") \
     X(SEQ, "seq", NULL, "N") \
-    X(PRECISION, "precision", NULL, "fp32|bf16-mixed|bf16-amp|bf16|fp16-mixed|fp16") \
+    X(PRECISION, "precision", NULL, "fp32|bf16-mixed|bf16-amp|bf16|fp16-mixed|fp16-amp|fp16") \
     X(OPTIMIZER, "optimizer", NULL, "W") \
     X(RECOMPUTE, "recompute", "none", \
       "none|full|selective|every:N|first:N|chunks:N|blocks:L|attention|mlp") \

@@ -189,7 +189,7 @@ static bool is_recorded(const search *x, const vp_settings *s, vp_fit_bytes *out
 {
     static const char *const recomputes[] = {"none", "full"}, *const open[] = {
                                                                   "bf16-mixed", "bf16-amp",
-                                                                  "fp16-mixed", "fp32"};
+                                                                  "fp16-mixed", "fp16-amp", "fp32"};
     const char *pinned  = x->r->pinned[VP_SETTING_PRECISION];
     bool        is_open = !pinned || strcmp(pinned, "any") == 0;
     vp_fit_job  job     = x->r->job;
@@ -835,7 +835,7 @@ static vp_status say_default(const vp_choose_request *request, const char *preci
 vp_status vp_choose_any_precision(vp_arena *arena, vp_choose_request *request, vp_chosen *out,
                                   const char **why_other, vp_err *err)
 {
-    static const char *const next[] = {"bf16-amp", "bf16-mixed", "fp16-mixed", "fp32"};
+    static const char *const next[] = {"bf16-amp", "bf16-mixed", "fp16-amp", "fp16-mixed", "fp32"};
     enum { N_NEXT = sizeof next / sizeof *next };
     const char **word      = &request->pinned[VP_SETTING_PRECISION];
     const char  *precision = vp_setting_key(VP_SETTING_PRECISION), *told = NULL;

@@ -325,9 +325,11 @@ static int64_t reserved_at_most(const vp_fit_job *job, const vp_hf_request *q)
 /* Under ZeRO weights have 16 bits and masters 32, whatever they were loaded as. */
 static const char *precision_of(const vp_settings *s)
 {
-    return strncmp(parallel_of(s), "zero", 4) == 0 && is(s, VP_SETTING_PRECISION, "bf16-amp")
-               ? "bf16-mixed"
-               : s->value[VP_SETTING_PRECISION];
+    bool is_joined = strncmp(parallel_of(s), "zero", 4) == 0;
+
+    return is_joined && is(s, VP_SETTING_PRECISION, "bf16-amp")   ? "bf16-mixed"
+           : is_joined && is(s, VP_SETTING_PRECISION, "fp16-amp") ? "fp16-mixed"
+                                                                  : s->value[VP_SETTING_PRECISION];
 }
 
 /* What the frozen weights are held in. */

@@ -136,7 +136,9 @@ const char *vp_hf_meant_precision(const vp_hf_request *q)
     bool is_widened =
         (is_by_deepspeed(q) && !vp_hf_is_plain(q)) || (is_by_fsdp(q) && !vp_hf_has_adapters(q));
 
-    return is_widened && strcmp(q->precision, "bf16-amp") == 0 ? "bf16-mixed" : q->precision;
+    return is_widened && strcmp(q->precision, "bf16-amp") == 0   ? "bf16-mixed"
+           : is_widened && strcmp(q->precision, "fp16-amp") == 0 ? "fp16-mixed"
+                                                                 : q->precision;
 }
 
 /* FSDP's policy has a format to compute in. */

@@ -227,7 +227,7 @@ static clock_pair update(const job *j)
         }
     accesses += x->clips ? CLIP_ACCESSES : 0;
     launches = launches > 0 ? launches + (x->clips ? 2 : 0) : 8.0 * (double)tensors;
-    each = j->wide || (j->autocast && strcmp(x->precision, "bf16-amp") != 0) || x->frozen ? 4 : 2;
+    each     = j->wide || (j->autocast && !strstr(x->precision, "-amp")) || x->frozen ? 4 : 2;
     return (clock_pair){vp_moved_seconds(&j->device, accesses * each * (double)x->n_trained) +
                             launches * LAUNCH_S,
                         launches * (OPERATOR_S + LAUNCH_S) + (double)tensors * TENSOR_S};
@@ -248,7 +248,7 @@ vp_status vp_eager_seconds(const vp_eager_step *x, double *out, vp_err *err)
     *out = -1;
     VP_TRY_ALLOC(err, j.arena);
     j.wide     = strcmp(x->precision, "fp32") == 0;
-    j.autocast = strstr(x->precision, "mixed") || strcmp(x->precision, "bf16-amp") == 0;
+    j.autocast = strstr(x->precision, "mixed") || strstr(x->precision, "-amp");
     j.math     = strcmp(x->attention, "eager") == 0 || strcmp(x->attention, "sdpa:math") == 0;
     j.gelu_new = json_is_string(act) && strcmp(json_string_value(act), "gelu_new") == 0;
     if (strncmp(x->precision, "fp16", 4) == 0)

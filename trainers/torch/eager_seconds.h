@@ -29,7 +29,7 @@ typedef struct vp_eager_step {
     const vp_model   *model;
     const vp_device  *device;
     const vp_profile *profile;   /* or NULL */
-    const char       *precision; /* fp32, bf16-mixed, bf16-amp, bf16, fp16-mixed, fp16 */
+    const char       *precision; /* fp32, bf16-mixed, bf16-amp, bf16, fp16-mixed, fp16-amp, fp16 */
     const char       *attention; /* eager and sdpa:math keep the matrix; others do not */
     const char       *optimizer; /* by transformers' word; another is priced as the costliest */
     bool              clips;
