@@ -17,14 +17,15 @@ static const struct {
     {"mistral", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"qwen2", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"qwen3", {LLAMA_LINEARS}, "q_proj+v_proj"},
-    {"qwen3_moe", {"q_proj", "k_proj", "v_proj", "o_proj"}, NULL}, /* experts are no modules */
+    /* of a mixture of experts peft's all-linear adapts the router's and the experts' parameters too */
+    {"qwen3_moe", {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "experts"}, NULL},
     {"gemma", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"gemma2", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"gemma3_text", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"olmo2", {LLAMA_LINEARS}, NULL},
     {"olmo3", {LLAMA_LINEARS}, NULL},
     {"ernie4_5", {LLAMA_LINEARS}, NULL},
-    {"mixtral", {"q_proj", "k_proj", "v_proj", "o_proj"}, "q_proj+v_proj"}, /* the same */
+    {"mixtral", {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "experts"}, "q_proj+v_proj"},
     {"starcoder2", {"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj"}, NULL},
     {"falcon", {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}, "query_key_value"},
     {"smollm3", {LLAMA_LINEARS}, NULL},

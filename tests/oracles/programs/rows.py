@@ -581,7 +581,7 @@ def measure(row):
         opt.zero_grad(set_to_none=True)
         torch.cuda.reset_peak_memory_stats()
     if eval_batch:
-        sample = {"input_ids": [1] * seq, "labels": [1] * seq}
+        sample = {"input_ids": [1] * seq, "labels": 1 if task == "seqcls" else [1] * seq}
         if padding == "mask":
             sample["attention_mask"] = [1] * (seq - 1) + [0]
         loops.evaluate_all(loop, [sample] * (2 * eval_batch))
