@@ -3,9 +3,9 @@
 #include "cli/estimate_answer.h"
 #include "cli/names.h"
 
+#include "base/beside.h"
 #include "base/checked.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -192,10 +192,9 @@ static bool take_remedy(vp_estimate_answer *a, const vp_hf_request *tried)
     return true;
 }
 
-static void *look_beside(void *search)
+static void look_beside(void *search)
 {
     vp_remedies_look(search);
-    return NULL;
 }
 
 /* What makes it smaller, and what makes it fit: two cores look. Where the largest batch or sequence was looked for, from the
@@ -210,16 +209,15 @@ static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
         .reserved_bytes = a->estimate.reserved_bytes,
         .room           = {.bytes            = a->budget_bytes < 0 ? -1 : a->budget_bytes - a->context.bytes,
                            .has_communicator = vp_estimate_has_communicator(a)}};
-    bool      lacks = !vp_estimate_fits(a), is_beside;
-    pthread_t beside;
+    bool      lacks = !vp_estimate_fits(a);
+    vp_beside beside;
 
-    s.request.seq  = a->estimate.seq;
-    is_beside      = pthread_create(&beside, NULL, look_beside, &s) == 0;
+    s.request.seq = a->estimate.seq;
+    vp_beside_offer(&beside, look_beside, &s);
     a->has_fitting = lacks && vp_remedies_fit_lengths(a->model, s.lengths, s.most, &s.request,
                                                       s.room.bytes, &a->fitting);
     vp_remedies_look(&s);
-    if (is_beside)
-        pthread_join(beside, NULL);
+    vp_beside_finish(&beside);
     a->n_remedies  = vp_remedies_found(&s, a->remedies);
     a->has_fitting = a->has_fitting || (lacks && take_remedy(a, &s.request));
 }

@@ -1,8 +1,8 @@
 #include "trainers/fit/what_fits.h"
 
+#include "base/beside.h"
 #include "trainers/torch/world.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -361,7 +361,7 @@ static void try_smaller_models(finder *f)
         vp_model_free(list[i].model);
 }
 
-/* ---- the pieces, on two threads ---- */
+/* ---- the pieces, on two cores ---- */
 
 /* One begins when those before it have ended. */
 typedef enum stage { AT_ONCE, LEAST_IS_KNOWN, NOTHING_FITS_YET } stage;
@@ -394,8 +394,7 @@ struct vp_fit_search {
     finder            finders[N_PIECES];
     stage             stage;
     atomic_int        n_taken; /* pieces, whoever looks at them */
-    pthread_t         thread;
-    bool              has_thread;
+    vp_beside         beside;
 };
 
 static int by_size(const void *a, const void *b)
@@ -439,30 +438,26 @@ out:
 }
 
 /* One piece of the stage after the other, until all are taken. */
-static void *look(void *search)
+static void look(void *search)
 {
     vp_fit_search *s = search;
 
     for (int i; (i = atomic_fetch_add(&s->n_taken, 1)) < N_PIECES;)
         if (pieces[i].stage == s->stage)
             pieces[i].look(&s->finders[i]);
-    return NULL;
 }
 
-/* Without a thread end_stage() looks at all. */
 static void begin_stage(vp_fit_search *s, stage next)
 {
     s->stage = next;
     atomic_store(&s->n_taken, 0);
-    s->has_thread = pthread_create(&s->thread, NULL, look, s) == 0;
+    vp_beside_offer(&s->beside, look, s);
 }
 
 static void end_stage(vp_fit_search *s)
 {
     look(s);
-    if (s->has_thread)
-        pthread_join(s->thread, NULL);
-    s->has_thread = false;
+    vp_beside_finish(&s->beside);
 }
 
 static int n_found(const vp_fit_search *s)
@@ -545,8 +540,8 @@ void vp_fit_search_free(vp_fit_search *s)
 {
     if (!s)
         return;
-    if (s->has_thread)
-        pthread_join(s->thread, NULL);
+    if (!vp_beside_take_back(&s->beside))
+        vp_beside_finish(&s->beside);
     for (int i = 0; i < N_PIECES; i++)
         vp_arena_free(s->finders[i].arena);
     vp_arena_free(s->arena);
