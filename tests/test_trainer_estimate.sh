@@ -104,7 +104,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 26, 9), ("liger_steps.csv", 17, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 7, 3), ("asked_steps.csv", 31, 12), ("versions_steps.csv", 28, 10)):
+for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 26, 9), ("liger_steps.csv", 17, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 7, 3), ("asked_steps.csv", 31, 12), ("versions_steps.csv", 48, 15)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -610,7 +610,7 @@ p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--freeze", "layers:8", "
 ok("the embeddings and the first 8 layers" in p.stdout, "what is frozen is said", p.stdout)
 
 # ---- libraries ----
-for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 0), ("transformers=4.5", 4), ("transformers=4.57.6,peft=0.21", 4), ("torch", 2),
+for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 0), ("transformers=5.24", 0), ("transformers=4.5", 4), ("transformers=4.57.6,peft=0.21", 4), ("torch", 2),
                    ("jax=1", 2), ("torch=", 2)):
     rc, j = estimate(llama, "--precision", "bf16", "--seq", "512", "--versions", text)
     ok(rc == code and (rc == 0 or "2.11.0" in j["error"]["message"]), "versions %s" % text, (rc, j.get("error")))

@@ -52,7 +52,7 @@ WHAT = {
     "dpo_steps.csv": "TRL's DPOTrainer",
     "eval_steps.csv": "evaluations between steps",
     "liger_steps.csv": "Liger's kernels",
-    "versions_steps.csv": "with transformers 4.57",
+    "versions_steps.csv": "with transformers 4.57 and 5.24",
     "residents.csv": "what stays besides: EMA, EWC, MER, a second model",
 }
 

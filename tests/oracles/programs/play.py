@@ -466,7 +466,9 @@ DROPOUTS = ("resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "attention_dro
 # Fields that change no allocation of a training step, or are looked at by another rule (rope, windows, sizes).
 HARMLESS = ("use_cache", "return_dict", "output_hidden_states", "output_attentions", "is_encoder_decoder", "tie_word_embeddings", "problem_type",
             "dtype", "_name_or_path", "model_type", "transformers_version", "summary_type", "summary_use_proj", "summary_activation",
-            "summary_proj_to_labels", "use_sliding_window", "norm_topk_prob", "_attn_implementation", "architectures")
+            "summary_proj_to_labels", "use_sliding_window", "norm_topk_prob", "_attn_implementation", "architectures",
+            "do_sample", "early_stopping", "output_scores", "remove_invalid_values", "return_dict_in_generate", "tf_legacy_loss", "tie_encoder_decoder",
+            "torchscript", "use_bfloat16")         # the last two lines are fields of all configs of transformers 4
 
 
 def class_default(family):
