@@ -542,7 +542,7 @@ for card in ("h100", "t4"):
     j = json.loads(subprocess.run([vplan, "estimate", "gpt-neo-125m", "--trainer", "hf", "--device", card, "--micro-batch", "1", "--json"], stdout=subprocess.PIPE).stdout)
     ok(j.get("fits") and any("so eager" in x for x in j["assumptions"]), "GPT-Neo on %s" % card, j.get("error", j.get("assumptions")))
 p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--lora", "--attention", "eager", "--device", "t4", "--micro-batch", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-ok(p.returncode == 4 and "--precision fp16 is not" in p.stderr and "nearest that was has --precision bf16" in p.stderr, "formats that differ are said apart", p.stderr)
+ok(p.returncode == 4 and "--precision fp16-amp is not" in p.stderr and "nearest that was has --precision bf16" in p.stderr, "formats that differ are said apart", p.stderr)
 
 # ---- what is printed to be typed runs; where plan would refuse (options that it lacks, an optimizer that a plain loop is
 # not told) it is the largest batch ----
