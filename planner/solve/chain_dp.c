@@ -171,10 +171,9 @@ static bool may_end(dp *d, const point *x, int64_t n)
     const wide    spare_bytes = (wide)room_bytes * at->m - (wide)n * at->k_bytes;
     /* what the corner costs beyond what is left */
     const wide over_ns = (wide)n * at->cost_ns - (wide)(d->limit_ns - x->t_ns) * at->m;
-    if (spare_bytes < 0)
-        return false;
-    return over_ns <= 0 || (d->corner + 1 < hull->n && spare_bytes * cost_between(at, at + 1) >=
-                                                           over_ns * k_between(at, at + 1));
+    return spare_bytes >= 0 &&
+           (over_ns <= 0 || (d->corner + 1 < hull->n && spare_bytes * cost_between(at, at + 1) >=
+                                                            over_ns * k_between(at, at + 1)));
 }
 
 static bool reserve(void **at, int64_t n, int64_t *cap, size_t size)

@@ -3,11 +3,9 @@
 #include "base/file.h"
 #include "trainers/hf/hf_refuse.h"
 #include "trainers/hf/hf_versions.h"
-#include "trainers/torch/world.h"
 
 #include <dirent.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,165 +21,6 @@ typedef struct search {
     const char          *attention; /* what PyTorch takes on this card */
     const char          *folder;    /* of recordings, below theirs */
 } search;
-
-void vp_hf_assume(vp_hf_estimate *e, const char *fmt, ...)
-{
-    va_list args;
-
-    if (e->n_assumptions == VP_HF_ASSUMPTIONS)
-        return;
-    va_start(args, fmt);
-    vsnprintf(e->assumptions[e->n_assumptions++], sizeof *e->assumptions, fmt, args);
-    va_end(args);
-}
-
-bool vp_hf_has_adapters(const vp_hf_request *q)
-{
-    return strcmp(q->lora.targets, "none") != 0;
-}
-
-bool vp_hf_has_other_adapters(const vp_hf_request *q)
-{
-    static const char *const methods[] = {"ia3", "prompt", "prefix"};
-
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        if (strcmp(q->lora.targets, methods[i]) == 0)
-            return true;
-    return false;
-}
-
-bool vp_hf_has_prefix(const vp_hf_request *q)
-{
-    return strcmp(q->lora.targets, "prefix") == 0;
-}
-
-bool vp_hf_freezes(const vp_hf_request *q)
-{
-    return q->freeze && strcmp(q->freeze, "none") != 0;
-}
-
-bool vp_hf_saves_modules(const vp_hf_request *q)
-{
-    return q->lora.save && strcmp(q->lora.save, "none") != 0;
-}
-
-/* A plain loop, or Trainer's. */
-bool vp_hf_is_plain(const vp_hf_request *q)
-{
-    return strcmp(q->trainer, "torch") == 0;
-}
-
-bool vp_hf_is_dpo(const vp_hf_request *q)
-{
-    return strcmp(q->trainer, "dpo") == 0;
-}
-
-/* TRL's head and loss are its own, so no other trainer's step stands in for it. */
-bool vp_hf_is_trl(const vp_hf_request *q)
-{
-    return strcmp(q->trainer, "trl") == 0 || vp_hf_is_dpo(q);
-}
-
-bool vp_hf_is_quantised(const vp_hf_request *q)
-{
-    return q->load && strcmp(q->load, "none") != 0;
-}
-
-bool vp_hf_has_liger(const vp_hf_request *q)
-{
-    return q->liger && strcmp(q->liger, "none") != 0;
-}
-
-bool vp_hf_is_shared(const vp_hf_request *q)
-{
-    return q->parallel && strcmp(q->parallel, "none") != 0 &&
-           (q->world > 1 || vp_world_knows_one(q->parallel, q->offload ? q->offload : "none"));
-}
-
-/* sdpa with flash attention turned off, as torch.backends.cuda.enable_flash_sdp(False) does. */
-static bool turns_flash_off(const vp_hf_request *q)
-{
-    return strcmp(q->attention, "sdpa:efficient") == 0;
-}
-
-/* Flash attention of PyTorch's sdpa wants compute capability 8.0 and 16 bits (torch, sdp_utils.cpp:
- * check_flash_attention_hardware_support); in fp32 nothing lacks it. */
-bool vp_hf_lacks_flash(const vp_hf_request *q)
-{
-    bool has_none = strcmp(q->attention, "sdpa:flash") == 0 && q->capability < 80;
-
-    return (has_none || turns_flash_off(q)) && strcmp(vp_hf_computed_precision(q), "fp32") != 0;
-}
-
-/* bf16 without tensor cores for it (torch.cuda.is_bf16_supported(), which counts that). */
-static bool is_emulated(const vp_hf_request *q)
-{
-    return q->capability < 80 && strncmp(vp_hf_computed_precision(q), "bf16", 4) == 0;
-}
-
-static bool is_by_deepspeed(const vp_hf_request *q)
-{
-    return vp_hf_is_shared(q) && strncmp(q->parallel, "zero", 4) == 0;
-}
-
-static bool is_by_fsdp(const vp_hf_request *q)
-{
-    return vp_hf_is_shared(q) && strncmp(q->parallel, "fsdp", 4) == 0;
-}
-
-/* Accelerate starts no autocast under DeepSpeed (1.15, Accelerator.__init__: native_amp), which casts the model itself and keeps
- * fp32 weights beside it, whatever it was loaded in. Under FSDP it makes what is trained fp32 (fsdp2_prepare_model()). */
-const char *vp_hf_meant_precision(const vp_hf_request *q)
-{
-    bool is_widened =
-        (is_by_deepspeed(q) && !vp_hf_is_plain(q)) || (is_by_fsdp(q) && !vp_hf_has_adapters(q));
-
-    return is_widened && strcmp(q->precision, "bf16-amp") == 0   ? "bf16-mixed"
-           : is_widened && strcmp(q->precision, "fp16-amp") == 0 ? "fp16-mixed"
-                                                                 : q->precision;
-}
-
-/* FSDP's policy has a format to compute in. */
-static bool is_cast_by_fsdp(const vp_hf_request *q)
-{
-    return is_by_fsdp(q) &&
-           (strcmp(q->precision, "bf16-mixed") == 0 || strcmp(q->precision, "bf16-amp") == 0);
-}
-
-/* Ways that cut the weights compute with 16-bit ones, without autocast but for FSDP1, around which Accelerate puts its own. */
-const char *vp_hf_computed_precision(const vp_hf_request *q)
-{
-    const char *meant = vp_hf_meant_precision(q);
-
-    if (is_cast_by_fsdp(q) && strcmp(q->parallel, "fsdp") == 0)
-        return "bf16-amp";
-    return is_cast_by_fsdp(q) || (is_by_deepspeed(q) && strcmp(meant, "bf16-mixed") == 0) ? "bf16"
-                                                                                          : meant;
-}
-
-/* Under FSDP1 an adapter is fp32 but within its own forward pass: peft casts its input to that, and autocast makes a copy of 16 bits,
- * as on one card; beside quantised weights peft leaves the input to autocast. */
-bool vp_hf_halves_adapters(const vp_hf_request *q)
-{
-    bool is_cast =
-        is_cast_by_fsdp(q) && (vp_hf_is_quantised(q) || strcmp(q->parallel, "fsdp") != 0);
-
-    return q->lora.is_bf16 || is_cast ||
-           (is_by_deepspeed(q) && strcmp(vp_hf_computed_precision(q), "fp32") != 0);
-}
-
-bool vp_hf_upcasts(const vp_hf_request *q)
-{
-    return vp_hf_is_quantised(q) && !vp_hf_is_trl(q) && !is_by_fsdp(q);
-}
-
-/* DeepSpeed's are what it updates in place of all 16-bit weights. */
-int64_t vp_hf_kept_adapter_bytes(const vp_hf_request *q)
-{
-    bool is_wide = is_by_deepspeed(q) || is_cast_by_fsdp(q) || !vp_hf_halves_adapters(q);
-
-    return is_wide ? 4 : 2;
-}
 
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
  * attention, where PyTorch's softmax reads fp16 and writes fp32 without a copy between, and products of 8-bit weights, which
@@ -247,14 +86,14 @@ static bool is_grouped_alone(const search *r)
 
 static bool is_math(const search *r)
 {
-    return is_grouped_alone(r) || (vp_hf_lacks_flash(r->request) && is_emulated(r->request));
+    return is_grouped_alone(r) || (vp_hf_lacks_flash(r->request) && vp_hf_is_emulated(r->request));
 }
 
 /* Why sdpa has no flash attention here. */
 static const char *lacking(const search *r)
 {
     return is_fp32(r) ? "in fp32"
-           : vp_hf_lacks_flash(r->request) && !turns_flash_off(r->request)
+           : vp_hf_lacks_flash(r->request) && !vp_hf_turns_flash_off(r->request)
                ? "below compute capability 8.0"
                : "with a mask";
 }
@@ -279,13 +118,13 @@ static void choose_attention(search *r)
         vp_hf_assume(r->out,
                      "sdpa %s%s; grouped heads without a mask run as math, which keeps sequence x "
                      "sequence scores of each head%s",
-                     turns_flash_off(r->request) ? "without flash attention" : lacking(r),
-                     turns_flash_off(r->request) ? "" : " has no flash attention",
-                     is_emulated(r->request) ? "" : " (--padding mask: memory-efficient)");
+                     vp_hf_turns_flash_off(r->request) ? "without flash attention" : lacking(r),
+                     vp_hf_turns_flash_off(r->request) ? "" : " has no flash attention",
+                     vp_hf_is_emulated(r->request) ? "" : " (--padding mask: memory-efficient)");
     else if (is_math(r))
         vp_hf_assume(r->out, "sdpa below compute capability 8.0 has neither flash nor "
                              "memory-efficient attention in bf16: math");
-    else if (!turns_flash_off(r->request))
+    else if (!vp_hf_turns_flash_off(r->request))
         vp_hf_assume(r->out, "sdpa %s: memory-efficient attention, as there is no flash attention",
                      lacking(r));
 }
@@ -676,7 +515,7 @@ static const char *attention_of(const search *r)
     return strncmp(asked, "sdpa", 4) == 0 && !has_sdpa(r) ? "eager"
            : is_math(r) && !is_grouped_alone(r)           ? "sdpa:math"
            : is_without_flash(r)                          ? "sdpa:efficient"
-           : turns_flash_off(r->request)                  ? "sdpa:flash"
+           : vp_hf_turns_flash_off(r->request)            ? "sdpa:flash"
                                                           : asked;
 }
 
@@ -854,7 +693,7 @@ vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_
     if (request->load && strcmp(request->load, "int8") == 0)
         vp_hf_assume(out, "8-bit weights: no column of what goes into a product is an outlier "
                           "(values of 6 and more); each one that is takes 2 bytes a token more");
-    if (is_emulated(request) && pass == VP_HF_STEP)
+    if (vp_hf_is_emulated(request) && pass == VP_HF_STEP)
         vp_hf_assume(out, "bf16 below compute capability 8.0 is emulated by PyTorch: its bytes are "
                           "the same, its products are at best as fast as fp32's");
     if (found->sizes.has_longrope && pass == VP_HF_STEP)
