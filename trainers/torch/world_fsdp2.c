@@ -147,8 +147,8 @@ out:
     return st;
 }
 
-/* What was gathered is copied out, weight by weight. In forward the buffer lives until the next unit's has
- * arrived. */
+/* What was gathered is copied out, weight by weight. In forward the buffer lives until the next unit's has been copied out too: a
+ * local of wait_for_unshard() still names it when its comm_ctx no longer does. */
 static vp_status unshard(vp_world *w, int64_t u, vp_err *err)
 {
     vp_world_weight *x  = w->weights + w->units[u].first;
@@ -157,13 +157,12 @@ static vp_status unshard(vp_world *w, int64_t u, vp_err *err)
     if (w->units[u].is_whole || !w->units[u].n)
         return VP_OK;
     VP_TRY(gather(w, u, err));
-    if (!w->is_backward)
-        vp_ledger_free(w->ledger, &w->gathered);
     for (int64_t i = 0; i < w->units[u].n; i++)
         VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_GATHERED,
                                x[i].part * w->opts.ranks * x[i].computed, &x[i].whole, err));
     w->units[u].is_whole = true;
     if (!w->is_backward) {
+        vp_ledger_free(w->ledger, &w->gathered);
         w->gathered = w->pending;
         w->pending  = (vp_ledger_block){0};
     }
