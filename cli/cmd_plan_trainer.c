@@ -774,15 +774,20 @@ bool vp_plan_is_known(const char *model_name, const vp_plan_options *o,
 static const char adapters[] = VP_LORA_USUAL;
 
 /* What was said of the card and the batch stays, what was said of vplan's own step is not the trainer's. */
-static void write_offer(const vp_command_line *line, bool quantised, vp_text *out)
+static void write_offer(const vp_command_line *line, const vp_adapters_offer *offer, vp_text *out)
 {
     static const char *const stay[] = {"--device", "--budget", "--reserve", "--seq",
                                        "--global-batch"};
     enum { MOST = 64, N_STAY = sizeof stay / sizeof *stay };
     vp_option_change set[MOST] = {{"--trainer", "hf", false, false},
-                                  {"--lora", quantised ? NULL : adapters, false, false},
-                                  {"--qlora", NULL, quantised, false}};
+                                  {"--lora", offer->quantised ? NULL : adapters, false, false},
+                                  {"--qlora", NULL, offer->quantised, false}};
     int              n         = 3;
+    char             seq[24];
+
+    snprintf(seq, sizeof seq, "%lld", (long long)offer->seq);
+    if (offer->seq)
+        set[n++] = (vp_option_change){"--seq", seq, false, false};
 
     for (int s = 0; vp_cmd_plan.sets[s]; s++)
         for (int i = 0; i < vp_cmd_plan.sets[s]->n; i++) {
@@ -796,9 +801,34 @@ static void write_offer(const vp_command_line *line, bool quantised, vp_text *ou
     vp_changed_command("plan", line, NULL, set, n, out);
 }
 
+/* Whether those of *out fit; then their bytes and the command are in it. What is not known is not offered. */
+static bool fit_with(const char *model_name, const vp_plan_options *plain,
+                     const vp_command_line *line, vp_adapters_offer *out, int64_t *seq)
+{
+    const vp_plan_trainer_options t    = {.trainer = "hf", .qlora = out->quantised};
+    answer                        a    = {.arena = vp_arena_new(), .line = line};
+    vp_plan_options               o    = *plain;
+    vp_err                        none = {0};
+    bool                          fits;
+
+    o.lora           = out->quantised ? NULL : adapters;
+    o.seq            = out->seq ? out->seq : plain->seq;
+    a.request.wanted = VP_CHOOSE_BEST;
+    fits             = a.arena && set_up(&a, model_name, &o, &t, &none) == VP_OK &&
+           choose(&a, &none) == VP_OK && a.chosen.best;
+    *seq = a.request.seq;
+    if (fits) {
+        out->needs_bytes = a.chosen.best->bytes.high_bytes;
+        write_offer(line, out, &out->command);
+    }
+    release(&a);
+    return fits;
+}
+
 void vp_offer_adapters(const char *model_name, const vp_plan_options *o,
                        const vp_command_line *line, vp_adapters_offer *out)
 {
+    enum { LEAST_SEQ = 128, HALVINGS = 3 };
     vp_plan_options plain = {.device       = o->device,
                              .class_name   = o->class_name,
                              .budget       = o->budget,
@@ -806,26 +836,28 @@ void vp_offer_adapters(const char *model_name, const vp_plan_options *o,
                              .seq          = o->seq,
                              .global_batch = o->global_batch};
 
-    *out = (vp_adapters_offer){0};
-    for (int quantised = o->lora != NULL; quantised < 2 && !out->needs_bytes; quantised++) {
-        answer                        a    = {.arena = vp_arena_new(), .line = line};
-        vp_err                        none = {0}; /* what is not known is not offered */
-        const vp_plan_trainer_options t    = {.trainer = "hf", .qlora = quantised};
-        plain.lora                         = quantised ? NULL : adapters;
-        if (a.arena && set_up(&a, model_name, &plain, &t, &none) == VP_OK &&
-            choose(&a, &none) == VP_OK && a.chosen.best) {
-            out->needs_bytes = a.chosen.best->bytes.high_bytes;
-            out->quantised   = quantised;
-            write_offer(line, quantised, &out->command);
-        }
-        release(&a);
+    int64_t seq;
+
+    *out      = (vp_adapters_offer){.quantised = o->lora != NULL};
+    bool fits = fit_with(model_name, &plain, line, out, &seq);
+    if (!fits && !out->quantised) {
+        out->quantised = true;
+        fits           = fit_with(model_name, &plain, line, out, &seq);
+    }
+    for (int n = 0; !fits && seq / 2 >= LEAST_SEQ && n < HALVINGS; n++) {
+        out->seq = seq / 2;
+        fits     = fit_with(model_name, &plain, line, out, &seq);
     }
 }
 
 const char *vp_adapters_text(const vp_adapters_offer *offer, char *buf, size_t buf_size)
 {
+    char seq[64] = "";
+
+    if (offer->seq)
+        snprintf(seq, sizeof seq, ", samples of %lld tokens", (long long)offer->seq);
     snprintf(buf, buf_size,
-             "adapters in place of the whole model (LoRA%s), in transformers' Trainer",
-             offer->quantised ? " over weights in NF4" : "");
+             "adapters in place of the whole model (LoRA%s)%s, in transformers' Trainer",
+             offer->quantised ? " over weights in NF4" : "", seq);
     return buf;
 }

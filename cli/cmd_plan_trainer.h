@@ -32,11 +32,12 @@ bool vp_plan_is_known(const char *model_name, const vp_plan_options *o,
                       const vp_plan_trainer_options *t, const vp_command_line *line);
 
 /* Adapters in place of the whole model, which vplan's own runtime does not train: what transformers'
- * Trainer needs for them on the card, and the command that plans it. needs_bytes 0: they do not fit there,
- * or such a step is not known. */
+ * Trainer needs for them on the card, and the command that plans it: LoRA, else over weights in NF4, else with half, a quarter or
+ * an eighth of the sequence. needs_bytes 0: they do not fit there, or such a step is not known. */
 typedef struct vp_adapters_offer {
     int64_t needs_bytes;
     bool    quantised; /* over weights in NF4 */
+    int64_t seq;       /* 0: of as long samples as were asked for */
     vp_text command;
 } vp_adapters_offer;
 void        vp_offer_adapters(const char *model_name, const vp_plan_options *o,
