@@ -199,17 +199,9 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
     if (s->figures[recipe_idx].host_bytes > r->host_bytes ||
         (r->n_segments && (partly || s->offload.blocks)))
         return VP_OK;
-    vp_candidate c = {.scenario = {.recipe         = *recipe,
-                                   .seq            = r->seq,
-                                   .global_batch   = r->global_batch,
-                                   .micro_batch    = s->micro_batch,
-                                   .loss_chunk     = s->loss_chunk,
-                                   .attention      = attention,
-                                   .offload        = s->offload,
-                                   .updates_at_end = r->updates == VP_UPDATES_END},
-                      .figures  = s->figures[recipe_idx]};
     assert(recipe_idx < VP_N_OPTIMIZERS);
-    vp_scenario_set_all(&c.scenario, r->model, vp_pinned_set(r));
+    vp_candidate c = {.figures = s->figures[recipe_idx]};
+    vp_setting_scenario(r, s, recipe, attention, &c.scenario);
     const bool    alone    = s->offload.blocks || partly;
     vp_ilp        p        = vp_setting_ilp(r, &c.figures, s->blocks, alone);
     const int64_t const_ns = p.const_ns;

@@ -116,21 +116,28 @@ static least_need least_of(const vp_plan_request *r, const vp_setting *s, int64_
     return least;
 }
 
+void vp_setting_scenario(const vp_plan_request *r, const vp_setting *s, const vp_recipe *recipe,
+                         vp_attention_kind attention, vp_scenario *out)
+{
+    *out = (vp_scenario){.recipe         = *recipe,
+                         .seq            = r->seq,
+                         .global_batch   = r->global_batch,
+                         .micro_batch    = s->micro_batch,
+                         .loss_chunk     = s->loss_chunk,
+                         .attention      = attention,
+                         .offload        = s->offload,
+                         .updates_at_end = r->updates == VP_UPDATES_END};
+    vp_scenario_set_all(out, r->model, vp_pinned_set(r));
+}
+
 /* All that a setting's chunks have in common. timed: as for vp_frame_make(). */
 static vp_status frame_of(const vp_plan_request *r, vp_cost *cost, const vp_recipes *from,
                           vp_attention_kind attention, const vp_setting *s, bool timed,
                           vp_frame **out, vp_err *err)
 {
-    vp_scenario x = {.recipe         = from->of[0],
-                     .seq            = r->seq,
-                     .global_batch   = r->global_batch,
-                     .micro_batch    = s->micro_batch,
-                     .loss_chunk     = s->loss_chunk,
-                     .attention      = attention,
-                     .offload        = s->offload,
-                     .updates_at_end = r->updates == VP_UPDATES_END};
+    vp_scenario x;
 
-    vp_scenario_set_all(&x, r->model, vp_pinned_set(r));
+    vp_setting_scenario(r, s, &from->of[0], attention, &x);
     return vp_frame_make(r->model, &x, from->of, from->n, timed, cost, out, err);
 }
 

@@ -36,6 +36,10 @@ vp_status vp_settings_of(const vp_plan_request *request, vp_plan_answer *answer,
                          const vp_recipe *recipe, vp_attention_kind attention, vp_blocks *blocks,
                          vp_settings *out, vp_err *err);
 
+/* A setting with one of its recipes, every block as the request's pins have it. */
+void vp_setting_scenario(const vp_plan_request *request, const vp_setting *setting,
+                         const vp_recipe *recipe, vp_attention_kind attention, vp_scenario *out);
+
 /* What lies outside the blocks of a setting, with each recipe. */
 vp_status vp_setting_figures(const vp_plan_request *request, vp_cost *cost, const vp_recipes *from,
                              vp_attention_kind attention, vp_setting *setting, vp_err *err);

@@ -58,21 +58,31 @@ static void count_and_end(void *with)
     atomic_store(&ends, true);
 }
 
+/* The thread is held by *first until ends is true. False: there is one core. */
+static bool hold_thread(vp_beside *first)
+{
+    cpu_set_t set;
+
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    if (CPU_COUNT(&set) < 2)
+        return false;
+    atomic_store(&ends, false);
+    atomic_store(&n_begun, 0);
+    vp_beside_offer(first, wait_for_end, &n_begun);
+    while (!atomic_load(&n_begun))
+        sched_yield();
+    return true;
+}
+
 /* The thread is held by the first; what is taken back is done by nobody, what is waited for is done here. */
 static void offers_that_nobody_began_are_ours(void **state)
 {
-    cpu_set_t  set;
     vp_beside  first, second, third;
     atomic_int n = 0;
 
     (void)state;
-    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
-    if (CPU_COUNT(&set) < 2)
+    if (!hold_thread(&first))
         skip();
-    atomic_store(&ends, false);
-    vp_beside_offer(&first, wait_for_end, &n_begun);
-    while (!atomic_load(&n_begun))
-        sched_yield();
     assert_false(vp_beside_take_back(&first));
     vp_beside_offer(&second, count, &n);
     vp_beside_offer(&third, count, &n);
@@ -91,19 +101,12 @@ static void offers_that_nobody_began_are_ours(void **state)
 /* Who waits for what another thread has begun does what else is offered meanwhile. */
 static void who_waits_helps(void **state)
 {
-    cpu_set_t  set;
     vp_beside  first, second;
     atomic_int n = 0;
 
     (void)state;
-    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
-    if (CPU_COUNT(&set) < 2)
+    if (!hold_thread(&first))
         skip();
-    atomic_store(&ends, false);
-    atomic_store(&n_begun, 0);
-    vp_beside_offer(&first, wait_for_end, &n_begun);
-    while (!atomic_load(&n_begun))
-        sched_yield();
     vp_beside_offer(&second, count_and_end, &n);
     vp_beside_finish(&first); /* which the second ends */
     assert_int_equal(n, 1);
