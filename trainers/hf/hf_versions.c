@@ -19,6 +19,13 @@ static bool begins_with(const char *version, const char *wanted, size_t n)
     return strncmp(version, wanted, n) == 0 && strchr(". ", version[n]);
 }
 
+bool vp_hf_is_other_version(const char *versions, const char *library, const char *version)
+{
+    const char *has = version_of(versions, library, strlen(library));
+
+    return has && !begins_with(has, version, strlen(version));
+}
+
 static const char *next_of(const char *at)
 {
     at += strcspn(at, ",");
@@ -71,8 +78,7 @@ static bool loads_half(const vp_hf_request *q, const vp_hf_found *found)
     return strcmp(q->precision, "fp32") != 0 && !strstr(q->precision, "-mixed");
 }
 
-/* Defaults that were others: until a version of a library, where what they would change is asked for. Shares are of
- * tests/golden/trainers/versions_steps.csv's settings, played both ways. */
+/* Defaults that were others: until a version of a library, where what they would change is asked for. */
 static const struct {
     const char *library, *until;
     bool (*matters)(const vp_hf_request *q, const vp_hf_found *found);
@@ -82,11 +88,11 @@ static const struct {
      "batches have a mask of ones, as collators make it: without any, and without a cache, "
      "transformers 4.57 masks all pairs of tokens and flash attention does not run"},
     {"transformers", "5", recomputes,
-     "checkpoints by use_reentrant=False: transformers 4's own default, True, takes up to 0.3 % "
-     "more at the peak"},
+     "checkpoints by use_reentrant=False; what transformers 4's own default, True, takes is not "
+     "counted"},
     {"transformers", "5", keeps_all,
-     "config.use_cache=False: transformers 4's Trainer leaves it on, up to 2.5 % more reserved; of "
-     "GPT-2 4 % at the peak"},
+     "config.use_cache=False; transformers 4's Trainer leaves it on, and the keys and values that "
+     "layers then keep are not counted"},
     {"transformers", "5", loads_half,
      "loaded by from_pretrained(torch_dtype=...): transformers 4's own default is fp32, twice the "
      "weights"},
