@@ -14,6 +14,7 @@
 #include "dryrun/dryrun_run.h"
 #include "trainers/files/emit.h"
 #include "trainers/fit/choose.h"
+#include "trainers/hf/hf_versions.h"
 #include "trainers/torch/optimizer_step.h"
 #include "trainers/torch/world.h"
 
@@ -362,6 +363,20 @@ out:
     return st;
 }
 
+/* Files may be for libraries that the step was not recorded with. */
+static void say_other_versions(const answer *a, const char *recorded, json_t *list)
+{
+    const char *library;
+    json_t     *version;
+
+    json_object_foreach (a->versions, library, version)
+        if (vp_hf_is_other_version(recorded, library, json_string_value(version)))
+            json_array_append_new(
+                list, json_sprintf("files are for %s=%s; bytes are of the recorded step's, not of "
+                                   "these (vplan estimate --versions knows some)",
+                                   library, json_string_value(version)));
+}
+
 static json_t *assumptions_json(const answer *a)
 {
     const vp_chosen *c       = &a->chosen;
@@ -370,6 +385,7 @@ static json_t *assumptions_json(const answer *a)
     vp_text          refused = {0};
 
     json_array_append_new(list, json_sprintf("libraries: %s", b->bytes.versions));
+    say_other_versions(a, b->bytes.versions, list);
     for (int i = 0; i < b->bytes.n_assumptions; i++)
         json_array_append_new(list, json_string(b->bytes.assumptions[i]));
     if (b->bytes.why)

@@ -331,6 +331,9 @@ ok(j["common"]["precision"] == "fp16-amp", "weights that a script loads in fp16"
 # vplan dryrun of Trainer(fp16=True) over Llama 3.2 1B in fp16, adapters of rank 16 on q_proj and v_proj, 2 samples of 256 tokens, on a T4
 j = json.loads(call("estimate", "llama-3.2-1b", "--trainer", "hf", "--lora", "r=16,targets=q_proj+v_proj", "--device", "t4", "--seq", "256", "--micro-batch", "2", "--json")[1])
 ok(j["settings"]["precision"] == "fp16-amp" and abs(j["allocated_peak_bytes"] - 4371695616) <= 4096 and j["reserved_peak_bytes"] == 4544528384, "as played", (j["settings"], j["allocated_peak_bytes"], j["reserved_peak_bytes"]))
+for version, said in (("4.57", True), ("5.17", False), ("5.17.0", False)):
+    j = json.loads(call("plan", "gpt2", "--trainer", "hf", "--device", "t4", "--seq", "128", "--global-batch", "4", "--versions", "transformers=" + version, "--json")[1])
+    ok(any("files are for transformers=" in x for x in j["assumptions"]) == said, "bytes of other libraries than the files' are said to be: " + version, j["assumptions"])
 LF = "stage: sft\nfinetuning_type: lora\nlora_rank: 16\nlora_target: all\ncutoff_len: 512\nbf16: true\nper_device_train_batch_size: 4\n"
 code, j, err = check(write("lf.yaml", LF), "--model", "llama-3.2-1b", "--device", "4090")
 ok(j["fits"] and j["common"]["lora_alpha"] == 32 and j["common"]["precision"] == "bf16-amp", "LLaMA-Factory's alpha is twice the rank", (code, j.get("common"), j.get("fits_not_answered")))

@@ -6,6 +6,10 @@
 
 #include "trainers/hf/hf_find.h"
 
+/* Whether "torch=2.11.0 transformers=5.17.0" has another version of a library than "5.17", which is every 5.17.x. False: it has not the
+ * library at all. */
+bool vp_hf_is_other_version(const char *versions, const char *library, const char *version);
+
 /* Whether the found program is known to run with those of request->versions, or none are asked for. */
 bool vp_hf_knows_versions(const vp_hf_request *request, const vp_hf_found *found);
 
