@@ -8,6 +8,8 @@
  * fp32. */
 #define ADAMS "adamw_torch_fused|adamw_torch|adamw_8bit|paged_adamw_8bit"
 
+#define PARALLELS "ddp|fsdp2|fsdp|zero1|zero2|zero3"
+
 #define TRAINER_AXES(optimizers) \
     { \
         {VP_SETTING_RECOMPUTE, VP_AXIS_FREE, "none|full|" EVERY}, \
@@ -16,7 +18,7 @@
             {VP_SETTING_PRECISION, VP_AXIS_ALIKE, "bf16-mixed|fp32"}, \
             {VP_SETTING_ATTENTION, VP_AXIS_ALIKE, "sdpa|flash2|eager"}, \
             {VP_SETTING_LOSS, VP_AXIS_FIXED, "full|chunked"}, \
-            {VP_SETTING_PARALLEL, VP_AXIS_FREE, "ddp|fsdp2|fsdp|zero1|zero2|zero3"}, \
+            {VP_SETTING_PARALLEL, VP_AXIS_FREE, PARALLELS}, \
             {VP_SETTING_GRADIENT_SYNC, VP_AXIS_FREE, "step|each"}, \
     }
 
@@ -45,7 +47,7 @@ static const vp_axis torch_axes[] = {
     {VP_SETTING_ATTENTION, VP_AXIS_ALIKE, "sdpa|eager"},
     {VP_SETTING_LOSS, VP_AXIS_FIXED, "full"},
     {VP_SETTING_CLIP_NORM, VP_AXIS_FIXED, "0.0"}, /* the loop that was recorded does not clip */
-    {VP_SETTING_PARALLEL, VP_AXIS_FREE, "ddp"},
+    {VP_SETTING_PARALLEL, VP_AXIS_FREE, PARALLELS},
 };
 
 #define AXES(list) .axes = list, .n_axes = sizeof list / sizeof *list
