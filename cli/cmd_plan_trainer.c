@@ -123,6 +123,7 @@ typedef struct answer {
     json_t                *versions;
     const vp_command_line *line;
     const char            *path;
+    vp_amount              reserve;        /* of the card, not in the request's budget */
     bool                   free_precision; /* not asked for: the first that can be answered */
     const char            *precision_why;  /* what kept a better one from it; NULL: nothing */
 } answer;
@@ -318,6 +319,7 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
         vp_calibration_path(t->calibration, a->calibration_path, sizeof a->calibration_path, err));
     VP_TRY(
         vp_calibration_outside(a->calibration_path, &a->device, &a->context, &a->calibration, err));
+    a->reserve     = o->reserve;
     r->job.model   = a->model;
     r->job.device  = &a->device;
     r->job.profile = a->profile;
@@ -715,7 +717,8 @@ static vp_status find_changes(const vp_choose_request *request, vp_err *err)
 {
     answer         *a        = request->user;
     vp_fit_defaults defaults = {.context_bytes = context_bytes,
-                                .precision     = a->free_precision ? default_precision : NULL};
+                                .precision     = a->free_precision ? default_precision : NULL,
+                                .reserve       = a->reserve};
 
     vp_fit_search_free(a->search); /* of a precision that then was not recorded */
     return vp_fit_search_begin(request, &defaults, &a->search, err);

@@ -15,14 +15,27 @@ typedef struct finder {
     const vp_choose_request *request;
     const vp_fit_defaults   *defaults;
     vp_eager_prices         *as_asked, *prices; /* of the request's card and model; of another */
-    const vp_device *cards; /* that hold more than the one asked for, from the smallest on */
-    int              n_cards;
+    const vp_device
+           *cards; /* that may hold what the one asked for does not, from the smallest on */
+    int     n_cards;
     int64_t least_bytes;     /* what the leanest setting needs on this card; later stages know it */
     int     n_before;        /* changes that were found in the stages before */
     const vp_model *smaller; /* the model that a change names */
     vp_status       last;    /* what the last search said */
     vp_fit_changes  found;
 } finder;
+
+/* What is used of a card where the reserve that was asked for stays free. */
+static int64_t budget_of(const vp_fit_defaults *defaults, const vp_device *card)
+{
+    return card->usable_bytes - vp_amount_of(&defaults->reserve, card->usable_bytes);
+}
+
+/* Flash attention in 16 bits (trainers/hf/hf_request.h); without it a longer sequence takes more bytes. */
+static bool has_flash(const vp_device *card)
+{
+    return card->compute_capability >= 80;
+}
 
 /* r with the change, on this card or on another. VP_ERR_INPUT: another trainer cannot answer it. */
 static vp_status change_request(const finder *f, const vp_fit_change *c, const vp_device *card,
@@ -37,7 +50,7 @@ static vp_status change_request(const finder *f, const vp_fit_change *c, const v
         r.job.device        = card;
         r.job.profile       = NULL;
         r.job.context_bytes = f->defaults->context_bytes(card);
-        r.budget_bytes      = card->usable_bytes;
+        r.budget_bytes      = budget_of(f->defaults, card);
     }
     if (c->model) {
         r.job.model  = f->smaller;
@@ -237,20 +250,6 @@ static void try_quantised(finder *f)
         try_change(f, (vp_fit_change){.quantises = true}, NULL);
 }
 
-static void try_other_cards(finder *f)
-{
-    enum { TRIES = 3 };
-    int tried = 0;
-
-    for (int i = 0; i < f->n_cards && tried < TRIES; i++) {
-        if (f->cards[i].usable_bytes < f->least_bytes)
-            continue;
-        tried++;
-        if (try_change(f, (vp_fit_change){0}, &f->cards[i]))
-            break;
-    }
-}
-
 /* With the change: the smallest card that does, found by halving. A larger one holds what a smaller one does, but for what
  * its own libraries take. */
 static bool try_smallest_card(finder *f, vp_fit_change c)
@@ -267,6 +266,25 @@ static bool try_smallest_card(finder *f, vp_fit_change c)
             low = at;
     }
     return try_change(f, c, &f->cards[high]);
+}
+
+/* What the leanest setting needs on the card asked for says nothing of cards that have flash attention where it has none. */
+static void try_other_cards(finder *f)
+{
+    enum { TRIES = 3 };
+    int tried = 0;
+
+    if (!has_flash(f->request->job.device)) {
+        try_smallest_card(f, (vp_fit_change){0});
+        return;
+    }
+    for (int i = 0; i < f->n_cards && tried < TRIES; i++) {
+        if (budget_of(f->defaults, &f->cards[i]) < f->least_bytes)
+            continue;
+        tried++;
+        if (try_change(f, (vp_fit_change){0}, &f->cards[i]))
+            break;
+    }
 }
 
 /* Adapters there. */
@@ -403,33 +421,49 @@ static int by_size(const void *a, const void *b)
     return (x->usable_bytes > y->usable_bytes) - (x->usable_bytes < y->usable_bytes);
 }
 
-/* Of cards whose bytes are within ALIKE percent, one: the others hold the same settings. */
+/* Of cards whose bytes are within ALIKE percent, one: the others hold the same settings. None without flash attention stays
+ * beside one of its size or smaller that has it. Each then holds what those before it do. */
 static void keep_sizes(vp_fit_search *s)
 {
     enum { ALIKE = 2 };
     int n = 0;
 
-    for (int i = 0; i < s->n_cards; i++)
-        if (!n || s->cards[i].usable_bytes >
-                      s->cards[n - 1].usable_bytes + s->cards[n - 1].usable_bytes / 100 * ALIKE)
-            s->cards[n++] = s->cards[i];
+    for (int i = 0; i < s->n_cards; i++) {
+        const vp_device *card = &s->cards[i], *last = n ? &s->cards[n - 1] : NULL;
+        bool             is_alike =
+            last && card->usable_bytes <= last->usable_bytes + last->usable_bytes / 100 * ALIKE;
+        if (!last || has_flash(card) == has_flash(last)) {
+            if (!is_alike)
+                s->cards[n++] = *card;
+        } else if (has_flash(card)) {
+            s->cards[is_alike ? n - 1 : n++] = *card;
+        }
+    }
     s->n_cards = n;
+}
+
+/* With more bytes for the run, or with flash attention where the one asked for has none. */
+static bool may_hold_more(const vp_fit_search *s, const vp_device *card)
+{
+    const vp_device *asked = s->request.job.device;
+
+    return !card->is_cpu && card->bf16 >= asked->bf16 &&
+           (budget_of(&s->defaults, card) > s->request.budget_bytes ||
+            (has_flash(card) && !has_flash(asked)));
 }
 
 static vp_status list_cards(vp_fit_search *s, vp_err *err)
 {
-    const vp_choose_request *r = &s->request;
-    vp_device                card;
-    int                      n  = 0;
-    vp_status                st = VP_OK;
+    vp_device card;
+    int       n  = 0;
+    vp_status st = VP_OK;
 
     while (vp_device_at(n, &card))
         n++;
     s->cards = vp_arena_array(s->arena, n ? n : 1, sizeof *s->cards);
     VP_TRY_ALLOC(err, s->cards);
     for (int i = 0; i < n; i++)
-        if (vp_device_at(i, &card) && !card.is_cpu && card.usable_bytes > r->budget_bytes &&
-            card.bf16 >= r->job.device->bf16)
+        if (vp_device_at(i, &card) && may_hold_more(s, &card))
             s->cards[s->n_cards++] = card;
     qsort(s->cards, (size_t)s->n_cards, sizeof *s->cards, by_size);
     keep_sizes(s);

@@ -9,6 +9,7 @@
 #ifndef VP_TRAINERS_FIT_WHAT_FITS_H
 #define VP_TRAINERS_FIT_WHAT_FITS_H
 
+#include "base/units.h"
 #include "trainers/fit/choose.h"
 
 /* What is different; all else is as it was asked for. */
@@ -39,7 +40,7 @@ enum { VP_MAX_FIT_CHANGES = 8, VP_FIT_RANK = 16 };
  *   adapters; of one card states, or weights too, in host memory behind them, by DeepSpeed; where adapters do not fit either, adapters over weights in NF4; where the trainer cannot be told either, in transformers' Trainer;
  *   where adapters were asked for, the same over weights in NF4;
  *   half, a quarter or an eighth of the sequence;
- *   the smallest card of the table;
+ *   the smallest card of the table that does;
  *   where none of these does: adapters on the smallest card, the whole model on several larger cards, and the largest
  *   smaller model of the family, as it is and as adapters.
  *
@@ -56,6 +57,8 @@ typedef struct vp_fit_defaults {
     /* NULL: the precision was asked for, and stays */
     const char *(*precision)(const vp_device *card, const char *tuning,
                              const vp_language *language);
+    vp_amount
+        reserve; /* of the request's card, which its budget is without; as much stays free of others */
 } vp_fit_defaults;
 
 typedef struct vp_fit_search vp_fit_search;
