@@ -406,6 +406,22 @@ code, j, err = check(write("lf.yaml", LF + 'learning_rate: "2e-5"\n'))
 ok(code == 4 and "is text, not a number" in json.dumps(j), "in quotes it is text", (code, j))
 code, j, err = check(write("lf.yaml", LF + "tensor_model_parallel_size: 2\n"))
 ok(code == 4 and "not judged" in json.dumps(j) and "Megatron" in json.dumps(j), "its Megatron modes are named", (code, j))
+# ---- TRL: bf16 is on unless fp16 is (trl/trainer/base_config.py), and weights are in fp32 unless dtype says otherwise ----
+TRL = "model_name_or_path: x\nuse_peft: %s\nmax_length: 512\noutput_dir: o\n"
+for adapters, said, code_of, means, severity in (
+        ("false", "fp16: true\n", 0, "fp16-mixed", None),
+        ("true", "fp16: true\ndtype: float16\n", 0, "fp16-amp", None),
+        ("false", "fp16: true\ndtype: float16\n", 4, None, "error"),  # GradScaler: "Attempting to unscale FP16 gradients."
+        ("true", "fp16: true\ndtype: bfloat16\n", 4, None, "error"),
+        ("false", "bf16: true\ndtype: float16\n", 4, None, "error"),
+        ("false", "dtype: float16\n", 0, "fp16", "warning"),
+        ("false", "bf16: false\ndtype: float16\n", 0, "fp16", None),
+        ("false", "dtype: bfloat16\n", 0, "bf16-amp", None)):
+    code, j, err = check(write("trl.yaml", TRL % adapters + said))
+    found = [f["severity"] for f in j["findings"] if f["key"] == "dtype" and "autocast" in f["message"]]
+    ok(code == code_of and found == ([severity] if severity else []) and (not means or j["common"]["precision"] == means), "TRL, adapters %s, %r" % (adapters, said), (code, j["findings"], j.get("common")))
+code, j, err = check(write("trl.yaml", TRL % "false" + "bf16: true\nfp16: true\n"))
+ok(code == 4 and any(f["key"] == "fp16" and "exclude each other" in f["message"] for f in j["findings"]), "both are too many", (code, j["findings"]))
 # ---- files of others are named, not taken for a target's ----
 for name, text, whose in [("oumi.yaml", "model:\n  model_name: x\ntraining:\n  trainer_type: TRL_SFT\n", "oumi"),
                           ("grpo.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nper_device_train_batch_size: 4\n", "GRPO"),

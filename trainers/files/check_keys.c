@@ -123,6 +123,10 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
             snprintf(buf, buf_size, "%lld", (k->otherwise[0] - '0') * strtoll(one, NULL, 10));
         return one ? buf : NULL;
     }
+    if (k->otherwise[0] == '!') {
+        const char *one = vp_effective(c, file, k->otherwise + 1, buf, buf_size);
+        return one ? (strcmp(one, "true") == 0 ? "false" : "true") : NULL;
+    }
     snprintf(buf, buf_size, "%s", k->otherwise);
     return buf;
 }

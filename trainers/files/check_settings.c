@@ -235,6 +235,31 @@ static statement words_of_both(const statement *a, const statement *b)
     return both;
 }
 
+static const char *joined(vp_arena *arena, const statement *s)
+{
+    char text[300] = "";
+
+    for (int i = 0; i < s->n; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " or " : "",
+                 s->words[i]);
+    return vp_arena_strdup(arena, text);
+}
+
+/* Weights are loaded as what no step computes in: fp16 beside a GradScaler, which takes no gradients in fp16, bf16 under fp16's
+ * autocast. */
+static void find_mixture(vp_checked *c, const vp_checked_file *file, const statement *loaded,
+                         const statement *computed)
+{
+    const statement *at = loaded->at ? loaded : computed, *other = loaded->at ? computed : loaded;
+    char             by[128] = "by default";
+
+    if (other->at)
+        snprintf(by, sizeof by, "by %s, line %d", other->key, other->at->line);
+    vp_find(c, file, other->at ? VP_ERROR : VP_WARNING, at->at, at->key, NULL,
+            "precision is %s here and %s %s: such weights do not go with that autocast",
+            joined(c->arena, at), joined(c->arena, other), by);
+}
+
 /* Keys of TRL's say what weights are loaded as, those of the Trainer's what is computed in: both hold. */
 static void read_setting(vp_checked *c, const vp_checked_file *file, vp_setting setting,
                          statement *out)
@@ -249,19 +274,11 @@ static void read_setting(vp_checked *c, const vp_checked_file *file, vp_setting 
             *out     = both;
             continue;
         }
+        if (setting == VP_SETTING_PRECISION && out->n && one.n && (out->at || one.at))
+            find_mixture(c, file, out, &one);
         for (int i = 0; i < one.n; i++)
             add_word(out, one.words[i], one.at, one.key);
     }
-}
-
-static const char *joined(vp_arena *arena, const statement *s)
-{
-    char text[300] = "";
-
-    for (int i = 0; i < s->n; i++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " or " : "",
-                 s->words[i]);
-    return vp_arena_strdup(arena, text);
 }
 
 typedef struct merged {

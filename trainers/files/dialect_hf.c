@@ -457,7 +457,7 @@ const vp_dialect vp_dialect_swift_fsdp = {
 
 static const vp_key trl_keys[] = {
     {"gradient_checkpointing", VP_KEY_BOOL, "true"},
-    {"bf16", VP_KEY_BOOL, "true"},
+    {"bf16", VP_KEY_BOOL, "!fp16"}, /* trl/trainer/base_config.py */
     {"learning_rate", VP_KEY_REAL, "2.0e-05", .min = 0, .max = 100},
     {"logging_steps", VP_KEY_REAL, "10", .min = 0, .max = BIG},
     {"max_length", VP_KEY_INT, "1024", .min = 1, .max = BIG,

@@ -36,7 +36,8 @@ typedef enum vp_key_type {
 typedef struct vp_key {
     const char *path;
     vp_key_type type;
-    /* its default, as a value of the file, or "1*" or "2*" another key; NULL: none, or not known */
+    /* its default, as a value of the file, "1*" or "2*" another key, or "!" and one that it is the opposite of; NULL: none, or
+     * not known */
     const char *otherwise;
     /* of a word: "none|cpu|nvme"; with "null" among them nothing is a value, not the default. Of a
      * text the usual ones: what is nearly one of them was not meant */
