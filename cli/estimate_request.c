@@ -14,7 +14,17 @@
 /* A word of --optimizer: transformers', or vplan's where it means the same. */
 static const char *optimizer_word(const char *word)
 {
-    return !word || strcmp(word, "adamw") == 0 ? "adamw_torch" : word;
+    static const struct {
+        const char *from, *to;
+    } same[] = {{"adamw", "adamw_torch"},
+                {"adamw-8bit", "adamw_8bit"},
+                {"sgd-momentum", "sgd_momentum"},
+                {"lion", "lion_32bit"}};
+
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (strcmp(same[i].from, word) == 0)
+            return same[i].to;
+    return word;
 }
 
 static const char *attention_word(const char *word)

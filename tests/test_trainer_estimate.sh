@@ -193,11 +193,13 @@ OPTIMIZERS = """adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fu
     galore_adamw_layerwise galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo grokadamw schedule_free_radam schedule_free_adamw
     schedule_free_sgd apollo_adamw apollo_adamw_layerwise stable_adamw""".split()
 answers = {}
-for name in OPTIMIZERS:
+OWN = {"adamw": "adamw_torch", "adamw-8bit": "adamw_8bit", "sgd-momentum": "sgd_momentum", "lion": "lion_32bit"}  # by vplan's names
+for name in OPTIMIZERS + list(OWN) + ["sgd_momentum", "adamw-bf16", "muon"]:
     p = subprocess.run([vplan, "estimate", "smollm2-135m", "--trainer", "hf", "--precision", "bf16-mixed", "--seq", "64", "--optimizer", name, "--json"], stdout=subprocess.PIPE)
     answers[name] = (p.returncode, json.loads(p.stdout))
     ok(p.returncode == 0 or p.returncode == 4 and "is not covered: " in answers[name][1]["error"]["message"], "optimizer %s" % name, answers[name][1].get("error"))
 ok(sum(rc == 0 for rc, _ in answers.values()) >= 26, "most optimizers are answered", [n for n in answers if answers[n][0]])
+ok(all(answers[own][1]["items"] == answers[theirs][1]["items"] for own, theirs in OWN.items()), "vplan's names mean the same", list(OWN))
 states = {n: i["bytes"] for n, (rc, j) in answers.items() if rc == 0 for i in j["items"] if i["name"] == "optimizer_state"}
 ok(abs(states["ademamix"] / states["adamw_torch"] - 1.5) < 0.01 and abs(states["adamw_torch"] / states["schedule_free_sgd"] - 2) < 0.02, "states: two of AdamW, three of AdEMAMix, one of schedule-free SGD", states)
 wide, narrow = [subprocess.run([vplan, "estimate", "smollm2-135m", "--trainer", "hf", "--precision", p, "--optimizer", "rmsprop_bnb", "--json"], stdout=subprocess.PIPE) for p in ("bf16-mixed", "bf16")]

@@ -89,6 +89,8 @@ static const struct {
     {VP_SETTING_OPTIMIZER, "adamw", "adamw_torch_fused"},
     {VP_SETTING_OPTIMIZER, "adamw-8bit", "adamw_8bit"},
     {VP_SETTING_OPTIMIZER, "adamw_bnb_8bit", "adamw_8bit"},
+    {VP_SETTING_OPTIMIZER, "sgd-momentum", "sgd_momentum"},
+    {VP_SETTING_OPTIMIZER, "lion", "lion_32bit"},
     {VP_SETTING_ATTENTION, "flash", "sdpa"},
     {VP_SETTING_ATTENTION, "math", "sdpa:math"},
     {VP_SETTING_ATTENTION, "flash_attention_2", "flash2"},
