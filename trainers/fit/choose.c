@@ -195,6 +195,7 @@ static bool is_recorded(const search *x, const vp_settings *s, vp_fit_bytes *out
     vp_fit_job  job     = x->r->job;
 
     job.loads_only    = true; /* says what was recorded, and how much is trained */
+    job.terse         = true;
     job.at_most_bytes = 0;
     for (size_t p = 0; p < (is_open ? sizeof open / sizeof *open : 1); p++)
         for (size_t i = 0; i < sizeof recomputes / sizeof *recomputes; i++) {
@@ -518,6 +519,7 @@ static bool is_hopeless(search *x, int64_t v)
     if (!leanest->is_tried) {
         job.at_most_bytes                = x->r->budget_bytes;
         job.counts_allocated             = true; /* for each of the allocator's settings */
+        job.terse                        = true;
         one.value[VP_SETTING_EVAL_BATCH] = "none";
         if (x->r->micro_batch)
             one.value[VP_SETTING_MICRO_BATCH] = count_text(x->arena, x->r->micro_batch);

@@ -20,6 +20,7 @@ typedef struct search {
     vp_hf_found         *found;
     const char          *attention; /* what PyTorch takes on this card */
     const char          *folder;    /* of recordings, below theirs */
+    bool                 terse;     /* as the request's; so is what another step stands in for */
 } search;
 
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
@@ -221,9 +222,10 @@ static bool has_recording(const search *r, const char *part, char *path, size_t 
 
     kind_of(r, part, kind, sizeof kind);
     snprintf(name, sizeof name, "recordings/%s%s%s.rec", r->folder, r->model->family, kind);
-    return r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
-               '\0' &&
-           vp_file_find_program(name, path, size, &why) == VP_OK;
+    if (r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")])
+        return false;
+    return r->request->shelf ? vp_hf_shelf_find(r->request->shelf, name, path, size)
+                             : vp_file_find_program(name, path, size, &why) == VP_OK;
 }
 
 static vp_status find_recording(const search *r, const char *part, char *path, size_t size,
@@ -234,6 +236,8 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
 
     if (has_recording(r, part, path, size))
         return VP_OK;
+    if (r->terse)
+        return VP_FAIL(err, VP_ERR_INPUT, "%s: no such steps were recorded", r->model->family);
     kind_of(r, part, kind, sizeof kind);
     if (vp_file_find_program("recordings/llama.rec", path, size, &why) != VP_OK)
         return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
@@ -580,7 +584,7 @@ static vp_status find_step(search *r, const vp_recorded_program **program, vp_er
                     "card has %d.%d",
                     r->request->capability / 10, r->request->capability % 10));
     VP_TRY(find_in_parts(r, key, other, program, err));
-    if (!*program && r->request->terse)
+    if (!*program && r->terse)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s: no such step was recorded", r->model->family));
     if (!*program)
         VP_TRY(vp_hf_refuse(r->found->recording, r->model->family, other, key,
@@ -608,12 +612,22 @@ out:
     return st;
 }
 
+/* Where another step stands in for it nobody reads why it is not there. */
+static vp_status find_own_step(search *r)
+{
+    vp_err ignored = {0};
+
+    r->terse     = true;
+    vp_status st = find_step(r, &r->found->program, &ignored);
+    r->terse     = r->request->terse;
+    return st;
+}
+
 /* Trainer's own step where it was recorded, else a plain loop's: where both were they differ by 1 KiB, as
  * Trainer's count of targets is a tensor and its fp32 copy of the output goes before backward. */
 static vp_status find_training(search *r, vp_err *err)
 {
-    vp_err    why = {0};
-    vp_status st  = VP_OK;
+    vp_status st = VP_OK;
 
     r->found->plain = vp_hf_is_plain(r->request);
     if (vp_hf_is_trl(r->request)) {
@@ -638,7 +652,7 @@ static vp_status find_training(search *r, vp_err *err)
         VP_TRY(find_step(r, &r->found->program, err));
         vp_hf_assume(r->out,
                      "Liger's kernels have no scratch beside what Python allocates for them");
-    } else if (r->found->plain || find_step(r, &r->found->program, &why) != VP_OK ||
+    } else if (r->found->plain || find_own_step(r) != VP_OK ||
                !vp_hf_knows_versions(r->request, r->found)) {
         r->found->plain = true;
         VP_TRY(find_step(r, &r->found->program, err));
@@ -684,7 +698,12 @@ static vp_status find_with_versions(search *r, vp_err *err)
 vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_pass pass,
                      vp_hf_estimate *out, vp_hf_found *found, vp_err *err)
 {
-    search    r  = {.model = model, .request = request, .pass = pass, .out = out, .found = found};
+    search    r  = {.model   = model,
+                    .request = request,
+                    .pass    = pass,
+                    .out     = out,
+                    .found   = found,
+                    .terse   = request->terse};
     vp_status st = VP_OK;
 
     *found = (vp_hf_found){0};

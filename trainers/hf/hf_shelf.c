@@ -1,6 +1,10 @@
 #include "trainers/hf/hf_shelf.h"
 
+#include "base/file.h"
+
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +14,16 @@ typedef struct place {
     char          path[];
 } place;
 
+typedef struct sought {
+    struct sought *next;
+    char          *path; /* NULL: not there */
+    char           name[];
+} sought;
+
 struct vp_hf_shelf {
     pthread_mutex_t lock;
     place          *places;
+    sought         *sought;
 };
 
 vp_hf_shelf *vp_hf_shelf_new(void)
@@ -33,8 +44,53 @@ void vp_hf_shelf_free(vp_hf_shelf *shelf)
         vp_recording_free(p->recording);
         free(p);
     }
+    for (sought *f = shelf->sought, *next; f; f = next) {
+        next = f->next;
+        free(f->path);
+        free(f);
+    }
     pthread_mutex_destroy(&shelf->lock);
     free(shelf);
+}
+
+/* NULL: out of memory. */
+static sought *seek(const char *name)
+{
+    size_t  n = strlen(name) + 1;
+    char    path[PATH_MAX];
+    vp_err  why = {0};
+    sought *f   = calloc(1, sizeof *f + n);
+
+    if (!f)
+        return NULL;
+    memcpy(f->name, name, n);
+    if (vp_file_find_program(name, path, sizeof path, &why) == VP_OK && !(f->path = strdup(path))) {
+        free(f);
+        return NULL;
+    }
+    return f;
+}
+
+bool vp_hf_shelf_find(vp_hf_shelf *shelf, const char *name, char *path, size_t path_size)
+{
+    vp_err  why      = {0};
+    bool    is_there = false;
+    sought *f;
+
+    pthread_mutex_lock(&shelf->lock);
+    f = shelf->sought;
+    while (f && strcmp(f->name, name) != 0)
+        f = f->next;
+    if (!f && (f = seek(name))) {
+        f->next       = shelf->sought;
+        shelf->sought = f;
+    }
+    if (!f)
+        is_there = vp_file_find_program(name, path, path_size, &why) == VP_OK;
+    else if (f->path)
+        is_there = snprintf(path, path_size, "%s", f->path) < (int)path_size;
+    pthread_mutex_unlock(&shelf->lock);
+    return is_there;
 }
 
 vp_status vp_hf_shelf_open(vp_hf_shelf *shelf, const char *path, vp_recording **out, vp_err *err)

@@ -1,12 +1,15 @@
-/* trainers/hf/hf_shelf.h: recordings that were read, for searches that ask for many steps of one model,
+/* trainers/hf/hf_shelf.h: recordings that were looked for and read, for searches that ask for many steps of one model,
  * from several threads if they like.
  *     vp_hf_shelf *shelf = vp_hf_shelf_new();
- *     VP_TRY(vp_hf_shelf_open(shelf, path, &recording, err));    read once
+ *     vp_hf_shelf_find(shelf, "recordings/llama.rec", path, sizeof path);    looked for once
+ *     VP_TRY(vp_hf_shelf_open(shelf, path, &recording, err));                 read once
  *     vp_hf_shelf_free(shelf);                                   and all its recordings */
 #ifndef VP_TRAINERS_HF_SHELF_H
 #define VP_TRAINERS_HF_SHELF_H
 
 #include "trainers/torch/recording.h"
+
+#include <stddef.h>
 
 typedef struct vp_hf_shelf vp_hf_shelf;
 
@@ -14,6 +17,9 @@ typedef struct vp_hf_shelf vp_hf_shelf;
 vp_hf_shelf *vp_hf_shelf_new(void);
 /* Takes NULL. */
 void vp_hf_shelf_free(vp_hf_shelf *shelf);
+
+/* As vp_file_find_program(): false where it is not there. */
+bool vp_hf_shelf_find(vp_hf_shelf *shelf, const char *name, char *path, size_t path_size);
 
 /* The recording stays the shelf's. VP_ERR_INPUT and others as vp_recording_open()'s. */
 vp_status vp_hf_shelf_open(vp_hf_shelf *shelf, const char *path, vp_recording **out, vp_err *err);
