@@ -261,6 +261,7 @@ static void look_at(const vp_remedy_search *s, const change *c, vp_remedy *out)
     vp_hf_request named = q;
     decide_length(s->model, s->lengths, s->most, &s->request, &q);
     q.at_most_bytes = worth_bytes(&q, &s->request, s->reserved_bytes);
+    q.counts_needed = true; /* what is reserved besides PyTorch may give back */
     q.terse         = true;
     if (q.at_most_bytes < 1 || vp_hf_estimate_run(s->model, &q, &e, &why) != VP_OK)
         return;
@@ -311,10 +312,10 @@ static bool fits(const vp_model *model, const vp_hf_request *asked, int64_t most
     double         share = vp_hf_reserved_share(q);
     vp_status      st;
 
-    q->at_most_reserved_bytes = q->at_most_bytes = most_bytes > 0 ? most_bytes : 1;
-    q->terse                                     = true;
-    st                                           = vp_hf_estimate_run(model, q, &e, &why);
-    *bytes = st == VP_OK ? e.reserved_bytes : st == VP_ERR_NO_FIT ? TOO_LARGE : -1;
+    q->at_most_bytes = most_bytes > 0 ? most_bytes : 1;
+    q->terse         = true;
+    st               = vp_hf_estimate_run(model, q, &e, &why);
+    *bytes           = st == VP_OK ? e.reserved_bytes : st == VP_ERR_NO_FIT ? TOO_LARGE : -1;
     if (e.stands_in && share < VP_HF_STAND_IN_SHARE)
         most_bytes = (int64_t)((double)most_bytes * (1 + share) / (1 + VP_HF_STAND_IN_SHARE));
     return *bytes >= 0 && *bytes <= most_bytes;

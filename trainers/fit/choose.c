@@ -396,6 +396,19 @@ static void take_bytes(search *x, vp_choice *c)
         c->bytes.reserved_bytes + (c->bytes.high_bytes - c->bytes.device_bytes);
 }
 
+/* c needs more however the allocator is set: so do those that differ in that alone. */
+static void note_needed(search *x, const vp_choice *c, int64_t bytes)
+{
+    const vp_setting allocator = VP_SETTING_ALLOCATOR;
+
+    for (int64_t i = 0; i < x->out->n; i++) {
+        vp_choice *other = &x->out->all[i];
+        if (other->micro_batch == c->micro_batch && other->needed_bytes < bytes &&
+            is_same_but(&other->settings, &c->settings, &allocator, 1))
+            other->needed_bytes = bytes;
+    }
+}
+
 /* Its bytes; where it needs more than at_most_bytes, that it does. 0: whatever it needs. */
 static vp_status size_within(search *x, vp_choice *c, int64_t at_most_bytes)
 {
@@ -414,6 +427,10 @@ static vp_status size_within(search *x, vp_choice *c, int64_t at_most_bytes)
         c->beyond_bytes = first->rest_bytes;
         goto out;
     }
+    if (at_most_bytes && c->needed_bytes >= at_most_bytes) {
+        c->beyond_bytes = at_most_bytes;
+        goto out;
+    }
     job.at_most_bytes = at_most_bytes;
     job.terse         = job.terse || (x->out->refused_first && other_words(x, c, &other) > 0);
     st                = vp_fit_bytes_of(&job, &c->settings, &c->bytes, &why);
@@ -423,6 +440,8 @@ static vp_status size_within(search *x, vp_choice *c, int64_t at_most_bytes)
         c->beyond_bytes = at_most_bytes;
         if (c->bytes.is_too_large_at_rest && at_most_bytes > first->rest_bytes)
             first->rest_bytes = at_most_bytes;
+        if (c->bytes.is_needed_too_large)
+            note_needed(x, c, at_most_bytes);
         st = VP_OK;
     } else if (st == VP_ERR_INPUT) {
         c->out = true;
@@ -518,7 +537,7 @@ static bool is_hopeless(search *x, int64_t v)
 
     if (!leanest->is_tried) {
         job.at_most_bytes                = x->r->budget_bytes;
-        job.counts_allocated             = true; /* for each of the allocator's settings */
+        job.counts_needed                = true; /* for each of the allocator's settings */
         job.terse                        = true;
         one.value[VP_SETTING_EVAL_BATCH] = "none";
         if (x->r->micro_batch)

@@ -34,14 +34,16 @@ typedef struct vp_choose_request {
 } vp_choose_request;
 
 typedef struct vp_choice {
-    vp_settings  settings;
-    double       seconds;
-    int64_t      order; /* among equals */
-    bool         sized, fits;
-    bool         is_tight; /* of what is listed and does not fit: vp_fit_tightly() */
-    int64_t      n_returns;
-    bool         out;          /* its step was not recorded */
-    int64_t      beyond_bytes; /* where it is not sized: it needs more than that; 0: not known */
+    vp_settings settings;
+    double      seconds;
+    int64_t     order; /* among equals */
+    bool        sized, fits;
+    bool        is_tight; /* of what is listed and does not fit: vp_fit_tightly() */
+    int64_t     n_returns;
+    bool        out;          /* its step was not recorded */
+    int64_t     beyond_bytes; /* where it is not sized: it needs more than that; 0: not known */
+    int64_t
+                 needed_bytes; /* it needs more than that by what was found of another setting of the allocator; 0: not known */
     int64_t      variant, micro_batch;
     vp_fit_bytes bytes;
 } vp_choice;

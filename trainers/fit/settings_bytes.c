@@ -157,6 +157,26 @@ static void widen_compiled(const vp_fit_job *job, double *low, double *high)
     *high = *high < VP_HF_COMPILED_HIGH ? VP_HF_COMPILED_HIGH : *high;
 }
 
+/* Shares of the reserved bytes. is_own: of the steps that the trainer was recorded by itself. */
+static void interval_of(const vp_fit_job *job, const vp_hf_request *q, bool is_own, bool stands_in,
+                        double *low, double *high)
+{
+    *low  = is_own ? VP_HF_TRL_SHARE : job->language->low;
+    *high = is_own ? VP_HF_TRL_SHARE : job->language->high;
+    widen(stands_in ? VP_HF_STAND_IN_SHARE : 0, low, high);
+    widen(vp_hf_is_shared(q) ? vp_hf_reserved_share(q) : 0, low, high);
+    widen_compiled(job, low, high);
+}
+
+/* For playing to end where the upper end of the interval is more than the job allows. */
+static double share_of(const vp_fit_job *job, const vp_hf_request *q, bool is_own)
+{
+    double low, high;
+
+    interval_of(job, q, is_own, false, &low, &high);
+    return high;
+}
+
 /* Nobody's files say how many documents fill a sequence. Their bounds are all that depends on it: of Llama 3.2 1B, 2048
  * tokens, 64 in place of 4 take 2 KiB more. */
 enum { DOCUMENTS = 4 };
@@ -278,8 +298,9 @@ static vp_status try_own(const vp_fit_job *job, const vp_settings *s, const vp_h
     vp_err        why = {0};
     vp_status     st  = VP_ERR_INPUT;
 
-    *is_own     = false;
-    own.trainer = job->language->own;
+    *is_own           = false;
+    own.trainer       = job->language->own;
+    own.at_most_share = share_of(job, q, true);
     if (!own.trainer || !is_tiled(job, s))
         return VP_OK;
     if (job->packed) {
@@ -308,20 +329,6 @@ static int64_t outside_bytes(const vp_fit_job *job, int64_t world)
     return job->context_bytes + vp_world_communicator_bytes(world);
 }
 
-/* What PyTorch may reserve, and so allocate, for the upper end of the interval, which is wider where less is known than now,
- * to be no more than the job's limit; 0: it has none. A byte more, for bytes are whole. */
-static int64_t reserved_at_most(const vp_fit_job *job, const vp_hf_request *q)
-{
-    int64_t left = job->at_most_bytes - outside_bytes(job, q->world);
-    double  low = 0, high = job->language->high;
-
-    if (job->language->own && high > VP_HF_TRL_SHARE)
-        high = VP_HF_TRL_SHARE;
-    widen(vp_hf_is_shared(q) ? vp_hf_reserved_share(q) : 0, &low, &high);
-    widen_compiled(job, &low, &high);
-    return !job->at_most_bytes ? 0 : left > 0 ? (int64_t)((double)left / (1 + high)) + 1 : 1;
-}
-
 /* Under ZeRO weights have 16 bits and masters 32, whatever they were loaded as. */
 static const char *precision_of(const vp_settings *s)
 {
@@ -345,7 +352,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
 {
     vp_hf_estimate e = {0};
     char           targets[200], saved[40] = "none";
-    double         low = job->language->low, high = job->language->high;
+    double         low, high;
     const char    *method = method_of(s);
     bool           is_own = method && job->language->own, packed = false;
     vp_hf_request  q  = {.trainer         = job->language->step_of,
@@ -392,22 +399,20 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                               .rank    = number(s, VP_SETTING_LORA_R),
                               .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
     }
-    q.at_most_bytes          = reserved_at_most(job, &q);
-    q.at_most_reserved_bytes = job->counts_allocated ? 0 : q.at_most_bytes;
-    q.limit_bytes = job->limit_bytes ? job->limit_bytes - outside_bytes(job, q.world) : 0;
+    q.at_most_bytes =
+        job->at_most_bytes ? vp_max_i64(job->at_most_bytes - outside_bytes(job, q.world), 1) : 0;
+    q.counts_needed = job->counts_needed;
+    q.limit_bytes   = job->limit_bytes ? job->limit_bytes - outside_bytes(job, q.world) : 0;
     if (method) {
         q.trainer = method;
         q.padded  = true; /* its collator always passes a mask */
     } else {
         VP_TRY(try_own(job, s, &q, &e, &is_own, &packed, err));
     }
+    q.at_most_share = share_of(job, &q, is_own);
     if (!is_own || method)
         VP_TRY(estimate_evaluated(job->model, &q, &e, err));
-    if (is_own)
-        low = high = VP_HF_TRL_SHARE;
-    widen(e.stands_in ? VP_HF_STAND_IN_SHARE : 0, &low, &high);
-    widen(vp_hf_is_shared(&q) ? vp_hf_reserved_share(&q) : 0, &low, &high);
-    widen_compiled(job, &low, &high);
+    interval_of(job, &q, is_own, e.stands_in, &low, &high);
     reach_ligers(job, &q, &e, &low);
     say_without_liger(job, s, &e);
     if (is_tiled(job, s) && !is_own) {
@@ -441,6 +446,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     out->n_assumptions = e.n_assumptions;
 out:
     out->is_too_large_at_rest = st == VP_ERR_NO_FIT && e.is_too_large_at_rest;
+    out->is_needed_too_large  = st == VP_ERR_NO_FIT && e.is_needed_too_large;
     return st;
 }
 

@@ -30,10 +30,9 @@ typedef struct vp_fit_job {
     int64_t          context_least_bytes; /* of it at least */
     bool             terse; /* nobody reads why a setting has no bytes: that is said in short */
     int64_t
-        at_most_bytes; /* of the card: what needs more at its upper end may have no bytes but VP_ERR_NO_FIT; 0: all have */
-    bool
-         counts_allocated; /* of at_most_bytes: what PyTorch's allocator reserves beside what it allocates is left out */
-    bool loads_only; /* bytes are those of the loaded model */
+         at_most_bytes; /* of the card: what needs more at its upper end may have no bytes but VP_ERR_NO_FIT; 0: all have */
+    bool counts_needed; /* of at_most_bytes: as in vp_hf_request */
+    bool loads_only;    /* bytes are those of the loaded model */
     int64_t
         limit_bytes; /* a card of that size, where PyTorch gives back its cache before it is out of memory; 0: a larger one */
 } vp_fit_job;
@@ -49,7 +48,7 @@ typedef struct vp_fit_bytes {
     char        versions[128];
     char        assumptions[VP_HF_ASSUMPTIONS][200];
     int         n_assumptions;
-    bool        is_too_large_at_rest; /* beside VP_ERR_NO_FIT: as in vp_hf_estimate */
+    bool is_too_large_at_rest, is_needed_too_large; /* beside VP_ERR_NO_FIT: as in vp_hf_estimate */
 } vp_fit_bytes;
 
 /* The settings are complete. VP_ERR_INPUT: what they mean was not recorded, by name. VP_ERR_NO_FIT: they need more

@@ -148,6 +148,18 @@ static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
 }
 
 /* Nothing is allocated yet. */
+/* Of reserved bytes, and so of needed ones. Of a share a byte more, for bytes are whole. */
+static int64_t at_most(const run *r)
+{
+    const vp_hf_request *q      = r->request;
+    bool                 widens = r->out->stands_in && q->at_most_share > 0;
+    double               share =
+        widens && q->at_most_share < VP_HF_STAND_IN_SHARE ? VP_HF_STAND_IN_SHARE : q->at_most_share;
+
+    return share > 0 && q->at_most_bytes ? (int64_t)((double)q->at_most_bytes / (1 + share)) + 1
+                                         : q->at_most_bytes;
+}
+
 static vp_status begin(run *r, vp_err *err)
 {
     const vp_hf_request      *q    = r->request;
@@ -157,7 +169,7 @@ static vp_status begin(run *r, vp_err *err)
     if (q->alloc_conf)
         VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
     VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
-    r->ledger = (vp_ledger){.allocator = r->allocator, .at_most_bytes = q->at_most_bytes};
+    r->ledger = (vp_ledger){.allocator = r->allocator, .at_most_needed_bytes = at_most(r)};
     VP_TRY(vp_hf_step_new(&r->found, q, r->out->seq, &r->ledger, &r->step, err));
     vp_recorded_workspace(r->step, workspace_of(q));
     if (r->found.ties && !vp_recorded_tie(r->step))
@@ -564,18 +576,17 @@ static const char *keep_name(const char *name)
  * as they are reduced. */
 static vp_status check_rest(run *r, vp_err *err)
 {
-    const vp_hf_request *q    = r->request;
-    int64_t              rest = vp_optimizer_step_least_bytes(r->optimizer);
+    const vp_hf_request *q = r->request;
+    int64_t rest = vp_add(vp_optimizer_step_least_bytes(r->optimizer), r->ledger.needed_bytes);
 
-    for (int i = 0; i < VP_N_OWNERS; i++)
-        rest = vp_add(rest, r->ledger.now[i]);
+    int64_t most = r->ledger.at_most_needed_bytes;
+
     for (int64_t i = 0; i < r->trained.n && !(r->world && vp_world_joins(q->parallel)); i++)
         rest = vp_add(rest, r->trained.list[i].bytes);
-    if (!q->at_most_bytes || rest <= q->at_most_bytes)
+    if (!most || rest <= most)
         return VP_OK;
     r->out->is_too_large_at_rest = true;
-    return VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes stay allocated",
-                   (long long)q->at_most_bytes);
+    return VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes stay allocated", (long long)most);
 }
 
 /* The optimizer is made, then the batch is there. */
@@ -695,10 +706,13 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (st != VP_OK)
         goto out;
     VP_TRY(count_parameters(&r, err));
-    r.ledger.at_most_reserved_bytes =
-        request->at_most_reserved_bytes; /* what is at rest is allocated */
+    if (!request->counts_needed)
+        r.ledger.at_most_reserved_bytes = at_most(&r);
     if (!request->loads_only)
         VP_TRY(play_training(&r, err));
+    if (r.ledger.reserves_more)
+        VP_TRY(VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes are reserved",
+                       (long long)r.ledger.at_most_reserved_bytes));
     finish(&r);
     if (r.world)
         finish_world(&r);
@@ -732,6 +746,9 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (request->capability != 90)
         vp_hf_assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
 out:
+    out->is_needed_too_large =
+        st == VP_ERR_NO_FIT &&
+        (out->is_too_large_at_rest || r.ledger.needed_bytes > r.ledger.at_most_needed_bytes);
     end(&r);
     vp_hf_found_release(&r.found);
     return st;

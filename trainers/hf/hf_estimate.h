@@ -75,10 +75,13 @@ typedef struct vp_hf_request {
     bool
          compiles; /* by torch.compile: the eager step stands in, as far off as VP_HF_COMPILED_LOW and _HIGH */
     bool terse; /* nobody reads why it is refused: the nearest step is not looked for */
-    /* for searches: of allocated bytes, playing ends beyond them by VP_ERR_NO_FIT (0: never); the model alone is loaded */
-    int64_t      at_most_bytes, at_most_reserved_bytes; /* of reserved bytes likewise */
-    bool         loads_only;
-    vp_hf_shelf *shelf; /* recordings are read once for all requests of it; NULL: for each */
+    /* for searches: more reserved bytes than so many, at the upper end of an interval of this share of them, are VP_ERR_NO_FIT;
+     * where another step stands in, and there is a share, it is VP_HF_STAND_IN_SHARE at least. 0: any number is answered */
+    int64_t at_most_bytes;
+    double  at_most_share;
+    bool    counts_needed; /* of at_most_bytes: what any setting of the allocator gives alone */
+    bool    loads_only;    /* the model, and no step */
+    vp_hf_shelf *shelf;    /* recordings are read once for all requests of it; NULL: for each */
 } vp_hf_request;
 
 /* Of host memory, at their peaks and of one process: vp_hf_host_of(). */
@@ -103,7 +106,8 @@ typedef struct vp_hf_estimate {
     int         n_assumptions;
     /* beside VP_ERR_NO_FIT: weights, gradients and states alone are more, whatever the batch and what is recomputed */
     bool is_too_large_at_rest;
-    bool stands_in; /* a plain loop's step, for Trainer's own was not recorded so */
+    bool is_needed_too_large; /* beside VP_ERR_NO_FIT: whatever the allocator's settings */
+    bool stands_in;           /* a plain loop's step, for Trainer's own was not recorded so */
 } vp_hf_estimate;
 
 /* What the reserved bytes may be off by, as a share of them: as vp_world_reserved_share(), and more of TRL's steps: its

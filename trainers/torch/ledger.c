@@ -12,6 +12,8 @@ static const struct {
 #undef X
 };
 
+enum { NEEDED_STEP = 512, NEARLY = 16 };
+
 const char *vp_owner_words(vp_owner owner)
 {
     return owners[owner].words;
@@ -62,19 +64,24 @@ vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger
     assert(l->open);
     *out = (vp_ledger_block){0};
     VP_TRY(vp_caching_allocator_alloc(l->allocator, l->stream, bytes, &out->block, err));
-    out->owner = owner;
-    out->bytes = f->allocated_bytes.now - before;
+    out->owner        = owner;
+    out->bytes        = f->allocated_bytes.now - before;
+    out->needed_bytes = (bytes + NEEDED_STEP - 1) / NEEDED_STEP * NEEDED_STEP;
     l->now[owner] += out->bytes;
+    l->needed_bytes += out->needed_bytes;
     if (f->allocated_bytes.now > p->allocated_bytes) {
         p->allocated_bytes = f->allocated_bytes.now;
         memcpy(p->owners, l->now, sizeof p->owners);
     }
-    if (l->at_most_bytes && f->allocated_bytes.now > l->at_most_bytes)
-        VP_TRY(VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes are allocated",
-                       (long long)l->at_most_bytes));
-    if (l->at_most_reserved_bytes && f->reserved_bytes.now > l->at_most_reserved_bytes)
-        VP_TRY(VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes are reserved",
-                       (long long)l->at_most_reserved_bytes));
+    if (l->at_most_reserved_bytes && f->reserved_bytes.now > l->at_most_reserved_bytes) {
+        l->reserves_more = true;
+        if (l->needed_bytes < l->at_most_needed_bytes / NEARLY * (NEARLY - 1))
+            VP_TRY(VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes are reserved",
+                           (long long)l->at_most_reserved_bytes));
+    }
+    if (l->at_most_needed_bytes && l->needed_bytes > l->at_most_needed_bytes)
+        VP_TRY(VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes are needed at once",
+                       (long long)l->at_most_needed_bytes));
 out:
     return st;
 }
@@ -85,5 +92,6 @@ void vp_ledger_free(vp_ledger *l, vp_ledger_block *block)
         return;
     vp_caching_allocator_free(l->allocator, block->block);
     l->now[block->owner] -= block->bytes;
+    l->needed_bytes -= block->needed_bytes;
     *block = (vp_ledger_block){0};
 }

@@ -41,10 +41,11 @@ const char *vp_owner_words(vp_owner owner);
 /* VP_N_OWNERS: no owner's. */
 vp_owner vp_owner_of_letter(char letter);
 
+/* needed_bytes: rounded up to 512, which any setting of the allocator gives; bytes: with what was not worth splitting off. */
 typedef struct vp_ledger_block {
     vp_caching_block block;
     uint32_t         owner;
-    int64_t          bytes;
+    int64_t          bytes, needed_bytes;
 } vp_ledger_block;
 
 /* Peaks within a phase, and what is allocated when it ends. */
@@ -63,7 +64,11 @@ typedef struct vp_ledger {
     int                   n_phases;
     bool                  open;
     int                   stream; /* on which it is allocated; 0: the default one */
-    int64_t at_most_bytes, at_most_reserved_bytes; /* more is VP_ERR_NO_FIT; 0: no limit */
+    int64_t at_most_needed_bytes; /* more needed_bytes at once are VP_ERR_NO_FIT; 0: no limit */
+    int64_t
+            at_most_reserved_bytes; /* more set reserves_more, and are VP_ERR_NO_FIT where so many are hardly needed */
+    int64_t needed_bytes; /* now */
+    bool    reserves_more;
 } vp_ledger;
 
 /* Phases follow one another; at most VP_LEDGER_PHASES. */
@@ -71,7 +76,7 @@ void vp_ledger_begin(vp_ledger *ledger, const char *phase);
 void vp_ledger_end(vp_ledger *ledger);
 
 /* Nothing is allocated for 0 bytes. VP_ERR_NO_FIT, VP_ERR_INPUT, VP_ERR_NOMEM as the allocator's; VP_ERR_NO_FIT also
- * where all that is allocated now is more than at_most_bytes, or reserved more than its like: *out is allocated then too. */
+ * where more is needed now than at_most_needed_bytes: *out is allocated then too. */
 vp_status vp_ledger_alloc(vp_ledger *ledger, vp_owner owner, int64_t bytes, vp_ledger_block *out,
                           vp_err *err);
 /* Takes an empty block, and any of a ledger whose allocator is gone (NULL), with all blocks. */
