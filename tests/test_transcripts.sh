@@ -226,7 +226,7 @@ for line, code, said in (("estimte gpt2", 2, "did you mean estimate?"), ("estima
                          ("estimate gpt2 --precision fp8", 2, "bf16-mixed"), ("plan gpt2 --device a100 --seq 128 --global-batch 4", 2, "a100-sxm-80gb"), ("estimate qwen2.5-7", 4, "qwen2.5-7b"),
                          ("estimate qwen25-7b", 4, "did you mean qwen2.5-7b?"), ("estimate gpt2 --device 8xh100", 2, "--device h100 --trainer hf --world 8 --parallel fsdp2"),
                          ("estimate gpt2 --device 4090x2", 2, "--device 4090 --trainer hf --world 2"), ("estimate gpt2 --device 'H100 x8'", 2, "--device H100 --trainer hf --world 8"),
-                         ("estimate gpt2 --trainer hf --optimizer adamw-8bit", 4, "did you mean adamw_8bit?"),
+                         ("estimate gpt2 --trainer hf --optimizer adamw-8bits", 4, "did you mean adamw_8bit?"),
                          ("estimate gpt2 4090", 2, "did you mean --device 4090?"), ("plan gpt2 'RTX 4090' --seq 128", 2, "did you mean --device RTX 4090?"), ("tune gpt2 h100", 2, "did you mean --device h100?"),
                          ("estimate gpt2 24GB", 2, "did you mean --budget 24GB?"), ("estimate gpt2 extra", 2, "too many: extra"), ("estimate gpt2 --device 24GB", 2, "for any of that size --budget 24GB"),
                          ("estimate gpt2 -d 4090", 2, "did you mean --device?"), ("estimate gpt2 -b 4", 2, "did you mean --micro-batch?"), ("estimate gpt2 --seqlen 128", 2, "did you mean --seq?"), ("estimate gpt2 --torch-compile", 2, "did you mean --compile?"), ("estimate gpt2 --expandable_segments", 2, "did you mean --alloc-conf?"),

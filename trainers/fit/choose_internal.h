@@ -1,0 +1,42 @@
+/* trainers/fit/choose_internal.h: a search while it goes on; choose_space.c lists what there is to try, choose.c tries it. */
+#ifndef VP_TRAINERS_FIT_CHOOSE_INTERNAL_H
+#define VP_TRAINERS_FIT_CHOOSE_INTERNAL_H
+
+#include "trainers/fit/choose.h"
+
+/* One way to say everything but the micro-batch. */
+typedef struct vp_choose_variant {
+    vp_settings settings;
+    bool        is_asked, is_told; /* whether the target's files have words for it */
+    bool        refused;           /* its step was not recorded */
+    int64_t     too_large_from;    /* micro-batch; 0: none is known to be */
+    int64_t     like;              /* the first variant that has as much at rest, itself for most */
+    int64_t     rest_bytes; /* of the first: what is at rest is more than that; 0: not known */
+    bool        is_tried, is_hopeless; /* as the leanest of those that recompute otherwise */
+} vp_choose_variant;
+
+typedef struct vp_choose_search {
+    vp_arena                *arena;
+    const vp_choose_request *r;
+    vp_chosen               *out;
+    vp_choose_variant       *variants;
+    int64_t                  n_variants, cap_variants, cap_all;
+    int64_t                  n_trained; /* parameters */
+    vp_err                   first_untold;
+    vp_err                  *err;
+} vp_choose_search;
+
+/* Every way to say everything but the micro-batch. VP_ERR_INPUT: the trainer can be told none. */
+vp_status vp_choose_list_variants(vp_choose_search *x);
+/* Each with every micro-batch, and its seconds: x->out->all, from the fastest on; equals keep the language's order. */
+vp_status vp_choose_list(vp_choose_search *x);
+
+/* Whether the target's files have words for it; asked once. */
+bool vp_choose_can_be_told(vp_choose_search *x, vp_choose_variant *v);
+/* Whether they differ in these settings at most. */
+bool vp_choose_is_same_but(const vp_settings *a, const vp_settings *b, const vp_setting *others,
+                           size_t n_others);
+/* The arena's. NULL: out of memory. */
+const char *vp_choose_count_text(vp_arena *arena, int64_t n);
+
+#endif
