@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "dryrun/dryrun_run.h"
+#include "trainers/hf/hf_versions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,6 +268,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     r->job.prices              = vp_arena_array(arena, 1, sizeof *r->job.prices);
     r->job.shelf               = vp_hf_shelf_new();
     r->versions                = c->versions;
+    r->job.versions            = vp_hf_versions_of(arena, c->versions);
     r->model_name              = model;
     r->seq                     = o->seq;
     VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);

@@ -330,6 +330,7 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     r->job.context_bytes       = a->context.bytes;
     r->job.context_least_bytes = a->context.least_bytes;
     r->versions                = a->versions;
+    r->job.versions            = vp_hf_versions_of(a->arena, a->versions);
     r->model_name              = loadable_name(name);
     r->seq                     = o->seq;
     r->global_batch            = o->global_batch;
@@ -374,8 +375,8 @@ static void say_other_versions(const answer *a, const char *recorded, json_t *li
     json_object_foreach (a->versions, library, version)
         if (vp_hf_is_other_version(recorded, library, json_string_value(version)))
             json_array_append_new(
-                list, json_sprintf("files are for %s=%s; bytes are of the recorded step's, not of "
-                                   "these (vplan estimate --versions knows some)",
+                list, json_sprintf("files are for %s=%s, with which this step was not recorded: "
+                                   "bytes are of the libraries that are named",
                                    library, json_string_value(version)));
 }
 

@@ -93,6 +93,17 @@ LONG = ("llama-3.2-3b", "--trainer", "trl", "--seq", "8192", "--global-batch", "
 smallest = [c["command"] for c in plan(*LONG, "t4")[1]["changes"] if "smallest card" in c["change"]]
 fits = {d: plan(*LONG, d)[0] == 0 for d in ("rtx-2080-ti-11gb", "rtx-3080-10gb", "rtx-3060-12gb")}
 ok(len(smallest) == 1 and "--device rtx-3060-12gb" in smallest[0] and fits == {"rtx-2080-ti-11gb": False, "rtx-3080-10gb": False, "rtx-3060-12gb": True}, "cards with flash attention", (smallest, fits))
+# ---- libraries that were recorded: bytes are theirs, in plan and in check, as estimate's ----
+for v, is_known in (("4.57", True), ("5.17", True), ("4.50", False)):
+    code, of, _ = plan("gpt2", "--trainer", "hf", "--device", "4090", "--seq", "512", "--global-batch", "8", "--versions", "transformers=%s,trl=1.16" % v)
+    chosen = of["common"]
+    said = json.loads(call("estimate", "gpt2", "--trainer", "hf", "--seq", "512", "--micro-batch", str(chosen["micro_batch"]), "--accumulation", str(chosen["accumulation"]), "--recompute", chosen["recompute"],
+                           "--precision", chosen["precision"], "--optimizer", chosen["optimizer"], "--device", "4090", "--json", *(("--versions", "transformers=" + v) if is_known else ()))[1])
+    ok(code == 0 and (of["allocated_peak_bytes"], of["reserved_peak_bytes"]) == (said["allocated_peak_bytes"], said["reserved_peak_bytes"]), "bytes of transformers " + v, (code, of["allocated_peak_bytes"], said))
+    ok(any("not recorded: bytes are of the libraries" in a for a in of["assumptions"]) == (not is_known), "and where they are of others it is said: " + v, of["assumptions"])
+    open("old.yaml", "w").write("output_dir: o\nper_device_train_batch_size: %d\ngradient_accumulation_steps: %d\nbf16: true\n" % (chosen["micro_batch"], chosen["accumulation"]))
+    code, out, err = call("check", "--json", "old.yaml", "--for", "hf", "--model", "gpt2", "--seq", "512", "--device", "4090", "--versions", "transformers=" + v)
+    ok(json.loads(out)["allocated_peak_bytes"] == said["allocated_peak_bytes"], "and check's", (code, out, err))
 # ---- what is in host memory takes time: a host reads and writes 28 bytes of each parameter, 4e10 a second where that was not measured; copies go beside kernels ----
 TWO = ("llama-3.2-1b", "--trainer", "hf", "--device", "h100", "--world", "2", "--seq", "2048", "--global-batch", "4", "--micro-batch", "1", "--parallel", "fsdp2", "--recompute", "full", "--sync-each-batch")
 seconds = [plan(*TWO, *more)[1]["step_time_s"] for more in ((), ("--offload", "params"))]

@@ -308,7 +308,7 @@ static vp_status try_own(const vp_fit_job *job, const vp_settings *s, const vp_h
         own.terse  = true;
         st         = estimate_evaluated(job->model, &own, e, &why);
         own.packed = 0;
-        own.terse  = job->terse;
+        own.terse  = q->terse;
         *packed    = st == VP_OK;
     }
     if (st == VP_ERR_INPUT) {
@@ -316,7 +316,7 @@ static vp_status try_own(const vp_fit_job *job, const vp_settings *s, const vp_h
         st  = estimate_evaluated(job->model, &own, e, &why);
     }
     *is_own = st == VP_OK;
-    if (st == VP_ERR_INPUT && (vp_hf_is_shared(&own) || !has_own(job, &own)))
+    if (st == VP_ERR_INPUT && !q->versions && (vp_hf_is_shared(&own) || !has_own(job, &own)))
         return VP_OK;
     if (st != VP_OK)
         *err = why;
@@ -347,8 +347,9 @@ static const char *load_of(const vp_settings *s)
                                               : "nf4-dq";
 }
 
-vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
-                          vp_err *err)
+/* versions: as in vp_hf_request. */
+static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const char *versions,
+                            vp_fit_bytes *out, vp_err *err)
 {
     vp_hf_estimate e = {0};
     char           targets[200], saved[40] = "none";
@@ -362,7 +363,8 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                          .recompute       = s->value[VP_SETTING_RECOMPUTE],
                          .offloads        = offloads_activations(s),
                          .padded          = job->padded,
-                         .terse           = job->terse,
+                         .versions        = versions,
+                         .terse           = job->terse || versions,
                          .compiles        = job->compiles,
                          .loads_only      = job->loads_only,
                          .shelf           = job->shelf,
@@ -447,6 +449,21 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
 out:
     out->is_too_large_at_rest = st == VP_ERR_NO_FIT && e.is_too_large_at_rest;
     out->is_needed_too_large  = st == VP_ERR_NO_FIT && e.is_needed_too_large;
+    return st;
+}
+
+vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
+                          vp_err *err)
+{
+    vp_err    why = {0};
+    vp_status st  = VP_ERR_INPUT;
+
+    if (job->versions)
+        st = bytes_with(job, s, job->versions, out, &why);
+    if (st == VP_ERR_INPUT)
+        return bytes_with(job, s, NULL, out, err);
+    if (st != VP_OK)
+        *err = why;
     return st;
 }
 

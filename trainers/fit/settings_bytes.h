@@ -22,10 +22,12 @@ typedef struct vp_fit_job {
     bool               packed;   /* several documents fill a sequence, a batch is one row */
     bool               compiles; /* files ask for torch.compile */
     /* what files ask of Liger for sure: "all" of its kernels, its "loss" alone; NULL: no word of it, or as the settings say */
-    const char      *liger;
-    bool             liger_least;         /* and some kernels more, up to all */
-    vp_eager_prices *prices;              /* or NULL */
-    vp_hf_shelf     *shelf;               /* or NULL */
+    const char *liger;
+    bool        liger_least; /* and some kernels more, up to all */
+    const char              *
+        versions; /* vp_hf_versions_of(): of steps that were recorded with them; the others, and NULL, of the newest */
+    vp_eager_prices *prices;   /* or NULL */
+    vp_hf_shelf     *shelf;    /* or NULL */
     int64_t          context_bytes;       /* what the process takes outside PyTorch's allocator */
     int64_t          context_least_bytes; /* of it at least */
     bool             terse; /* nobody reads why a setting has no bytes: that is said in short */

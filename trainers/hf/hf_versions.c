@@ -26,6 +26,20 @@ bool vp_hf_is_other_version(const char *versions, const char *library, const cha
     return has && !begins_with(has, version, strlen(version));
 }
 
+const char *vp_hf_versions_of(vp_arena *arena, const json_t *versions)
+{
+    static const char *const recorded[] = {"torch", "transformers", "peft"};
+    const char              *list       = NULL;
+
+    for (size_t i = 0; i < sizeof recorded / sizeof *recorded; i++) {
+        const char *version = json_string_value(json_object_get(versions, recorded[i]));
+        if (version)
+            list = vp_arena_printf(arena, "%s%s%s=%s", list ? list : "", list ? "," : "",
+                                   recorded[i], version);
+    }
+    return list;
+}
+
 static const char *next_of(const char *at)
 {
     at += strcspn(at, ",");

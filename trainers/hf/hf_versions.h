@@ -4,11 +4,18 @@
 #ifndef VP_TRAINERS_HF_VERSIONS_H
 #define VP_TRAINERS_HF_VERSIONS_H
 
+#include "base/arena.h"
 #include "trainers/hf/hf_find.h"
+
+#include <jansson.h>
 
 /* Whether "torch=2.11.0 transformers=5.17.0" has another version of a library than "5.17", which is every 5.17.x. False: it has not the
  * library at all. */
 bool vp_hf_is_other_version(const char *versions, const char *library, const char *version);
+
+/* {"transformers": "4.57", "trl": "1.16"} as vp_hf_request has them: those of libraries that steps are recorded with; NULL: none is.
+ * The arena's. */
+const char *vp_hf_versions_of(vp_arena *arena, const json_t *versions);
 
 /* Whether the found program is known to run with those of request->versions, or none are asked for. */
 bool vp_hf_knows_versions(const vp_hf_request *request, const vp_hf_found *found);
