@@ -422,6 +422,17 @@ for adapters, said, code_of, means, severity in (
     ok(code == code_of and found == ([severity] if severity else []) and (not means or j["common"]["precision"] == means), "TRL, adapters %s, %r" % (adapters, said), (code, j["findings"], j.get("common")))
 code, j, err = check(write("trl.yaml", TRL % "false" + "bf16: true\nfp16: true\n"))
 ok(code == 4 and any(f["key"] == "fp16" and "exclude each other" in f["message"] for f in j["findings"]), "both are too many", (code, j["findings"]))
+# ---- the cards that a command sees: as many processes where its launcher starts one for each, DataParallel where nobody starts any ----
+write("sees.py", b"from transformers import TrainingArguments\nargs = TrainingArguments(output_dir='o', per_device_train_batch_size=3, bf16=True)\n")
+write("sees.yaml", "stage: sft\nfinetuning_type: lora\ncutoff_len: 512\ntemplate: x\nmodel_name_or_path: x\nper_device_train_batch_size: 1\nbf16: true\n")
+for command, world, warned in (("CUDA_VISIBLE_DEVICES=0,1,2,3 python sees.py", None, True), ("CUDA_VISIBLE_DEVICES=0 python sees.py", None, False), ("python sees.py", None, False),
+                               ("CUDA_VISIBLE_DEVICES=0,1 torchrun sees.py", None, False), ("CUDA_VISIBLE_DEVICES=0,1,2 torchrun --nproc_per_node 2 sees.py", 2, False),
+                               ("CUDA_VISIBLE_DEVICES=0,1,2 accelerate launch sees.py", 3, False), ("CUDA_VISIBLE_DEVICES=0,1 deepspeed sees.py", 2, False),
+                               ("CUDA_VISIBLE_DEVICES=0,1 accelerate launch --num_processes 1 sees.py", 1, False), ("CUDA_VISIBLE_DEVICES=2,3 llamafactory-cli train sees.yaml", 2, False),
+                               ("CUDA_VISIBLE_DEVICES=2,3 NPROC_PER_NODE=1 llamafactory-cli train sees.yaml", 1, False), ("CUDA_VISIBLE_DEVICES=GPU-8932f937,GPU-aa11 python sees.py", None, True)):
+    code, j, err = check("--", *command.split())
+    found = [f for f in j["findings"] if f["key"] == "CUDA_VISIBLE_DEVICES"]
+    ok(code == 0 and j["common"].get("world", 1) == (world or 1) and bool(found) == warned and all("DataParallel" in f["message"] for f in found), command, (code, j["common"].get("world"), found))
 # ---- files of others are named, not taken for a target's ----
 for name, text, whose in [("oumi.yaml", "model:\n  model_name: x\ntraining:\n  trainer_type: TRL_SFT\n", "oumi"),
                           ("grpo.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nper_device_train_batch_size: 4\n", "GRPO"),

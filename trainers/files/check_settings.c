@@ -415,6 +415,28 @@ static void check_launch(vp_checked *c)
     }
 }
 
+/* One process that sees several cards. */
+static void check_cards(vp_checked *c)
+{
+    const char *makes = NULL;
+
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].dialect && c->files[f].dialect->sees_cards)
+            makes = c->files[f].dialect->sees_cards;
+    for (int f = 0; makes && f < c->n_files; f++) {
+        const vp_document *launch = c->files[f].doc ? c->files[f].doc->launch : NULL;
+        const vp_value    *cards  = launch ? vp_value_at(launch->root, "cards") : NULL;
+        char               instead[64];
+        if (!cards || cards->integer < 2 || launch->has_launcher ||
+            vp_value_at(launch->root, "processes"))
+            continue;
+        snprintf(instead, sizeof instead, "torchrun --nproc_per_node %lld, or one card",
+                 (long long)cards->integer);
+        vp_find(c, &c->files[f], VP_WARNING, cards, "CUDA_VISIBLE_DEVICES",
+                vp_arena_strdup(c->arena, instead), "%s", makes);
+    }
+}
+
 /* ---- pairs that are no setting ---- */
 
 static const struct {
@@ -668,6 +690,7 @@ void vp_check_settings(vp_checked *c)
     check_packed(c);
     check_product(c);
     check_launch(c);
+    check_cards(c);
     for (int f = 0; f < c->n_files; f++)
         for (const vp_dialect *d = c->files[f].doc ? c->files[f].dialect : NULL; d;
              d                   = d->base_says ? d->base : NULL)

@@ -422,4 +422,5 @@ const vp_dialect vp_dialect_axolotl = {
     .programs       = "axolotl axolotl.cli.train",
     .text_is_number = true,
     .bool_is_number = true,
+    .sees_cards     = VP_DATA_PARALLEL,
 };

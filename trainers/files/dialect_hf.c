@@ -360,6 +360,7 @@ const vp_dialect vp_dialect_transformers = {
     .programs = "TrainingArguments Seq2SeqTrainingArguments",
     .own      = "save_strategy eval_strategy evaluation_strategy logging_strategy save_total_limit "
                 "overwrite_output_dir load_best_model_at_end optim",
+    .sees_cards = VP_DATA_PARALLEL,
 };
 
 /* ---- the file that fsdp_config may name ---- */
@@ -596,11 +597,12 @@ const vp_dialect vp_dialect_trl = {
     .flag_signs = "use_peft activation_offloading assistant_only_loss padding_free",
     .programs =
         "SFTConfig trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
-    .own       = "save_strategy eval_strategy evaluation_strategy logging_strategy "
-                 "save_total_limit overwrite_output_dir load_best_model_at_end optim use_peft "
-                 "assistant_only_loss padding_free activation_offloading",
-    .base      = &vp_dialect_transformers,
-    .base_says = true,
+    .own        = "save_strategy eval_strategy evaluation_strategy logging_strategy "
+                  "save_total_limit overwrite_output_dir load_best_model_at_end optim use_peft "
+                  "assistant_only_loss padding_free activation_offloading",
+    .base       = &vp_dialect_transformers,
+    .base_says  = true,
+    .sees_cards = VP_DATA_PARALLEL,
 };
 
 /* ---- what the model is loaded with ---- */

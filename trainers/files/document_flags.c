@@ -235,9 +235,10 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
         return take_variable(t, word, line, column);
     if (!t->open && vp_launch_is_launcher(before, word)) {
         VP_TRY(begin_launch(t));
-        t->in_launcher             = true;
-        t->into                    = t->doc->launch;
-        t->doc->launch->starts_all = !strstr(word, "torch"); /* torchrun's default is one */
+        t->in_launcher               = true;
+        t->doc->launch->has_launcher = true;
+        t->into                      = t->doc->launch;
+        t->doc->launch->starts_all   = !strstr(word, "torch"); /* torchrun's default is one */
         VP_TRY(take_program(t, word));
     } else if (is_key(word)) {
         VP_TRY(take_key(t, word, line, column));
@@ -295,7 +296,7 @@ static vp_status take_command(vp_document *doc, const vp_shell_command *exported
         VP_TRY(take(&t, w->text, w->quoted, w->line, w->column));
     }
     if (doc->launch)
-        VP_TRY(vp_launch_settle(doc->launch, err));
+        VP_TRY(vp_launch_settle(doc, err));
 out:
     return st;
 }
@@ -419,7 +420,7 @@ vp_status vp_document_of_words(vp_arena *arena, const char *name, const char *co
         VP_TRY(take(&t, word, false, 0, 0));
     }
     if (doc->launch)
-        VP_TRY(vp_launch_settle(doc->launch, err));
+        VP_TRY(vp_launch_settle(doc, err));
     *out = doc;
 out:
     return st;

@@ -97,6 +97,7 @@ bool vp_launch_is_variable(const char *word)
     static const char *const names[] = {"PYTORCH_ALLOC_CONF=",
                                         "PYTORCH_CUDA_ALLOC_CONF=",
                                         "NPROC_PER_NODE=",
+                                        "CUDA_VISIBLE_DEVICES=",
                                         "NNODES=",
                                         "ACCELERATE_MIXED_PRECISION=",
                                         NULL};
@@ -179,6 +180,49 @@ static bool is_count(const vp_value *v)
     return v->kind == VP_VALUE_INT && v->integer > 0 && v->integer <= MOST;
 }
 
+/* Of "0,1,2"; 0: it is not said. */
+static int n_visible(const vp_value *v)
+{
+    int n = v && v->text && v->text[0] && v->text[0] != '-';
+
+    for (const char *p = n ? v->text : ""; *p; p++)
+        n += *p == ',';
+    return n;
+}
+
+/* Whether a trainer's own program starts a process for each card that it sees. */
+static bool starts_all(const vp_document *command)
+{
+    static const char *const programs[] = {"llamafactory-cli", "axolotl", "trl", NULL};
+    char                     first[32];
+
+    snprintf(first, sizeof first, "%.*s",
+             (int)strcspn(command->program ? command->program : "", " "),
+             command->program ? command->program : "");
+    return command->launch->starts_all || is_one_of(base_of(first), programs);
+}
+
+/* Where no option and no file of Accelerate's says how many processes there are: the cards that the command sees, if it starts
+ * one for each. */
+static vp_status add_cards(vp_document *command, vp_err *err)
+{
+    vp_document    *doc = command->launch;
+    const vp_value *v   = vp_value_at(doc->root, "CUDA_VISIBLE_DEVICES");
+    int             n   = n_visible(v);
+    const char     *text;
+    vp_status       st = VP_OK;
+
+    if (!n)
+        return VP_OK;
+    text = vp_arena_printf(doc->arena, "%d", n);
+    VP_TRY(add_text(doc, "cards", v, text, err));
+    if (starts_all(command) && !vp_value_at(doc->root, "processes") &&
+        !vp_value_at(doc->root, "config_file"))
+        VP_TRY(add_text(doc, "processes", v, text, err));
+out:
+    return st;
+}
+
 static vp_status add_processes(vp_document *doc, vp_err *err)
 {
     static const char *const all[]  = {"num_processes", NULL};
@@ -210,12 +254,13 @@ static vp_status add_allocator(vp_document *doc, vp_err *err)
                     strstr(v->text, "expandable_segments:True") ? "expandable" : "default", err);
 }
 
-vp_status vp_launch_settle(vp_document *launch, vp_err *err)
+vp_status vp_launch_settle(vp_document *command, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    VP_TRY(add_processes(launch, err));
-    VP_TRY(add_allocator(launch, err));
+    VP_TRY(add_processes(command->launch, err));
+    VP_TRY(add_cards(command, err));
+    VP_TRY(add_allocator(command->launch, err));
 out:
     return st;
 }
@@ -248,6 +293,7 @@ out:
 
 static const vp_key keys[] = {
     {"processes", VP_KEY_INT},
+    {"cards", VP_KEY_INT}, /* that the command sees */
     {"allocator", VP_KEY_WORD, NULL, "default|expandable"},
     {"mixed_precision", VP_KEY_WORD, NULL, "no|fp16|bf16|fp8"},
     {"use_fsdp", VP_KEY_BOOL, "false"},

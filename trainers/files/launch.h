@@ -25,8 +25,9 @@ bool vp_launch_is_switch(const char *name);
 /* Whether word is NAME=VALUE of a variable that memory or the number of processes depends on. */
 bool vp_launch_is_variable(const char *word);
 
-/* Adds what the options mean: `processes`, a number or text that nobody knows, and `allocator`. */
-vp_status vp_launch_settle(vp_document *launch, vp_err *err);
+/* Adds to command->launch what its options mean: `processes`, a number or text that nobody knows; `cards`, how many the command sees;
+ * and `allocator`. */
+vp_status vp_launch_settle(vp_document *command, vp_err *err);
 
 /* The command in a line "# run with: CMD" that emit writes above a file: its words before the script. */
 vp_status vp_launch_of_comment(vp_document *doc, const char *bytes, int64_t n, vp_err *err);

@@ -74,6 +74,11 @@ typedef struct vp_saying {
     bool        read_only; /* another spelling: never written */
 } vp_saying;
 
+/* transformers/trainer.py, _wrap_model(), and training_args.py, train_batch_size. */
+#define VP_DATA_PARALLEL \
+    "one process that sees several cards trains by DataParallel: the micro-batch counts for each card, and the " \
+    "first one gathers what all have computed, and more bytes than are said here"
+
 /* Rows of a dialect whose evaluations are those of transformers' TrainingArguments; "false" is no, read as YAML. */
 #define VP_EVALUATION_BY_TRAINER \
     {VP_SETTING_EVAL_BATCH, "none", "eval_strategy", "no"}, \
@@ -188,8 +193,10 @@ typedef struct vp_dialect {
     vp_format   only;           /* the one form its files have; BY_NAME: any */
     /* keys whose product the processes are divided by before the global batch is; NULL */
     const char *shards;
-    bool        any_case;                  /* words are compared without case */
-    void (*judge)(struct vp_judged *);     /* what no rule can say; NULL */
+    bool        any_case;              /* words are compared without case */
+    void (*judge)(struct vp_judged *); /* what no rule can say; NULL */
+    /* what one process makes of several cards that it sees; NULL: nothing that files do not say */
+    const char              *sees_cards;
     const struct vp_dialect *base;         /* whose keys it also has, */
     bool                     base_says;    /* and whose sayings and rules, */
     const char              *base_version; /* in this version unless another is named */
