@@ -90,7 +90,9 @@ void vp_library_outputs(const vp_outlines *outlines, const vp_model *model, vp_c
  *     sum over all blocks but one of max(kernels, copy + kernels meanwhile + p - the largest p of any strategy)
  *
  * besides the kernels of that one, the last of the pass; or with p those behind the last use, and the first of
- * the pass. Of all outputs and both ways that which says the most is in one_slot_ns.
+ * the pass. Of all outputs and both ways that which says the most is in one_slot_ns. In backward `copy` is also that of
+ * outputs ahead on the stream: those whose copies start at the same kernel, lower ops first, and in the first way
+ * those that start before it, but not before the first use, less the kernels from there on.
  *
  * Each of n_given sets that is among the outlines, and where base is not NULL each that a strategy of it
  * recomputes, or recomputes but for `activations`, at the micro-batch last scaled to, with the outputs

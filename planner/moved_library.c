@@ -135,24 +135,61 @@ out:
 
 /* ---- waiting for the one slot ---- */
 
+/* From the end of the last kernel of a set's backward that uses an output's place to the end of the copy into it:
+ * copies that start at the same kernel and before it, or by_last false at an earlier one that does not come before the
+ * first use of the place, are ahead of it on their stream. */
+static int64_t until_copied(const vp_outlines *outlines, int64_t idx, int op, uint64_t activations,
+                            const int64_t copy_ns[64], bool by_last)
+{
+    vp_outline_use own, of[64];
+    int64_t        sum_ns = copy_ns[op], most_ns = copy_ns[op];
+    uint64_t       ahead = 0;
+
+    vp_outline_use_of(outlines, idx, VP_PASS_BACKWARD, op, &own);
+    for (int r = 0; r < 64; r++)
+        if (r != op && (activations >> r & 1) &&
+            vp_outline_use_of(outlines, idx, VP_PASS_BACKWARD, r, &of[r]) &&
+            (of[r].last_step == own.last_step ? r < op
+                                              : !by_last && of[r].last_step < own.last_step &&
+                                                    of[r].last_step >= own.first_step))
+            ahead |= UINT64_C(1) << r;
+    while (ahead) { /* the latest first */
+        int latest = __builtin_ctzll(ahead);
+        for (int r = latest; r < 64; r++)
+            if ((ahead >> r & 1) && of[r].last_step >= of[latest].last_step)
+                latest = r;
+        ahead &= ~(UINT64_C(1) << latest);
+        sum_ns += copy_ns[latest];
+        most_ns = vp_max_i64(most_ns, sum_ns - (of[latest].behind_ns - own.behind_ns));
+    }
+    return most_ns;
+}
+
 /* What blocks take at least in a pass by one output's place, by its first use or its last; false: some strategy has
  * no use for it. */
 static bool wait_for_place(const vp_outlines *outlines, const int64_t *idx, const vp_library *lib,
-                           int pass, int op, int64_t copy_ns, bool by_last, int64_t *ns)
+                           int pass, int op, uint64_t activations, const int64_t copy_ns[64],
+                           bool by_last, int64_t *ns)
 {
     vp_outline_use u;
-    int64_t        most_ns = 0;
+    int64_t        most_ns = 0, least_ns = INT64_MAX;
 
     for (int64_t i = 0; i < lib->n; i++) {
         if (!vp_outline_use_of(outlines, idx[i], pass, op, &u))
             return false;
-        most_ns = vp_max_i64(most_ns, by_last ? u.behind_ns : u.before_ns);
+        most_ns  = vp_max_i64(most_ns, by_last ? u.behind_ns : u.before_ns);
+        ns[i]    = pass == VP_PASS_FORWARD
+                       ? copy_ns[op]
+                       : until_copied(outlines, idx[i], op, activations, copy_ns, by_last);
+        least_ns = vp_min_i64(least_ns, ns[i]);
     }
     for (int64_t i = 0; i < lib->n; i++) {
         vp_outline_use_of(outlines, idx[i], pass, op, &u);
-        ns[i] =
-            vp_max_i64(u.before_ns + u.meanwhile_ns + u.behind_ns,
-                       copy_ns + u.meanwhile_ns + (by_last ? u.behind_ns : u.before_ns) - most_ns);
+        ns[i] = vp_max_i64(u.before_ns + u.meanwhile_ns + u.behind_ns,
+                           u.meanwhile_ns +
+                               (by_last ? least_ns + u.behind_ns /* of another block's */
+                                        : ns[i] + u.before_ns) -
+                               most_ns);
     }
     return true;
 }
@@ -171,8 +208,9 @@ static void set_one_slot_ns(const vp_outlines *outlines, const int64_t *idx,
         }
         for (int k = 0; k < 2 * 64; k++) {
             int64_t sum_ns = 0;
-            if (!(activations >> k / 2 & 1) || !wait_for_place(outlines, idx, lib, pass, k / 2,
-                                                               outputs->copy_ns[k / 2], k % 2, ns))
+            if (!(activations >> k / 2 & 1) ||
+                !wait_for_place(outlines, idx, lib, pass, k / 2, activations, outputs->copy_ns,
+                                k % 2, ns))
                 continue;
             for (int64_t i = 0; i < lib->n; i++)
                 sum_ns += ns[i];

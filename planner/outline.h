@@ -70,9 +70,11 @@ int64_t vp_outline_forward_ns(const vp_outlines *outlines, int64_t idx, const ch
 
 /* Nanoseconds of a pass of set idx by what it does with the output of an op that it keeps: kernels before it, those
  * meanwhile and those behind it. In forward, meanwhile the kernel runs that writes to it first; in backward
- * those from the first to the last that use it. False: it keeps no such output, or has no use for it. */
+ * those from the first to the last that use it. Which kernels of the pass the first and the last of these are, too.
+ * False: it keeps no such output, or has no use for it. */
 typedef struct vp_outline_use {
     int64_t before_ns, meanwhile_ns, behind_ns;
+    int32_t first_step, last_step;
 } vp_outline_use;
 bool vp_outline_use_of(const vp_outlines *outlines, int64_t idx, int pass, int op,
                        vp_outline_use *out);

@@ -260,7 +260,7 @@ bool vp_outline_use_of(const vp_outlines *o, int64_t idx, int pass, int op, vp_o
     const int32_t first = begin + x->buffers[b].first_use[pass];
     const int32_t last  = pass == VP_PASS_FORWARD ? first : begin + x->buffers[b].last[pass];
     assert(first <= last && last < end);
-    *out = (vp_outline_use){0};
+    *out = (vp_outline_use){.first_step = first - begin, .last_step = last - begin};
     for (int32_t i = begin; i < end; i++)
         *(i < first   ? &out->before_ns
           : i <= last ? &out->meanwhile_ns

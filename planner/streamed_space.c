@@ -83,8 +83,8 @@ static int64_t lost_at_last_ns(const chain *c, int64_t ns)
 /* ---- ways to bound what a chain takes ---- */
 
 /* Blocks of the strategies from `first` on take what their copies do, in the first micro-step too or in the
- * later ones alone; the others what their kernels or the copies of parameters and gradients do. Or all of
- * them what they wait for their one slot in backward. */
+ * later ones alone; the others what their kernels or the copies of parameters and gradients do, or what they
+ * wait for their one slot in backward, which all do in the first micro-step then. */
 typedef struct way {
     int64_t      first;
     bool         in_first_step, waits;
@@ -92,7 +92,7 @@ typedef struct way {
     int64_t      const_ns; /* of any chain, but for what its ends lose */
 } way;
 
-enum { MAX_WAYS = 6 };
+enum { MAX_WAYS = 7 };
 
 static bool follows_copies(const chain *c, const way *w)
 {
@@ -120,9 +120,9 @@ static int64_t first_step_ns(const chain *c, const way *w, int64_t i)
 
 static int64_t later_ns(const chain *c, const way *w, int64_t i)
 {
-    return (w->waits        ? c->lib->strategies[i].one_slot_ns[VP_PASS_BACKWARD]
-            : i >= w->first ? c->both_ns + c->moved_ns
-                            : vp_max_i64(backward_ns(c, i), c->both_ns)) *
+    return (i >= w->first ? c->both_ns + c->moved_ns
+            : w->waits    ? c->lib->strategies[i].one_slot_ns[VP_PASS_BACKWARD]
+                          : vp_max_i64(backward_ns(c, i), c->both_ns)) *
            (c->n_micro - 1);
 }
 
@@ -131,8 +131,9 @@ static int64_t as_first_ns(const chain *c, const way *w, int64_t s)
 {
     const int64_t ns = backward_ns(c, s);
 
-    if (w->waits) /* the constant allows for what is lost */
-        return w->items[s].cost_ns;
+    if (w->waits) /* the constant allows for what is lost, but for copies that nobody fetches */
+        return forward_ns(c, s) + first_step_ns(c, w, s) +
+               (s >= w->first ? ns * (c->n_micro - 1) : later_ns(c, w, s));
     return forward_ns(c, s) + ns * (c->n_micro - 1) +
            (w->in_first_step ? ns : first_step_ns(c, w, s) - lost_at_first_ns(c, ns));
 }
@@ -172,19 +173,22 @@ static bool set_way(vp_arena *arena, const chain *c, int64_t first, bool in_firs
     return true;
 }
 
-/* The first of the strategies at the list's end whose copies all take longer than their kernels. */
-static int64_t first_limited(const chain *c)
+/* The first of the strategies at the list's end whose copies all take longer than their kernels, or than they
+ * wait for their one slot. */
+static int64_t first_limited(const chain *c, bool waits)
 {
     int64_t i = c->lib->n;
 
-    while (i > 0 && c->both_ns + c->moved_ns > backward_ns(c, i - 1))
+    while (i > 0 && c->both_ns + c->moved_ns >
+                        (waits ? c->lib->strategies[i - 1].one_slot_ns[VP_PASS_BACKWARD]
+                               : backward_ns(c, i - 1)))
         i--;
     return i;
 }
 
 static bool find_ways(vp_arena *arena, const chain *c, way ways[MAX_WAYS], int *n)
 {
-    const int64_t limited = first_limited(c), from[] = {c->lib->n, limited, 0};
+    const int64_t limited = first_limited(c, false), from[] = {c->lib->n, limited, 0};
     const int     n_from = c->moved_ns == 0 ? 1 : limited == 0 || limited == c->lib->n ? 2 : 3;
 
     *n = 0;
@@ -193,7 +197,11 @@ static bool find_ways(vp_arena *arena, const chain *c, way ways[MAX_WAYS], int *
             if (!set_way(arena, c, limited == c->lib->n && k == 1 ? 0 : from[k], in_first, false,
                          &ways[(*n)++]))
                 return false;
-    return c->n_slots != 1 || set_way(arena, c, c->lib->n, false, true, &ways[(*n)++]);
+    if (c->n_slots != 1)
+        return true;
+    const int64_t waiting = first_limited(c, true);
+    return set_way(arena, c, c->lib->n, false, true, &ways[(*n)++]) &&
+           (waiting == c->lib->n || set_way(arena, c, waiting, false, true, &ways[(*n)++]));
 }
 
 /* ---- all chains of a scenario ---- */

@@ -3,10 +3,12 @@
  *     VP_TRY(vp_streamed_parts(arena, &ilp, library, &figures, n_micro, bytes, &parts, &n, err));
  *
  * A block takes what its kernels or its copies take, whichever is longer, but for the chain's ends: the first
- * block in backward waits for no copy of the one before it, and some time is lost in the first
- * micro-step, see pricing.c. How much depends on which strategies stand first and last. One integer program for
- * all of them has to allow for the most that is lost at either end. In parts, one for each strategy that the first
- * block, or the first and the last, may have, what is said is what a step takes. */
+ * block in backward waits for no copy of the one before it, and some time is lost in the first micro-step, see
+ * pricing.c. Where activations move through one slot, blocks of the strategies at the chain's beginning may take
+ * what they wait for it instead (planner/library.h), which follow in backward those that take their copies. How
+ * much depends on which strategies stand first and last. One integer program for all of them has to allow for
+ * the most that is lost at either end. In parts, one for each strategy that the first block, or the first and
+ * the last, may have, what is said is what a step takes. */
 #ifndef VP_PLANNER_STREAMED_SPACE_H
 #define VP_PLANNER_STREAMED_SPACE_H
 
