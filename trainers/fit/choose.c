@@ -255,14 +255,16 @@ static bool is_one_micro_step(const vp_choose_search *x, const vp_choice *c)
     return c->micro_batch == x->r->global_batch / x->r->world;
 }
 
-/* The first variant that is v but for what is recomputed and how it is allocated, and recomputes all; v where there is none. */
+/* The first variant that is v but for what is recomputed, how it is allocated and when gradients are reduced, of which there is one way
+ * in one micro-step, and recomputes all; v where there is none. */
 static int64_t leanest_of(const vp_choose_search *x, int64_t v)
 {
-    static const vp_setting others[] = {VP_SETTING_RECOMPUTE, VP_SETTING_ALLOCATOR};
+    static const vp_setting others[] = {VP_SETTING_RECOMPUTE, VP_SETTING_ALLOCATOR,
+                                        VP_SETTING_GRADIENT_SYNC};
 
     for (int64_t i = 0; i < x->n_variants; i++)
         if (strcmp(x->variants[i].settings.value[VP_SETTING_RECOMPUTE], "full") == 0 &&
-            vp_choose_is_same_but(&x->variants[i].settings, &x->variants[v].settings, others, 2))
+            vp_choose_is_same_but(&x->variants[i].settings, &x->variants[v].settings, others, 3))
             return i;
     return v;
 }

@@ -12,7 +12,8 @@ static const struct {
 #undef X
 };
 
-enum { NEEDED_STEP = 512, NEARLY = 16 };
+enum { NEEDED_STEP = 512, NEARLY = 16, OWNERS = 0x1f, SPARES = 0x7ffffff /* bits of a block */ };
+static_assert((int)VP_N_OWNERS <= OWNERS, "an owner has five bits");
 
 const char *vp_owner_words(vp_owner owner)
 {
@@ -58,17 +59,18 @@ vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger
 {
     const vp_caching_figures *f      = vp_caching_allocator_figures(l->allocator);
     vp_ledger_phase          *p      = &l->phases[l->n_phases - 1];
-    int64_t                   before = f->allocated_bytes.now;
+    int64_t                   before = f->allocated_bytes.now, needed_bytes;
     vp_status                 st     = VP_OK;
 
     assert(l->open);
     *out = (vp_ledger_block){0};
     VP_TRY(vp_caching_allocator_alloc(l->allocator, l->stream, bytes, &out->block, err));
-    out->owner        = owner;
-    out->bytes        = f->allocated_bytes.now - before;
-    out->needed_bytes = (bytes + NEEDED_STEP - 1) / NEEDED_STEP * NEEDED_STEP;
+    out->owner   = owner;
+    out->bytes   = f->allocated_bytes.now - before;
+    needed_bytes = (bytes + NEEDED_STEP - 1) / NEEDED_STEP * NEEDED_STEP;
+    out->spare   = (uint32_t)((out->bytes - needed_bytes) / NEEDED_STEP) & SPARES;
     l->now[owner] += out->bytes;
-    l->needed_bytes += out->needed_bytes;
+    l->needed_bytes += needed_bytes;
     if (f->allocated_bytes.now > p->allocated_bytes) {
         p->allocated_bytes = f->allocated_bytes.now;
         memcpy(p->owners, l->now, sizeof p->owners);
@@ -92,6 +94,6 @@ void vp_ledger_free(vp_ledger *l, vp_ledger_block *block)
         return;
     vp_caching_allocator_free(l->allocator, block->block);
     l->now[block->owner] -= block->bytes;
-    l->needed_bytes -= block->needed_bytes;
+    l->needed_bytes -= block->bytes - (int64_t)block->spare * NEEDED_STEP;
     *block = (vp_ledger_block){0};
 }

@@ -41,11 +41,12 @@ const char *vp_owner_words(vp_owner owner);
 /* VP_N_OWNERS: no owner's. */
 vp_owner vp_owner_of_letter(char letter);
 
-/* needed_bytes: rounded up to 512, which any setting of the allocator gives; bytes: with what was not worth splitting off. */
+/* bytes: as allocated; spare of them, in 512s, were asked for by nobody and not worth splitting off. Any setting of the allocator gives
+ * what is left of them at least: they are needed. */
 typedef struct vp_ledger_block {
     vp_caching_block block;
-    uint32_t         owner;
-    int64_t          bytes, needed_bytes;
+    uint32_t         owner : 5, spare : 27;
+    int64_t          bytes;
 } vp_ledger_block;
 
 /* Peaks within a phase, and what is allocated when it ends. */

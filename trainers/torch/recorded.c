@@ -123,7 +123,7 @@ void vp_recorded_free(vp_recorded *s)
 {
     if (!s)
         return;
-    for (int64_t i = 0; s->blocks && i < s->base[s->program->n_slots]; i++)
+    for (int64_t i = 0; s->blocks && s->ledger->allocator && i < s->base[s->program->n_slots]; i++)
         vp_ledger_free(s->ledger, &s->blocks[i]);
     for (int i = 0; i < MAX_WORKSPACES; i++)
         vp_ledger_free(s->ledger, &s->workspaces[i]);

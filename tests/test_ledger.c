@@ -1,0 +1,97 @@
+/* What a step needs at once, whatever the allocator's settings: the sum of what lives, each rounded up to 512 bytes. */
+#include "tests/base_test.h"
+
+#include "trainers/torch/ledger.h"
+
+enum { N_BLOCKS = 64, N_EVENTS = 4000, ROUND = 512 };
+
+static vp_ledger open_ledger(const char *conf)
+{
+    vp_ledger                 l       = {0};
+    vp_caching_allocator_opts options = {0};
+    vp_err                    err     = {0};
+
+    options.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED;
+    if (conf)
+        CHECK_OK(vp_caching_allocator_conf(conf, &options, &err));
+    CHECK_OK(vp_caching_allocator_new(&options, &l.allocator, &err));
+    vp_ledger_begin(&l, "all");
+    return l;
+}
+
+static void close_ledger(vp_ledger *l)
+{
+    vp_ledger_end(l);
+    vp_caching_allocator_destroy(l->allocator);
+}
+
+/* From a byte to 64 MiB, in both pools, mostly no multiple of anything. */
+static int64_t random_bytes(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (int64_t)(*seed >> 33) % ((int64_t)1 << (1 + (*seed >> 20) % 26)) + 1;
+}
+
+static void what_is_needed_is_the_sum_of_what_lives_under_any_setting(void **state)
+{
+    static const char *const settings[] = {NULL, "expandable_segments:True", "max_split_size_mb:64",
+                                           "roundup_power2_divisions:4"};
+    (void)state;
+
+    for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
+        vp_ledger       l                = open_ledger(settings[k]);
+        vp_ledger_block blocks[N_BLOCKS] = {0};
+        int64_t         asked[N_BLOCKS] = {0}, sum = 0, spare = 0;
+        uint64_t        seed = 7;
+        vp_err          err  = {0};
+        for (int i = 0; i < N_EVENTS; i++) {
+            int at = (int)(random_bytes(&seed) % N_BLOCKS);
+            vp_ledger_free(&l, &blocks[at]);
+            sum -= asked[at];
+            int64_t bytes = random_bytes(&seed);
+            asked[at]     = (bytes + ROUND - 1) / ROUND * ROUND;
+            sum += asked[at];
+            CHECK_OK(vp_ledger_alloc(&l, VP_OWNER_TEMPORARY, bytes, &blocks[at], &err));
+            const vp_caching_figures *f = vp_caching_allocator_figures(l.allocator);
+            assert_int_equal(l.needed_bytes, sum);
+            assert_true(f->allocated_bytes.now >= sum);
+            spare += f->allocated_bytes.now - sum;
+        }
+        /* blocks are as large as what was asked for where segments grow, and larger elsewhere */
+        assert_int_equal(spare == 0, settings[k] && strstr(settings[k], "expandable") != NULL);
+        close_ledger(&l);
+    }
+}
+
+static void more_than_it_may_need_does_not_fit_and_more_than_it_may_reserve_is_noted(void **state)
+{
+    vp_ledger       l    = open_ledger(NULL);
+    vp_ledger_block b[3] = {0};
+    vp_err          err  = {0};
+    (void)state;
+
+    l.at_most_needed_bytes   = 32 << 20;
+    l.at_most_reserved_bytes = 32 << 20;
+    CHECK_OK(vp_ledger_alloc(&l, VP_OWNER_INPUT, 31 << 20, &b[0], &err));
+    assert_false(l.reserves_more); /* 32 MiB are */
+    CHECK_OK(
+        vp_ledger_alloc(&l, VP_OWNER_INPUT, 1 << 20, &b[1], &err)); /* a segment of 2 MiB more */
+    assert_true(l.reserves_more);
+    assert_int_equal(l.needed_bytes, 32 << 20);
+    assert_int_equal(vp_ledger_alloc(&l, VP_OWNER_INPUT, 1, &b[2], &err), VP_ERR_NO_FIT);
+    for (int i = 0; i < 3; i++)
+        vp_ledger_free(&l, &b[i]);
+    assert_int_equal(l.needed_bytes, 0);
+    /* what is reserved by the way, with little of it needed, ends it */
+    assert_int_equal(vp_ledger_alloc(&l, VP_OWNER_INPUT, 1 << 20, &b[0], &err), VP_ERR_NO_FIT);
+    close_ledger(&l);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_needed_is_the_sum_of_what_lives_under_any_setting),
+        cmocka_unit_test(more_than_it_may_need_does_not_fit_and_more_than_it_may_reserve_is_noted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
