@@ -97,6 +97,7 @@ static vp_null_notify notify;
 VP_NULL_EXPORT void                    vplan_null_set_notify(vp_null_notify f);
 VP_NULL_EXPORT const vp_null_counters *vplan_null_counters(void);
 VP_NULL_EXPORT void                    vplan_null_set_fill(int byte);
+VP_NULL_EXPORT void                    vplan_null_set_device(void);
 VP_NULL_EXPORT void                    vplan_null_read(uint64_t n_bytes);
 VP_NULL_EXPORT int                     vplan_null_version(void);
 VP_NULL_EXPORT void                    vplan_null_expect(int on, uint64_t n);
@@ -115,6 +116,13 @@ const vp_null_counters *vplan_null_counters(void)
 int vplan_null_version(void)
 {
     return 1;
+}
+
+/* The environment is read again: for a fork that is told of another card, or of another limit, before it takes memory of one. */
+void vplan_null_set_device(void)
+{
+    vp_null_device_get();
+    device_init();
 }
 
 void vplan_null_set_fill(int byte)

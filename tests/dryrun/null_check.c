@@ -59,6 +59,29 @@ static int memory(void)
     return 0;
 }
 
+/* A fork may be told of another limit after somebody asked for the card: until it asks for the environment again, nothing changes. */
+static int device(void)
+{
+    int (*cudaMalloc)(void **, size_t)        = get("cudaMalloc");
+    int (*cudaMemGetInfo)(size_t *, size_t *) = get("cudaMemGetInfo");
+    void (*set_device)(void)                  = get("vplan_null_set_device");
+    void  *p;
+    size_t free_bytes, total_bytes;
+
+    IS(cudaMemGetInfo(&free_bytes, &total_bytes), 0);
+    setenv("VPLAN_NULL_TOTAL_BYTES", "268435456", 1);
+    setenv("VPLAN_NULL_LIMIT_BYTES", "134217728", 1);
+    IS(cudaMemGetInfo(&free_bytes, &total_bytes), 0);
+    IS(total_bytes, 128 * MIB);
+    IS(cudaMalloc(&p, 96 * MIB), 2);
+    set_device();
+    IS(cudaMemGetInfo(&free_bytes, &total_bytes), 0);
+    IS(total_bytes, 256 * MIB);
+    IS(cudaMalloc(&p, 96 * MIB), 0);
+    IS(cudaMalloc(&p, 33 * MIB), 2);
+    return 0;
+}
+
 /* Less than 32 MiB rises, from there on addresses fall, each directly below the earlier one and on a
  * multiple of 32 MiB; what was freed is given again. */
 static int addresses(void)
@@ -424,6 +447,7 @@ int main(int argc, char **argv)
         int (*run)(void);
     } checks[] = {
         {"memory", memory},
+        {"device", device},
         {"addresses", addresses},
         {"copies", copies},
         {"virtual_memory", virtual_memory},

@@ -41,11 +41,12 @@ for card in sorted({r["card"] for r in pairs}):
     wanted = {key(r, side): (r, side) for r in pairs if r["card"] == card for side in "ab"}
     reports = os.path.join(folder, card)
     os.makedirs(reports, exist_ok=True)
-    jobs = [(k, [os.path.join(here, "scripts", "published_step.py"), r["model"], "--batch", r["batch_" + side], "--seq", r["seq"],
-                 "--attention", r["attention_" + side]]) for k, (r, side) in wanted.items() if not os.path.exists(os.path.join(reports, k + ".json"))]
+    jobs = [(k + ".json", [os.path.join(here, "scripts", "published_step.py"), r["model"], "--batch", r["batch_" + side], "--seq", r["seq"],
+                 "--attention", r["attention_" + side]], {}) for k, (r, side) in wanted.items() if not os.path.exists(os.path.join(reports, k + ".json"))]
     with open(os.path.join(reports, "jobs"), "w") as f:
-        json.dump({"imports": ["transformers.models.bert.modeling_bert", "transformers.models.opt.modeling_opt"], "jobs": jobs}, f)
-    said = dryrun(card, [a.python, os.path.join(here, "play_space.py"), os.path.join(reports, "jobs"), reports])[1] if jobs else ""
+        f.writelines(json.dumps(j) + "\n" for j in jobs)
+    said = dryrun(card, [a.python, os.path.join(here, "play_space.py"), os.path.join(reports, "jobs"), reports,
+                         "transformers.models.bert.modeling_bert", "transformers.models.opt.modeling_opt"])[1] if jobs else ""
     for k in wanted:
         d, _ = dryrun(card, ["python3", "-S", os.path.join(here, "play_again.py"), os.path.join(reports, k + ".json")])
         if not d.get("time"):

@@ -1,10 +1,11 @@
 # tests/dryrun/play_space.py: every setting of a command inside one dry run: what they import is imported once, before the device
 # is touched, and each setting is a fork of that, with a probe and a stand-in of its own. For tests/dryrun/tune_commands.py.
-#     vplan dryrun ... -- python3 play_space.py JOBS.json REPORTS
-# JOBS.json: {"imports": [...], "jobs": [[NAME, [words of a Python command, without the Python], {variables}], ...]}; REPORTS gets
-# NAME.json as the probe of that setting wrote it, with "exit_code". What the first setting imported beside "imports", of installed packages, is
-# imported for the others.
+#     vplan dryrun ... -- python3 play_space.py JOBS REPORTS MODULE...
+# JOBS: a file, or a pipe that is written to as one goes on, of lines [FILE, [words of a Python command, without the Python], {variables}]. FILE, in
+# REPORTS, is the report as the probe of that setting wrote it, with "exit_code". Variables may name another card or limit (VPLAN_NULL_*): the stand-in
+# reads them again in the fork. What the first setting imported beside the MODULEs, of installed packages, is imported for the others.
 import atexit
+import ctypes
 import importlib
 import json
 import os
@@ -16,11 +17,11 @@ import vplan_probe
 
 # whether there is a card is asked of NVML: PyTorch takes a process that asked CUDA for one that must not fork
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-jobs = json.load(open(sys.argv[1]))
+jobs, modules = open(sys.argv[1]), sys.argv[3:]
 reports = os.path.abspath(sys.argv[2])
 left_out = set()
 import torch  # noqa: F401, E402
-for name in jobs["imports"]:
+for name in modules:
     importlib.import_module(name)
 
 
@@ -31,6 +32,7 @@ def installed():
 
 def play(words, variables):
     os.environ.update(variables)
+    ctypes.CDLL("libvplan-null.so").vplan_null_set_device()     # something imported may have asked for the card's name
     probe = vplan_probe._probe
     probe.pid, probe.dead = os.getpid(), False
     os.chdir(tempfile.mkdtemp(dir=reports))
@@ -89,13 +91,12 @@ def import_more():
     assert not torch.cuda.is_initialized()
 
 
-for i, (name, words, *variables) in enumerate(jobs["jobs"]):
-    done = os.path.join(reports, name + ".json")
-    if os.path.exists(done):
-        continue
+for line in jobs:
+    done, words, variables = json.loads(line)
+    done = os.path.join(reports, done)
     pid = os.fork()
     if not pid:
-        play(words, variables[0] if variables else {})
+        play(words, variables)
     _, status = os.waitpid(pid, 0)
     wrote = os.path.join(os.environ["VPLAN_NULL_REPORT"], "report.%d.json" % pid)
     report = json.load(open(wrote)) if os.path.exists(wrote) else {}

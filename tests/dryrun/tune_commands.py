@@ -3,7 +3,7 @@
 #     python3 tests/dryrun/tune_commands.py play FOLDER --vplan build/vplan --python PYTHON [--only NAME] [--cards A,B]
 #     python3 tests/dryrun/tune_commands.py tune FOLDER --vplan build/vplan --python PYTHON [--real] [--again] [-o results.json]
 #     python3 tests/dryrun/tune_commands.py sweep FOLDER --vplan build/vplan
-# play: every setting of every command without a limit, in one dry run a command and kind of card (play_space.py), kept in FOLDER. A run that never
+# play: every setting of every command without a limit on each kind of card, in one dry run a command (play_space.py), kept in FOLDER. A run that never
 # held more than the budget is the run that the budget gives: nothing was ever refused. The others are played again at the budget, and with segments
 # that grow where the tuner may try these. Two cards with the same capability and multiprocessors are told apart by PyTorch by name and memory alone (all that
 # dryrun/environment.c tells the stand-in), so they share the runs without a limit.
@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 here = os.path.dirname(os.path.abspath(__file__))
 scripts = os.path.join(here, "scripts")
@@ -53,6 +54,8 @@ COMMANDS = {
 # card: where between the bytes of the smallest and the largest setting its budget lies
 CARDS = {"l4-24gb": 0.55, "h100-sxm-80gb": 0.3, "a100-sxm-40gb": 0.8, "h200-sxm-141gb": 0.65}
 STEPS = "2"
+# what dryrun tells the stand-in of the card and of its limit (dryrun/environment.c)
+TOLD = ["VPLAN_NULL_" + n for n in ("NAME", "CC", "SM_COUNT", "TOTAL_BYTES", "LIMIT_BYTES", "CONTEXT_BYTES")]
 ALLOCATOR, GROWING = "PYTORCH_ALLOC_CONF", "expandable_segments:True"
 
 
@@ -82,28 +85,63 @@ def environment(a):
     return dict(os.environ, HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1", PYTHONPATH=scripts)
 
 
-def dryrun(a, card, budget, world, command, cwd):
+def words_of(a, card, budget, world):
     words = [a.vplan, "dryrun", "--json", "--no-owners", "--time", "--steps", STEPS, "--device", card]
     words += ["--budget", str(budget)] if budget else []
-    words += ["--world", str(world)] if world > 1 else []
-    out = subprocess.run(words + ["--"] + command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=environment(a))
+    return words + (["--world", str(world)] if world > 1 else [])
+
+
+def dryrun(a, card, budget, world, command, cwd):
+    out = subprocess.run(words_of(a, card, budget, world) + ["--"] + command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=environment(a))
     return json.loads(out.stdout), out
 
 
-def report_of(a, name, card, budget, settings, folder):
-    """Reports of these settings as the probe wrote them, in folder."""
-    command, _, _, world, imports = COMMANDS[name]
-    os.makedirs(folder, exist_ok=True)
-    missing = [(key(s), replaced(command, s), {k: v for k, v in s.items() if k == ALLOCATOR})
-               for s in settings if not os.path.exists(os.path.join(folder, key(s) + ".json"))]
-    if not missing:
-        return
-    jobs = os.path.join(folder, "jobs")
-    with open(jobs, "w") as f:
-        json.dump({"imports": imports, "jobs": missing}, f)
-    _, out = dryrun(a, card, budget, world, [a.python, os.path.join(here, "play_space.py"), jobs, folder], folder)
-    with open(os.path.join(folder, "said"), "wb") as f:
-        f.write(out.stderr[-20000:])
+def variables_of(a, card, budget):
+    """What dryrun tells the stand-in of a card and a budget."""
+    with tempfile.TemporaryDirectory() as cwd:
+        dryrun(a, card, budget, 1, ["sh", "-c", "env >told"], cwd)
+        with open(os.path.join(cwd, "told")) as f:
+            told = dict(line.rstrip("\n").split("=", 1) for line in f if line.startswith("VPLAN_NULL_"))
+    return {n: told[n] for n in TOLD}
+
+
+class Player:
+    """One dry run of play_space.py for a command, started when the first report is asked for."""
+    def __init__(self, a, name, card, folder):
+        self.a, self.name, self.card, self.folder, self.run = a, name, card, folder, None
+
+    def start(self):
+        _, _, _, world, imports = COMMANDS[self.name]
+        pipe = os.path.join(self.folder, "jobs")
+        if os.path.exists(pipe):
+            os.unlink(pipe)
+        os.mkfifo(pipe)
+        with open(os.path.join(self.folder, "said"), "wb") as said:
+            self.run = subprocess.Popen(words_of(self.a, self.card, 0, world) +
+                                        ["--", self.a.python, os.path.join(here, "play_space.py"), pipe, self.folder] + imports,
+                                        stdout=subprocess.DEVNULL, stderr=said, cwd=self.folder, env=environment(self.a))
+        self.jobs = open(os.open(pipe, os.O_RDWR), "w", buffering=1)    # read and write: does not wait for the other side
+
+    def reports(self, card, budget, settings, folder):
+        """Reports of these settings as the probe wrote them, in folder."""
+        os.makedirs(folder, exist_ok=True)
+        missing = [s for s in settings if not os.path.exists(os.path.join(folder, key(s) + ".json"))]
+        if missing and not self.run:
+            self.start()
+        told = variables_of(self.a, card, budget) if missing else {}
+        for s in missing:
+            done = os.path.join(folder, key(s) + ".json")
+            more = {k: v for k, v in s.items() if k == ALLOCATOR}
+            self.jobs.write(json.dumps([done, replaced(COMMANDS[self.name][0], s), dict(told, **more)]) + "\n")
+            while not os.path.exists(done):
+                if self.run.poll() is not None:
+                    sys.exit("%s: the dry run ended: see %s" % (done, os.path.join(self.folder, "said")))
+                time.sleep(0.05)
+
+    def end(self):
+        if self.run:
+            self.jobs.close()
+            self.run.wait()
 
 
 def document_of(a, card, budget, report):
@@ -135,32 +173,41 @@ def chosen(a):
                 yield card, name, os.path.join(a.folder, name.replace(" ", "_"))
 
 
+def play_on(a, player, card, folder):
+    _, space, knows, _, _ = COMMANDS[player.name]
+    settings = list(settings_of(space))
+    whole, own = os.path.join(folder, kind_of(a, card)), os.path.join(folder, card)
+    player.reports(card, 0, settings, whole)
+    ends = [os.path.join(whole, key(s) + ".json") for s in ends_of(space)]
+    least, most = [document_of(a, card, 0, e)["device_bytes"] for e in ends]
+    budget = int(least + CARDS[card] * (most - least)) >> 20 << 20
+    again, answers = [], os.path.join(own, "answers")
+    os.makedirs(answers, exist_ok=True)
+    for s in settings:
+        d = document_of(a, card, budget, os.path.join(whole, key(s) + ".json"))
+        if d["device_bytes"] > budget:
+            again += [s] + ([dict(s, **{ALLOCATOR: GROWING})] if knows else [])
+            continue
+        with open(os.path.join(answers, key(s) + ".json"), "w") as f:
+            json.dump(d, f)
+    at_budget = os.path.join(own, "at-budget")
+    player.reports(card, budget, again, at_budget)
+    for s in again:
+        with open(os.path.join(answers, key(s) + ".json"), "w") as f:
+            json.dump(document_of(a, card, budget, os.path.join(at_budget, key(s) + ".json")), f)
+    with open(os.path.join(own, "budget"), "w") as f:
+        f.write(str(budget))
+    print(player.name, card, budget, "played, %d again at the budget" % len(again), flush=True)
+
+
 def play(a):
-    for card, name, folder in chosen(a):
-        _, space, knows, _, _ = COMMANDS[name]
-        settings = list(settings_of(space))
-        whole, own = os.path.join(folder, kind_of(a, card)), os.path.join(folder, card)
-        report_of(a, name, card, 0, settings, whole)
-        ends = [os.path.join(whole, key(s) + ".json") for s in ends_of(space)]
-        least, most = [document_of(a, card, 0, e)["device_bytes"] for e in ends]
-        budget = int(least + CARDS[card] * (most - least)) >> 20 << 20
-        again, answers = [], os.path.join(own, "answers")
-        os.makedirs(answers, exist_ok=True)
-        for s in settings:
-            d = document_of(a, card, budget, os.path.join(whole, key(s) + ".json"))
-            if d["device_bytes"] > budget:
-                again += [s] + ([dict(s, **{ALLOCATOR: GROWING})] if knows else [])
-                continue
-            with open(os.path.join(answers, key(s) + ".json"), "w") as f:
-                json.dump(d, f)
-        at_budget = os.path.join(own, "at-budget")
-        report_of(a, name, card, budget, again, at_budget)
-        for s in again:
-            with open(os.path.join(answers, key(s) + ".json"), "w") as f:
-                json.dump(document_of(a, card, budget, os.path.join(at_budget, key(s) + ".json")), f)
-        with open(os.path.join(own, "budget"), "w") as f:
-            f.write(str(budget))
-        print(name, card, budget, "played, %d again at the budget" % len(again), flush=True)
+    for name, cards in itertools.groupby(sorted(chosen(a), key=lambda c: list(COMMANDS).index(c[1])), key=lambda c: c[1]):
+        player = None
+        for card, _, folder in cards:
+            os.makedirs(folder, exist_ok=True)
+            player = player or Player(a, name, card, folder)
+            play_on(a, player, card, folder)
+        player.end()
 
 
 # ---- the tuner ----
