@@ -39,7 +39,7 @@ COMMANDS = {
     "plain loop": (loop + start, more, False, 1, []),
     "gpt2": (loop + ["--model", "gpt2", "--attention", "eager"] + start[:-2], dict(batches, **{"--ckpt": [0, 1], "--attention": ["eager", "sdpa"]}),
              False, 1, ["transformers.models.gpt2.modeling_gpt2"]),
-    "lora loop": (loop + ["--model", "lora"] + start, more, False, 1, ["transformers.models.gpt2.modeling_gpt2", "peft"]),
+    "lora loop": (loop + ["--model", "lora"] + start, more, False, 1, ["transformers.models.gpt2.modeling_gpt2"]),
     "trainer": (trainers + ["trainer"] + flags, known, True, 1, ["accelerate", "transformers.models.llama.modeling_llama"]),
     "trainer lora": (trainers + ["lora", "--bf16", "True"] + flags, known, True, 1,
                      ["accelerate", "transformers.models.llama.modeling_llama"]),
