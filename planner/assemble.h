@@ -51,6 +51,8 @@ typedef struct vp_figures {
     /* of outside_blocks_ns what blocks' norms and updates take that are made in backward, and of these
      * those of the block whose take least; 0: all are made behind it */
     int64_t in_backward_ns, least_in_backward_ns;
+    /* of all blocks' kernels what runs in the first micro-step only, which is among outside_blocks_ns */
+    int64_t first_only_ns;
     /* where blocks are streamed: what outside_blocks_ns takes at least but for the block that fetches
      * nothing, see pricing.c */
     vp_streamed_figures streamed;

@@ -99,6 +99,8 @@ typedef struct bounds {
     bool              waits[2]; /* by pass: blocks take what they wait for their one slot */
     /* of the blocks' norms and updates what copies may hide; and what each block's take beside its backward */
     int64_t hidden_ns, block_ns;
+    int64_t
+        first_only_ns; /* of all blocks, in the first micro-step alone: runs while others are waited for */
 } bounds;
 
 static int64_t kernels_ns(const bounds *b, vp_pass pass, int64_t i)
@@ -126,11 +128,14 @@ static int64_t lost_ns(const bounds *b, vp_pass pass)
  * False: it would have a cost below zero. */
 static bool weigh(const bounds *b, int n_slots, int64_t const_ns, int64_t first, vp_ilp *p)
 {
-    const int64_t sent_ns  = vp_max_i64(0, p->n_blocks - n_slots) * b->copies_ns;
-    const bool    fetches  = first < p->n_items;
-    int64_t       least_ns = INT64_MAX, each_ns;
+    const int64_t sent_ns = vp_max_i64(0, p->n_blocks - n_slots) * b->copies_ns;
+    const bool    fetches = first < p->n_items;
+    const bool    hides =
+        fetches || b->sent || b->waits[VP_PASS_FORWARD] || b->waits[VP_PASS_BACKWARD];
+    int64_t least_ns = INT64_MAX, each_ns;
 
-    p->const_ns = const_ns + (b->sent ? sent_ns : -lost_ns(b, VP_PASS_FORWARD)) -
+    p->const_ns = const_ns - (hides ? b->first_only_ns : 0) +
+                  (b->sent ? sent_ns : -lost_ns(b, VP_PASS_FORWARD)) -
                   (fetches ? n_slots * b->copies_ns + b->hidden_ns : 0) -
                   (first > 0 ? lost_ns(b, VP_PASS_BACKWARD) : 0);
     /* a constant below zero becomes the blocks': there are as many in every chain */
@@ -164,11 +169,12 @@ bool vp_moved_bound(vp_arena *arena, const vp_library *lib, int n_slots, int64_t
                     const vp_figures *f, int64_t arena_bytes, vp_ilp *p)
 {
     const int64_t const_ns = p->const_ns;
-    bounds        b        = {.lib       = lib,
-                              .n_micro   = n_micro,
-                              .copies_ns = lib->strategies[0].copy_ns * n_micro,
-                              .hidden_ns = f->in_backward_ns,
-                              .block_ns  = f->least_in_backward_ns};
+    bounds        b        = {.lib           = lib,
+                              .n_micro       = n_micro,
+                              .copies_ns     = lib->strategies[0].copy_ns * n_micro,
+                              .hidden_ns     = f->in_backward_ns,
+                              .first_only_ns = f->first_only_ns,
+                              .block_ns      = f->least_in_backward_ns};
     const int64_t limited = first_limited(&b), from[] = {lib->n, limited, 0};
     int64_t       first = lib->n, best_ns = -1, ns;
     bool          one_slot, back          = false;

@@ -32,6 +32,8 @@ int64_t vp_moved_beside(const vp_figures *held, int64_t bytes);
  *     backward  >= sum of c, and, for any number m of the blocks that it begins with,
  *               >= m d - n d + sum of c over the others
  *
+ * What blocks run in the first micro-step only (gradients of parameters that nothing reads are zeroed there) is in the
+ * constant, but where blocks wait or copies limit: it runs meanwhile.
  * Where norms and updates are made in backward, a block's are among its kernels there. Where they are not and there is one
  * slot, blocks take what they wait for it instead (`one_slot_ns`, planner/library.h).
  * The second: these m blocks' copies but for those of the last n blocks, which stay, begin behind the head, one

@@ -315,8 +315,9 @@ static void price_in_backward(vp_assembly *a, const vp_program_price *price)
 
 vp_status vp_price(vp_assembly *a, vp_err *err)
 {
-    const vp_graph         *g      = &a->graph;
-    int64_t                 n_full = vp_scenario_n_full(a->scenario), total_ns = 0, blocks_ns = 0;
+    const vp_graph *g      = &a->graph;
+    int64_t         n_full = vp_scenario_n_full(a->scenario), total_ns = 0, blocks_ns = 0,
+            first_only_ns         = 0;
     vp_program_price       *price = vp_arena_array(a->arena, a->n_programs, sizeof *price);
     const vp_program_price *known = a->price;
 
@@ -339,8 +340,10 @@ vp_status vp_price(vp_assembly *a, vp_err *err)
         once_ns   = vp_add(price[k].first_only_ns, vp_add(price[k].kernels_ns[VP_PASS_NORM],
                                                           price[k].kernels_ns[VP_PASS_UPDATE]));
         total_ns  = vp_add(total_ns, vp_mul(n, vp_add(passes_ns, once_ns)));
-        if (k != a->program_of[0] && k != a->program_of[g->n_instances - 1])
-            blocks_ns = vp_add(blocks_ns, vp_mul(n, passes_ns));
+        if (k != a->program_of[0] && k != a->program_of[g->n_instances - 1]) {
+            blocks_ns     = vp_add(blocks_ns, vp_mul(n, passes_ns));
+            first_only_ns = vp_add(first_only_ns, vp_mul(n, price[k].first_only_ns));
+        }
     }
     if (vp_overflowed(total_ns))
         return VP_FAIL(
@@ -349,6 +352,7 @@ vp_status vp_price(vp_assembly *a, vp_err *err)
     a->price                     = price;
     a->figures.step_time_s       = (double)total_ns * 1e-9;
     a->figures.outside_blocks_ns = total_ns - blocks_ns;
+    a->figures.first_only_ns     = first_only_ns;
     price_in_backward(a, price);
     /* where copies run beside kernels all micro-steps are alike */
     assert((!a->scenario->offload.blocks && !a->scenario->offload.activations) ||
