@@ -19,7 +19,9 @@ import vplan_probe
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 jobs, modules = open(sys.argv[1]), sys.argv[3:]
 reports = os.path.abspath(sys.argv[2])
-left_out = set()
+asked = os.path.join(reports, os.pardir, "asked")        # modules that asked for a device, in a command played before too
+left_out = json.load(open(asked)) if os.path.exists(asked) else []
+tried = set()
 import torch  # noqa: F401, E402
 for name in modules:
     importlib.import_module(name)
@@ -65,30 +67,33 @@ def imported(names):
     return None
 
 
-def asks_for_device(names):
-    """The same, found out by a fork: this process must not touch it."""
-    out, into = os.pipe()
-    pid = os.fork()
-    if not pid:
-        os.write(into, (imported(names) or "").encode())
-        os._exit(0)
-    os.close(into)
-    with os.fdopen(out) as f:
-        name = f.read()
-    _, status = os.waitpid(pid, 0)
-    assert status == 0, "importing again what a setting imported ended with status %d" % status
-    return name
-
-
 def import_more():
-    """What asks for a device when it is imported, and what is inside it, is left to each setting."""
+    """What asks for a device when it is imported, and what is inside it, is left to each setting. Found out by a fork, since this process must not
+    touch it; a fork in which nothing asked plays the settings that are left, and this one waits."""
     with open(os.path.join(reports, "modules")) as f:
-        names = sorted(set(json.load(f)) - set(installed()) - left_out)
-    while asking := asks_for_device(names):
-        left_out.update(n for n in names if n == asking or n.startswith(asking + "."))
-        names = [n for n in names if n not in left_out]
-    imported(names)
-    assert not torch.cuda.is_initialized()
+        names = sorted(set(json.load(f)) - set(installed()) - tried)
+    tried.update(names)
+    while names := [n for n in names if not any(n == out or n.startswith(out + ".") for out in left_out)]:
+        out, into = os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.close(out)
+            asking = imported(names)
+            if not asking:
+                os.close(into)
+                return
+            os.write(into, asking.encode())
+            os._exit(0)
+        os.close(into)
+        with os.fdopen(out) as f:
+            asking = f.read()
+        if not asking:
+            _, status = os.waitpid(pid, 0)
+            os._exit(os.waitstatus_to_exitcode(status) != 0)
+        os.waitpid(pid, 0)
+        left_out.append(asking)
+        with open(asked, "w") as f:
+            json.dump(left_out, f)
 
 
 for line in jobs:
