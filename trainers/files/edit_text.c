@@ -560,7 +560,8 @@ static vp_status put_together(editor *e, vp_text *out)
 {
     size_t from = 0;
 
-    qsort(e->patches, (size_t)e->n, sizeof *e->patches, from_the_last);
+    if (e->n) /* of none there are no patches to point to */
+        qsort(e->patches, (size_t)e->n, sizeof *e->patches, from_the_last);
     for (int64_t i = e->n - 1; i >= 0; i--) {
         const patch *p = &e->patches[i];
         if (p->at > from)
