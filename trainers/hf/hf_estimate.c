@@ -148,16 +148,21 @@ static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
 }
 
 /* Nothing is allocated yet. */
-/* Of reserved bytes, and so of needed ones. Of a share a byte more, for bytes are whole. */
-static int64_t at_most(const run *r)
+/* Reserved bytes, and so needed ones, that are at_most_bytes with this share more. Of a share a byte more, for bytes are whole. */
+static int64_t within_share(const vp_hf_request *q, double share)
 {
-    const vp_hf_request *q      = r->request;
-    bool                 widens = r->out->stands_in && q->at_most_share > 0;
-    double               share =
-        widens && q->at_most_share < VP_HF_STAND_IN_SHARE ? VP_HF_STAND_IN_SHARE : q->at_most_share;
-
     return share > 0 && q->at_most_bytes ? (int64_t)((double)q->at_most_bytes / (1 + share)) + 1
                                          : q->at_most_bytes;
+}
+
+/* Of this very step. */
+static int64_t at_most(const run *r)
+{
+    const vp_hf_request *q = r->request;
+    bool                 widens =
+        r->out->stands_in && q->at_most_share > 0 && q->at_most_share < VP_HF_STAND_IN_SHARE;
+
+    return within_share(q, widens ? VP_HF_STAND_IN_SHARE : q->at_most_share);
 }
 
 static vp_status begin(run *r, vp_err *err)
@@ -169,7 +174,8 @@ static vp_status begin(run *r, vp_err *err)
     if (q->alloc_conf)
         VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
     VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
-    r->ledger = (vp_ledger){.allocator = r->allocator, .at_most_needed_bytes = at_most(r)};
+    r->ledger = (vp_ledger){.allocator            = r->allocator,
+                            .at_most_needed_bytes = within_share(q, q->least_share)};
     VP_TRY(vp_hf_step_new(&r->found, q, r->out->seq, &r->ledger, &r->step, err));
     vp_recorded_workspace(r->step, workspace_of(q));
     if (r->found.ties && !vp_recorded_tie(r->step))
@@ -646,6 +652,8 @@ static vp_status play_training(run *r, vp_err *err)
     int       n_first = 0;
 
     VP_TRY(play_inputs(r, err));
+    if (!r->request->counts_needed)
+        r->ledger.at_most_needed_bytes = r->ledger.at_most_reserved_bytes = at_most(r);
     for (int step = 1; step <= STEPS; step++) {
         n_first = r->ledger.n_phases;
         VP_TRY(play_step(r, step, err));
@@ -706,8 +714,6 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (st != VP_OK)
         goto out;
     VP_TRY(count_parameters(&r, err));
-    if (!request->counts_needed)
-        r.ledger.at_most_reserved_bytes = at_most(&r);
     if (!request->loads_only)
         VP_TRY(play_training(&r, err));
     if (r.ledger.reserves_more)

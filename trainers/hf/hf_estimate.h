@@ -76,9 +76,10 @@ typedef struct vp_hf_request {
          compiles; /* by torch.compile: the eager step stands in, as far off as VP_HF_COMPILED_LOW and _HIGH */
     bool terse; /* nobody reads why it is refused: the nearest step is not looked for */
     /* for searches: more reserved bytes than so many, at the upper end of an interval of this share of them, are VP_ERR_NO_FIT;
-     * where another step stands in, and there is a share, it is VP_HF_STAND_IN_SHARE at least. 0: any number is answered */
+     * where another step stands in, and there is a share, it is VP_HF_STAND_IN_SHARE at least. What is at rest, and needed where that
+     * counts alone, is judged by the least share of all that are compared, for it is theirs too. 0: any number is answered */
     int64_t at_most_bytes;
-    double  at_most_share;
+    double  at_most_share, least_share;
     bool    counts_needed; /* of at_most_bytes: what any setting of the allocator gives alone */
     bool    loads_only;    /* the model, and no step */
     vp_hf_shelf *shelf;    /* recordings are read once for all requests of it; NULL: for each */
