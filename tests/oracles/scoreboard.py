@@ -45,7 +45,7 @@ WHAT = {
     "checkpoint_steps.csv": "checkpoints of some layers, or in host memory",
     "later_steps.csv": "adapters and TRL of families recorded later, masks over NF4, longrope",
     "windowed_steps.csv": "adapters at and beyond the attention window",
-    "again_steps.csv": "adapters of families and heads recorded last",
+    "again_steps.csv": "steps of families and heads recorded last",
     "asked_steps.csv": "as tutorials ask: dropout, padding, packing, NF4, DPO",
     "trl_steps.csv": "TRL's SFTTrainer",
     "packed_steps.csv": "TRL's packing",

@@ -68,7 +68,7 @@ class Family:
 FAMILIES = {
     "gpt2": Family("gpt2", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size P=n_positions", combos=((EVEN, 1), (EVEN, 0)),
                    layers="n_layer", layer_norm=True),
-    "llama": Family("llama"),
+    "llama": Family("llama", combos=((EVEN, 0), (EVEN, 1), (GROUPED, 0), (GROUPED, 1))),
     "mistral": Family("mistral", window="sliding_window", combos=((EVEN, 0), (GROUPED, 0))),
     "qwen2": Family("qwen2", NARROW),
     "qwen3": Family("qwen3", combos=((GROUPED, 0), (GROUPED, 1))),
