@@ -121,8 +121,9 @@ static void calibrate_link(vp_device *d, const vp_profile *profile)
 
     if (d->unified || least <= 0 || !is_called(d, profile->link.device))
         return;
-    d->host_link_bytes_per_s = least;
-    source->class_           = VP_CLASS_MEASURED;
+    d->host_link_bytes_per_s   = least;
+    d->kernels_lost_s_per_byte = profile->link.kernels_lost_s_per_byte;
+    source->class_             = VP_CLASS_MEASURED;
     snprintf(source->text, sizeof source->text, "%s", profile->backend);
 }
 

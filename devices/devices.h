@@ -70,6 +70,8 @@ typedef struct vp_device {
     double bf16_flop_per_s, fp16_flop_per_s, fp8_flop_per_s;
     double int8_op_per_s;
     double host_link_bytes_per_s; /* one way, as are peers'; 0: none, or not known */
+    /* that kernels lose to each byte of a copy which their processors make; 0: others make it, or not known */
+    double kernels_lost_s_per_byte;
     double peer_link_bytes_per_s; /* NVLink, all links together */
     /* what an update that the host makes reads and writes in its memory; 0: not known */
     double           host_update_bytes_per_s;

@@ -18,10 +18,18 @@ json_t *vp_link_rates_to_json(const vp_link_rates *x)
 {
     if (vp_link_rates_least(x) <= 0)
         return json_null();
-    return json_pack("{s:s, s:f, s:f, s:f, s:I, s:f}", "device", x->device, "to_device_bytes_per_s",
-                     x->to_device_bytes_per_s, "from_device_bytes_per_s",
-                     x->from_device_bytes_per_s, "together_bytes_per_s", x->together_bytes_per_s,
-                     "pinned_bytes", (json_int_t)x->pinned_bytes, "pinning_s", x->pinning_s);
+    json_t *j =
+        json_pack("{s:s, s:f, s:f, s:f, s:I, s:f}", "device", x->device, "to_device_bytes_per_s",
+                  x->to_device_bytes_per_s, "from_device_bytes_per_s", x->from_device_bytes_per_s,
+                  "together_bytes_per_s", x->together_bytes_per_s, "pinned_bytes",
+                  (json_int_t)x->pinned_bytes, "pinning_s", x->pinning_s);
+    if (j && x->kernels_lost_s_per_byte > 0 &&
+        json_object_set_new(j, "kernels_lost_s_per_byte", json_real(x->kernels_lost_s_per_byte)) !=
+            0) {
+        json_decref(j);
+        j = NULL;
+    }
+    return j;
 }
 
 vp_status vp_link_rates_from_json(const vp_json_node *node, vp_link_rates *out, vp_err *err)
@@ -32,6 +40,7 @@ vp_status vp_link_rates_from_json(const vp_json_node *node, vp_link_rates *out, 
                                        "together_bytes_per_s",
                                        "pinned_bytes",
                                        "pinning_s",
+                                       "kernels_lost_s_per_byte",
                                        NULL};
     vp_link_rates            x      = {.pinned_bytes = 0};
     const char              *text;
@@ -50,6 +59,8 @@ vp_status vp_link_rates_from_json(const vp_json_node *node, vp_link_rates *out, 
     VP_TRY(vp_json_real(node, keys[3], 1, most_bytes_per_s, &x.together_bytes_per_s, err));
     VP_TRY(vp_json_int(node, keys[4], 0, most_bytes, &x.pinned_bytes, err));
     VP_TRY(vp_json_real(node, keys[5], 0, most_s, &x.pinning_s, err));
+    if (vp_json_has(node, keys[6])) /* a second a byte: as the slowest rate */
+        VP_TRY(vp_json_real(node, keys[6], 0, 1, &x.kernels_lost_s_per_byte, err));
     *out = x;
 out:
     return st;

@@ -18,6 +18,9 @@ typedef struct vp_link_rates {
     double to_device_bytes_per_s, from_device_bytes_per_s;
     /* each way, while as much goes the other way: of the slower of the two */
     double together_bytes_per_s;
+    /* where the processors that run kernels make the copies, too: what kernels take longer for each byte that is
+     * copied beside them; 0: not measured, or others make them */
+    double kernels_lost_s_per_byte;
     /* what taking so many bytes of pinned memory took */
     int64_t pinned_bytes;
     double  pinning_s;

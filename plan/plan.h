@@ -181,8 +181,10 @@ typedef struct vp_step {
     int rng_id;
     /* VP_STREAM_COMPUTE, but for copy_start; VP_STREAM_HOST for an update that the host makes, and for a
      * copy_done that only the host waits for */
-    vp_stream    stream;
-    double       seconds;   /* predicted                                        */
+    vp_stream stream;
+    double    seconds; /* predicted                                        */
+    double
+        lost_s; /* of a copy_start: what kernels lose to the processors that make the copy, predicted */
     vp_algorithm algorithm; /* that the seconds were measured with, or unset    */
 } vp_step;
 

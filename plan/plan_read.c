@@ -122,11 +122,11 @@ out:
 /* Which keys a step has, its kernel says. */
 static vp_status only_step_keys(const vp_json_node *node, const vp_kernel_info *info, vp_err *err)
 {
-    const char *keys[14 + VP_MAX_INTS + VP_MAX_REALS + 1] = {
+    const char *keys[15 + VP_MAX_INTS + VP_MAX_REALS + 1] = {
         "kernel",          "name",       "dtype",      "args",       "workspace",
         "workspace_bytes", "accumulate", "first_only", "later_only", "window_of_instance",
-        "seconds",         "algorithm",  "stream"};
-    int n = 13;
+        "seconds",         "algorithm",  "stream",     "lost_s"};
+    int n = 13 + (info == vp_kernel_info_of(VP_K_COPY_START)); /* lost_s */
 
     for (int k = 0; k < info->n_ints; k++)
         keys[n++] = info->ints[k].name;
@@ -135,6 +135,7 @@ static vp_status only_step_keys(const vp_json_node *node, const vp_kernel_info *
     if (info->random)
         keys[n++] = "rng_id";
     assert(n < (int)(sizeof keys / sizeof *keys)); /* the last one ends the list */
+    keys[n] = NULL;
     return vp_json_only_keys(node, keys, err);
 }
 
@@ -228,6 +229,8 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
         VP_TRY(vp_json_int(node, "rng_id", 0, 65535, &rng_id, err));
     s->rng_id = (int)rng_id;
     VP_TRY(vp_json_real(node, "seconds", 0, 1e30, &s->seconds, err));
+    if (vp_json_has(node, "lost_s"))
+        VP_TRY(vp_json_real(node, "lost_s", 0, 1e30, &s->lost_s, err));
     VP_TRY(vp_algorithm_read(node, s->kernel, &s->algorithm, err));
     if (vp_algorithm_is_set(&s->algorithm) && !plan->algorithms_of)
         VP_TRY(vp_json_fail(node, "algorithm", err,

@@ -79,6 +79,8 @@ static json_t *step_to_json(const vp_step *s)
     if (info->random)
         put_int(j, "rng_id", s->rng_id);
     put(j, "seconds", json_real(s->seconds));
+    if (s->lost_s > 0)
+        put(j, "lost_s", json_real(s->lost_s));
     if (vp_algorithm_is_set(&s->algorithm))
         put(j, "algorithm", json_string(vp_algorithm_text(&s->algorithm, algorithm)));
     return j;

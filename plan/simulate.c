@@ -70,8 +70,11 @@ static vp_simulated_step take(clocks *c, const vp_step *s, bool started)
     }
     assert(when.begin_s <= when.end_s && when.end_s >= *now && when.waited_s >= 0);
     *now = when.end_s;
-    if (s->kernel == VP_K_COPY_START)
+    if (s->kernel == VP_K_COPY_START) {
         c->copy_end_s[s->copy_start.copy] = when.end_s;
+        c->at_s[VP_STREAM_COMPUTE] += s->lost_s;
+        c->busy_s[VP_STREAM_COMPUTE] += s->lost_s;
+    }
     return when;
 }
 
@@ -151,20 +154,30 @@ static timed_kind kind_of(const vp_step *s, bool host_is_device)
 bool vp_pass_time(vp_arena *arena, const vp_step *steps, int64_t n, bool host_is_device,
                   vp_timed_pass *out)
 {
-    vp_timed_step *timed = vp_arena_room(arena, n, sizeof *timed);
+    int64_t        n_timed = n;
+    vp_timed_step *timed;
 
-    *out = (vp_timed_pass){timed, n};
-    for (int64_t i = 0; timed && i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
+        n_timed += steps[i].lost_s > 0;
+    timed = vp_arena_room(arena, n_timed, sizeof *timed);
+    *out  = (vp_timed_pass){timed, n_timed};
+    for (int64_t i = 0, at = 0; timed && i < n; i++) {
         const vp_step *s    = &steps[i];
         const int64_t  copy = s->kernel == VP_K_COPY_START  ? s->copy_start.copy
                               : s->kernel == VP_K_COPY_DONE ? s->copy_done.copy
                                                             : 0;
         assert(copy >= 0 && copy < VP_MAX_COPIES);
-        timed[i] = (vp_timed_step){.seconds    = s->seconds,
-                                   .copy       = (int16_t)copy,
-                                   .kind       = (uint8_t)kind_of(s, host_is_device),
-                                   .first_only = s->first_only,
-                                   .later_only = s->later_only};
+        timed[at++] = (vp_timed_step){.seconds    = s->seconds,
+                                      .copy       = (int16_t)copy,
+                                      .kind       = (uint8_t)kind_of(s, host_is_device),
+                                      .first_only = s->first_only,
+                                      .later_only = s->later_only};
+        if (s->lost_s > 0) { /* as a kernel behind the copy's start */
+            timed[at]         = timed[at - 1];
+            timed[at].kind    = TIMED_KERNEL;
+            timed[at].seconds = s->lost_s;
+            at++;
+        }
     }
     return timed;
 }

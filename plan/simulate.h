@@ -6,7 +6,8 @@
  * kernel before it and its copy have. Seconds are those of the plan's steps: a copy's are its
  * copy_start's, and a copy_done has none of its own but waiting. An update that the host makes begins
  * when the kernels before it and what the host does before it have ended; kernels go on beside it, and a copy
- * waits for it. On the CPU backend the host is the device: its updates take the kernels' time. The step
+ * waits for it. On the CPU backend the host is the device: its updates take the kernels' time, and kernels lose a
+ * copy's lost_s behind its copy_start, since their processors make it. The step
  * ends when all streams have. Without copies the sum over all steps is what comes out.
  *
  * Of many micro-steps the first VP_SIMULATED_MICRO_STEPS - 1 and the last are walked; those left

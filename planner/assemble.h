@@ -30,7 +30,9 @@ typedef struct vp_streamed_figures {
     int64_t params_ns, gradients_ns; /* of a block's copies to the device                */
     int64_t back_ns;                 /* of its gradients' to host memory                 */
     int64_t forward_ns;              /* of a block's kernels                             */
-    int64_t embedding_ns;            /* of the embedding's in backward, in the first micro-step */
+    /* what a block's kernels lose to these copies, where their processors make them; back_ns is from there on */
+    int64_t lost_params_ns, lost_gradients_ns, lost_back_ns;
+    int64_t embedding_ns; /* of the embedding's in backward, in the first micro-step */
 } vp_streamed_figures;
 
 typedef struct vp_figures {

@@ -44,6 +44,8 @@ typedef struct vp_strategy {
      * copies in one direction, and of the forward pass's kernels */
     uint64_t offload;
     int64_t  copy_ns, forward_ns;
+    /* what kernels lose to these copies, in one direction, where their processors make them */
+    int64_t lost_ns;
     /* and with one slot, what a block takes at least in a chain of such, by pass: its kernels, or what it
      * waits for the copies of the block before it on the slot; see vp_library_of_moved() */
     int64_t one_slot_ns[2];
@@ -76,7 +78,7 @@ vp_status vp_library_of_segment(vp_arena *arena, const vp_model *model, int64_t 
 /* What the outputs of a block's ops are, for the choice of those that may be moved to host memory. */
 typedef struct vp_outputs {
     int64_t bytes[64]; /* that a block keeps of each where nothing is recomputed; 0: nothing     */
-    int64_t copy_ns[64];
+    int64_t copy_ns[64], lost_ns[64];
     int64_t again_ns[64]; /* to make it again from what else is kept                             */
 } vp_outputs;
 void vp_library_outputs(const vp_outlines *outlines, const vp_model *model, vp_cost *cost,

@@ -44,6 +44,7 @@ void vp_library_outputs(const vp_outlines *outlines, const vp_model *model, vp_c
             continue;
         copy.copy_start.count = out->bytes[op];
         out->copy_ns[op]      = llround(vp_cost_step(cost, &model->graph, &copy) * 1e9);
+        out->lost_ns[op]      = llround(vp_cost_lost(cost, &copy) * 1e9);
         out->again_ns[op]     = again_ns(outlines, t, out->bytes, op);
     }
 }
@@ -100,13 +101,14 @@ static void prune(vp_library *lib)
             lib->strategies[lib->n++] = lib->strategies[i];
 }
 
-static int64_t copies_ns(const vp_outputs *outputs, uint64_t ops)
+/* Of those of some ops. */
+static int64_t sum_of(const int64_t ns[64], uint64_t ops)
 {
-    int64_t ns = 0;
+    int64_t sum_ns = 0;
 
     for (int op = 0; op < 64; op++)
-        ns += ops >> op & 1 ? outputs->copy_ns[op] : 0;
-    return ns;
+        sum_ns += ops >> op & 1 ? ns[op] : 0;
+    return sum_ns;
 }
 
 /* Packing takes most of the time: what is beaten even at the least height it could have is not packed. */
@@ -264,10 +266,12 @@ vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, cons
                               const uint64_t *sets, int n_given, uint64_t activations,
                               const vp_outputs *outputs, vp_library *out, vp_err *err)
 {
-    const int64_t copy_ns = copies_ns(outputs, activations), n_sets = vp_outlines_count(outlines);
-    ranked       *rank = calloc((size_t)n_sets, sizeof *rank);
-    int64_t       n    = 0, idx[VP_MAX_ITEMS];
-    vp_status     st   = VP_OK;
+    const int64_t copy_ns = sum_of(outputs->copy_ns, activations),
+                  lost_ns = sum_of(outputs->lost_ns, activations),
+                  n_sets  = vp_outlines_count(outlines);
+    ranked   *rank        = calloc((size_t)n_sets, sizeof *rank);
+    int64_t   n           = 0, idx[VP_MAX_ITEMS];
+    vp_status st          = VP_OK;
 
     *out = (vp_library){.strategies = vp_arena_array(arena, n_sets, sizeof *out->strategies)};
     VP_TRY_ALLOC(err, rank && out->strategies);
@@ -276,6 +280,7 @@ vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, cons
             continue; /* most sets: estimates take longer */
         vp_outline_estimate(outlines, i, activations, &rank[n].strategy);
         rank[n].strategy.copy_ns = copy_ns;
+        rank[n].strategy.lost_ns = lost_ns;
         rank[n].outline_idx      = i;
         n += rank[n].strategy.offload == activations;
     }

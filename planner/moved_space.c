@@ -94,13 +94,15 @@ int64_t vp_moved_beside(const vp_figures *held, int64_t bytes)
 /* Nanoseconds of a strategy's backward, and of a pass of a block's copies, over all micro-steps. */
 typedef struct bounds {
     const vp_library *lib;
-    int64_t           n_micro, copies_ns;
+    int64_t           n_micro, n_slots, copies_ns;
     bool              sent;     /* forward takes what the copies to host memory do */
     bool              waits[2]; /* by pass: blocks take what they wait for their one slot */
     /* of the blocks' norms and updates what copies may hide; and what each block's take beside its backward */
     int64_t hidden_ns, block_ns;
     int64_t
         first_only_ns; /* of all blocks, in the first micro-step alone: runs while others are waited for */
+    /* what a block's kernels lose to a pass's copies, where their processors make them */
+    int64_t lost_ns;
 } bounds;
 
 static int64_t kernels_ns(const bounds *b, vp_pass pass, int64_t i)
@@ -114,13 +116,15 @@ static int64_t kernels_ns(const bounds *b, vp_pass pass, int64_t i)
 static int64_t pass_ns(const bounds *b, vp_pass pass, int64_t i)
 {
     return b->waits[pass] ? b->lib->strategies[i].one_slot_ns[pass] * b->n_micro
-                          : kernels_ns(b, pass, i);
+                          : kernels_ns(b, pass, i) + b->lost_ns;
 }
 
-/* What a pass takes less where its blocks are said to take pass_ns(): one of them takes its kernels. */
+/* What a pass takes less where its blocks are said to take pass_ns(): one of them takes its kernels, or as many as there are
+ * slots copy nothing. */
 static int64_t lost_ns(const bounds *b, vp_pass pass)
 {
-    return b->waits[pass] ? vp_library_most_waited(b->lib, pass) * b->n_micro : 0;
+    return b->waits[pass] ? vp_library_most_waited(b->lib, pass) * b->n_micro
+                          : b->n_slots * b->lost_ns;
 }
 
 /* The integer program in which blocks of the strategies from `first` on take what their copies do, and
@@ -171,6 +175,8 @@ bool vp_moved_bound(vp_arena *arena, const vp_library *lib, int n_slots, int64_t
     const int64_t const_ns = p->const_ns;
     bounds        b        = {.lib           = lib,
                               .n_micro       = n_micro,
+                              .n_slots       = n_slots,
+                              .lost_ns       = lib->strategies[0].lost_ns * n_micro,
                               .copies_ns     = lib->strategies[0].copy_ns * n_micro,
                               .hidden_ns     = f->in_backward_ns,
                               .first_only_ns = f->first_only_ns,
@@ -191,7 +197,7 @@ bool vp_moved_bound(vp_arena *arena, const vp_library *lib, int n_slots, int64_t
         return false;
     for (int waits = 0; waits < (one_slot ? 2 : 1); waits++) {
         b.waits[VP_PASS_BACKWARD] = waits;
-        if (waits && lost_ns(&b, VP_PASS_BACKWARD) == 0)
+        if (waits && vp_library_most_waited(lib, VP_PASS_BACKWARD) == 0)
             continue;
         for (int k = 0; k < (limited < lib->n ? 3 : 1); k++) /* kernels alone: none below zero */
             if (weigh(&b, n_slots, const_ns, from[k], p) && vp_dp_bound(p, arena_bytes, &ns) &&

@@ -18,6 +18,10 @@
  * nothing. Backward takes more where the second block's gradients are still on their way when the first
  * block ends: it is a bound there.
  *
+ * Where kernels' processors make the copies, kernels lose some time behind each copy that is given: it is among a block's
+ * c, of the embedding's and the head's terms what they fetch for blocks. What is lost to a block's gradients comes behind the
+ * start of their way back, so that g counts from there on: it is less by that.
+ *
  * In the first micro-step, which fetches no gradients, u is the longer one of w and g. A block begins
  * when the gradients of the second block before it are back, for which those of the blocks in between
  * wait: if block p ends at E, then p + 2 + i begins at E + (i + 1) g at the earliest, which is g for
@@ -46,6 +50,8 @@ typedef struct vp_program_price {
     int64_t kernels_ns[VP_N_PASSES], first_only_ns;
     /* copies to the device, of every micro-step and of later ones only, and to the host */
     int64_t in_ns[VP_N_PASSES], later_in_ns, out_ns[VP_N_PASSES];
+    /* and what kernels lose to these */
+    int64_t lost_in_ns[VP_N_PASSES], lost_later_in_ns, lost_out_ns[VP_N_PASSES];
 } vp_program_price;
 
 static void price_step(const vp_step *s, int pass, vp_program_price *out)
@@ -53,10 +59,15 @@ static void price_step(const vp_step *s, int pass, vp_program_price *out)
     int64_t  ns = to_ns(s->seconds);
     int64_t *to = s->first_only ? &out->first_only_ns : &out->kernels_ns[pass];
 
-    if (s->kernel == VP_K_COPY_START)
-        to = s->stream == VP_STREAM_TO_HOST ? &out->out_ns[pass]
-             : s->later_only                ? &out->later_in_ns
-                                            : &out->in_ns[pass];
+    if (s->kernel == VP_K_COPY_START) {
+        int64_t *lost = s->stream == VP_STREAM_TO_HOST ? &out->lost_out_ns[pass]
+                        : s->later_only                ? &out->lost_later_in_ns
+                                                       : &out->lost_in_ns[pass];
+        to            = s->stream == VP_STREAM_TO_HOST ? &out->out_ns[pass]
+                        : s->later_only                ? &out->later_in_ns
+                                                       : &out->in_ns[pass];
+        *lost         = vp_add(*lost, to_ns(s->lost_s));
+    }
     *to = vp_add(*to, ns);
 }
 
@@ -68,6 +79,7 @@ void vp_price_steps(const vp_assembly *a, vp_program *p)
             if (s->seconds > 0) /* priced when it was lowered */
                 continue;
             s->seconds = vp_cost_step(a->cost, &a->model->graph, s);
+            s->lost_s  = vp_cost_lost(a->cost, s);
             if (a->cost->profile)
                 s->algorithm = vp_profile_algorithm(a->cost->profile, s->kernel, s->dtype, s->ints,
                                                     vp_step_lacks(s));
@@ -237,10 +249,10 @@ static int64_t at_least(int64_t kernels_ns, int64_t copies_ns)
 static int64_t backward_ns(const vp_program_price *p, int64_t first_copies_ns, int64_t copies_ns,
                            int64_t n_micro)
 {
-    int64_t each_ns = p->kernels_ns[VP_PASS_BACKWARD];
+    int64_t each_ns = vp_add(p->kernels_ns[VP_PASS_BACKWARD], p->lost_in_ns[VP_PASS_BACKWARD]);
 
     return vp_add(at_least(vp_add(each_ns, p->first_only_ns), first_copies_ns),
-                  vp_mul(n_micro - 1, at_least(each_ns, copies_ns)));
+                  vp_mul(n_micro - 1, at_least(vp_add(each_ns, p->lost_later_in_ns), copies_ns)));
 }
 
 static vp_status price_streamed(vp_assembly *a, const vp_program_price *price, int64_t n_micro,
@@ -260,17 +272,24 @@ static vp_status price_streamed(vp_assembly *a, const vp_program_price *price, i
         VP_TRY(simulate_optimizer(a, &optimizer_s, err));
     else
         VP_TRY(simulate(a, n_micro, &a->figures.step_time_s, &optimizer_s, err));
-    sum = vp_mul(n_micro, vp_add(at_least(embedding->kernels_ns[VP_PASS_FORWARD], params_ns),
-                                 head->kernels_ns[VP_PASS_FORWARD]));
-    sum = vp_add(sum, backward_ns(embedding, back_ns, back_ns, n_micro));
-    sum = vp_add(sum, backward_ns(head, params_ns, vp_add(params_ns, gradients_ns), n_micro));
-    sum = vp_add(sum, to_ns(optimizer_s));
+    /* copies of gradients that go back start before what kernels lose to them */
+    back_ns = vp_max_i64(0, back_ns - block->lost_out_ns[VP_PASS_BACKWARD]);
+    sum     = vp_mul(n_micro, vp_add(at_least(vp_add(embedding->kernels_ns[VP_PASS_FORWARD],
+                                                     embedding->lost_in_ns[VP_PASS_FORWARD]),
+                                              params_ns),
+                                     head->kernels_ns[VP_PASS_FORWARD]));
+    sum     = vp_add(sum, backward_ns(embedding, back_ns, back_ns, n_micro));
+    sum     = vp_add(sum, backward_ns(head, params_ns, vp_add(params_ns, gradients_ns), n_micro));
+    sum     = vp_add(sum, to_ns(optimizer_s));
     a->figures.outside_blocks_ns = sum;
     a->figures.streamed          = (vp_streamed_figures){
-                 .params_ns    = params_ns,
-                 .gradients_ns = gradients_ns,
-                 .back_ns      = back_ns,
-                 .forward_ns   = block->kernels_ns[VP_PASS_FORWARD],
+                 .params_ns         = params_ns,
+                 .gradients_ns      = gradients_ns,
+                 .back_ns           = back_ns,
+                 .lost_params_ns    = embedding->lost_in_ns[VP_PASS_FORWARD],
+                 .lost_gradients_ns = head->lost_later_in_ns,
+                 .lost_back_ns      = block->lost_out_ns[VP_PASS_BACKWARD],
+                 .forward_ns        = block->kernels_ns[VP_PASS_FORWARD],
                  .embedding_ns = vp_add(embedding->kernels_ns[VP_PASS_BACKWARD], embedding->first_only_ns)};
     if (vp_overflowed(sum))
         VP_TRY(

@@ -38,10 +38,12 @@ static void price_beside(pricing *x, vp_step *s)
     x->overlaps = true;
     if (s->kernel == VP_K_COPY_DONE)
         return;
-    if (x->device.sources[rate].class_ == VP_CLASS_MEASURED)
+    if (x->device.sources[rate].class_ == VP_CLASS_MEASURED) {
         s->seconds = vp_cost_step(&cost, NULL, s);
-    else
+        s->lost_s  = vp_cost_lost(&cost, s);
+    } else {
         x->all_measured = false;
+    }
 }
 
 static vp_status look_up(pricing *x, const vp_step *s, const int64_t *ints, double *seconds,

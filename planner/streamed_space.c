@@ -13,6 +13,9 @@ typedef struct chain {
     /* copies of a block: of its activations in one direction, 0 where none move; to the device, in later
      * micro-steps, and in the first what limits it */
     int64_t moved_ns, both_ns, first_ns;
+    /* what kernels of a block lose to copies of activations in one direction, and in all in forward, in backward of
+     * the first micro-step, and of a later one */
+    int64_t lost_moved_ns, lost_forward_ns, lost_first_ns, lost_later_ns;
     /* forward takes what the copies of activations take; or what blocks wait for their one slot, but for the block
      * that most is lost at, see planner/library.h */
     bool    sent, waits;
@@ -22,17 +25,21 @@ typedef struct chain {
 static chain chain_of(const vp_library *lib, const vp_figures *figures, int n_slots,
                       int64_t n_micro, int64_t n_blocks)
 {
-    const vp_streamed_figures *f          = &figures->streamed;
-    chain                      c          = {.lib      = lib,
-                                             .figures  = figures,
-                                             .f        = f,
-                                             .n_micro  = n_micro,
-                                             .n_blocks = n_blocks,
-                                             .n_slots  = n_slots,
-                                             .moved_ns = n_slots ? lib->strategies[0].copy_ns : 0,
-                                             .both_ns  = f->params_ns + f->gradients_ns,
-                                             .first_ns = vp_max_i64(f->params_ns, f->back_ns)};
-    int64_t                    forward_ns = n_blocks * vp_max_i64(f->forward_ns, f->params_ns);
+    const vp_streamed_figures *f = &figures->streamed;
+    chain                      c = {.lib      = lib,
+                                    .figures  = figures,
+                                    .f        = f,
+                                    .n_micro  = n_micro,
+                                    .n_blocks = n_blocks,
+                                    .n_slots  = n_slots,
+                                    .moved_ns = n_slots ? lib->strategies[0].copy_ns : 0,
+                                    .both_ns  = f->params_ns + f->gradients_ns,
+                                    .first_ns = vp_max_i64(f->params_ns, f->back_ns)};
+    c.lost_moved_ns              = n_slots ? lib->strategies[0].lost_ns : 0;
+    c.lost_forward_ns            = f->lost_params_ns + c.lost_moved_ns;
+    c.lost_first_ns              = f->lost_params_ns + f->lost_back_ns + c.lost_moved_ns;
+    c.lost_later_ns              = c.lost_first_ns + f->lost_gradients_ns;
+    int64_t forward_ns = n_blocks * vp_max_i64(f->forward_ns + c.lost_forward_ns, f->params_ns);
     if (n_slots == 1) {
         int64_t least_ns = INT64_MAX;
         for (int64_t i = 0; i < lib->n; i++)
@@ -68,15 +75,18 @@ static int64_t least_backward_ns(const chain *c, int64_t from)
 static int64_t lost_at_first_ns(const chain *c, int64_t ns)
 {
     const int64_t back_ns = c->f->back_ns, end_ns = vp_max_i64(c->f->embedding_ns, back_ns);
+    const int64_t said_ns = vp_max_i64(ns + c->lost_first_ns, c->first_ns);
 
+    ns += c->f->lost_back_ns;
     if (back_ns <= c->f->params_ns)
-        return vp_max_i64(0, c->f->params_ns - ns);
-    return ns < back_ns ? back_ns + end_ns - vp_max_i64(2 * back_ns, ns + end_ns) : 0;
+        return said_ns - ns;
+    return said_ns + end_ns - vp_max_i64(2 * back_ns, ns + end_ns);
 }
 
 /* And where its last block has this one: nothing is on its way back yet. */
 static int64_t lost_at_last_ns(const chain *c, int64_t ns)
 {
+    ns += c->lost_first_ns - c->lost_moved_ns;
     return c->f->back_ns > c->f->params_ns ? vp_max_i64(0, c->f->back_ns - ns) : 0;
 }
 
@@ -103,7 +113,7 @@ static int64_t forward_ns(const chain *c, int64_t i)
 {
     return (c->sent    ? 0
             : c->waits ? c->lib->strategies[i].one_slot_ns[VP_PASS_FORWARD]
-                       : vp_max_i64(c->f->forward_ns, c->f->params_ns)) *
+                       : vp_max_i64(c->f->forward_ns + c->lost_forward_ns, c->f->params_ns)) *
            c->n_micro;
 }
 
@@ -114,15 +124,16 @@ static int64_t first_step_ns(const chain *c, const way *w, int64_t i)
     if (w->waits)
         return c->lib->strategies[i].one_slot_ns[VP_PASS_BACKWARD];
     if (!w->in_first_step)
-        return vp_max_i64(ns, c->first_ns);
-    return i >= w->first ? c->f->params_ns + c->moved_ns : vp_max_i64(ns, c->f->params_ns);
+        return vp_max_i64(ns + c->lost_first_ns, c->first_ns);
+    return i >= w->first ? c->f->params_ns + c->moved_ns
+                         : vp_max_i64(ns + c->lost_first_ns, c->f->params_ns);
 }
 
 static int64_t later_ns(const chain *c, const way *w, int64_t i)
 {
     return (i >= w->first ? c->both_ns + c->moved_ns
             : w->waits    ? c->lib->strategies[i].one_slot_ns[VP_PASS_BACKWARD]
-                          : vp_max_i64(backward_ns(c, i), c->both_ns)) *
+                          : vp_max_i64(backward_ns(c, i) + c->lost_later_ns, c->both_ns)) *
            (c->n_micro - 1);
 }
 
@@ -134,8 +145,9 @@ static int64_t as_first_ns(const chain *c, const way *w, int64_t s)
     if (w->waits) /* the constant allows for what is lost, but for copies that nobody fetches */
         return forward_ns(c, s) + first_step_ns(c, w, s) +
                (s >= w->first ? ns * (c->n_micro - 1) : later_ns(c, w, s));
-    return forward_ns(c, s) + ns * (c->n_micro - 1) +
-           (w->in_first_step ? ns : first_step_ns(c, w, s) - lost_at_first_ns(c, ns));
+    const int64_t own_ns = ns + c->f->lost_back_ns;
+    return forward_ns(c, s) + own_ns * (c->n_micro - 1) +
+           (w->in_first_step ? own_ns : first_step_ns(c, w, s) - lost_at_first_ns(c, ns));
 }
 
 static int64_t at_last_ns(const chain *c, const way *w, int64_t ns)
@@ -164,8 +176,11 @@ static bool set_way(vp_arena *arena, const chain *c, int64_t first, bool in_firs
         w->const_ns += vp_max_i64(0, c->n_blocks - c->n_slots) * c->moved_ns * c->n_micro;
     else if (c->waits)
         w->const_ns -= c->lost_waiting_ns * c->n_micro;
-    else
-        w->const_ns -= vp_max_i64(0, c->f->params_ns - c->f->forward_ns) * c->n_micro;
+    else /* the last block fetches nothing, and blocks whose outputs stay send nothing */
+        w->const_ns -= (vp_max_i64(c->lost_forward_ns, c->f->params_ns - c->f->forward_ns) +
+                        vp_max_i64(0, c->n_slots - 1) * c->lost_moved_ns) *
+                       c->n_micro;
+    w->const_ns -= vp_max_i64(0, c->n_slots - 1) * c->lost_moved_ns * c->n_micro; /* in backward */
     if (waits)
         w->const_ns -= vp_library_most_waited(c->lib, VP_PASS_BACKWARD) * c->n_micro;
     if (follows_copies(c, w))
@@ -181,7 +196,7 @@ static int64_t first_limited(const chain *c, bool waits)
 
     while (i > 0 && c->both_ns + c->moved_ns >
                         (waits ? c->lib->strategies[i - 1].one_slot_ns[VP_PASS_BACKWARD]
-                               : backward_ns(c, i - 1)))
+                               : backward_ns(c, i - 1) + c->lost_later_ns))
         i--;
     return i;
 }

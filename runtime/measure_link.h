@@ -9,7 +9,8 @@
 #include "plan/link_rates.h"
 
 /* Takes 64 MiB on each side meanwhile and some tenths of a second. On the CPU, whose two memories are parts of one,
- * what its threads of copies carry between them. VP_ERR_DEVICE: no memory, or a copy fails. */
+ * what its threads of copies carry between them, and what kernels lose to them, as the shortest of some times that a
+ * product and an update take with copies beside them and without; half a second more. VP_ERR_DEVICE: no memory, or a copy fails. */
 vp_status vp_link_measure(const vp_backend *backend, vp_link_rates *out, vp_err *err);
 
 #endif

@@ -27,7 +27,8 @@ static vp_step copy_start(vp_stream stream, int64_t from, int64_t to, int64_t by
         .args   = {{.space = VP_SPACE_BUFFER, .idx = from}, {.space = VP_SPACE_BUFFER, .idx = to}},
         .copy_start = {.count = bytes, .copy = copy},
         .stream     = stream,
-        .seconds    = 3e-4};
+        .seconds    = 3e-4,
+        .lost_s     = stream == VP_STREAM_TO_HOST ? 1e-4 : 0};
 
     return s;
 }
@@ -281,6 +282,7 @@ static vp_status next_end(const vp_expanded_step *s, void *ctx, vp_err *err)
     } else if (s->step->kernel == VP_K_COPY_START) {
         begin                  = begin > e->at[s->step->stream] ? begin : e->at[s->step->stream];
         e->at[s->step->stream] = e->copy[s->step->copy_start.copy] = begin + s->step->seconds;
+        e->at[VP_STREAM_COMPUTE] += s->step->lost_s;
     } else {
         e->at[VP_STREAM_COMPUTE] = begin + s->step->seconds;
     }
@@ -351,6 +353,37 @@ static void copies_of_one_stream_come_one_after_the_other(void **state)
 
     (void)state;
     assert_float_equal(vp_simulate_steps(steps, 3, false), 5, 1e-12);
+}
+
+/* A kernel of 1 s, a copy of 3 s from then on, of which kernels lose some, and a kernel of 1 s that nobody waits for and
+ * then one that waits for the copy. 0.5 s lost: the copy ends at 4, the kernels before it are done at 2.5. 3 s
+ * lost: these end at 5, long after the copy. */
+static void kernels_lose_what_their_processors_copy(void **state)
+{
+    const double   lost_s[] = {0, 0.5, 3}, want_s[] = {5, 5, 6};
+    vp_step        steps[] = {{.kernel = VP_K_ZERO, .seconds = 1},
+                              {.kernel = VP_K_COPY_START, .stream = VP_STREAM_TO_DEVICE, .seconds = 3},
+                              {.kernel = VP_K_ZERO, .seconds = 1},
+                              {.kernel = VP_K_COPY_DONE},
+                              {.kernel = VP_K_ZERO, .seconds = 1}};
+    const int      n       = sizeof steps / sizeof *steps;
+    vp_timed_pass  pass;
+    vp_step_passes step  = {.micro_step = {&pass, 1}, .last_micro_step = {&pass, 1}};
+    vp_arena      *arena = vp_arena_new();
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int cpu = 0; cpu < 2; cpu++) {
+            double optimizer_s;
+            steps[1].lost_s    = lost_s[i];
+            step.n_micro_steps = 1;
+            assert_float_equal(vp_simulate_steps(steps, n, cpu), want_s[i], 1e-12);
+            assert_true(vp_pass_time(arena, steps, n, cpu, &pass));
+            assert_float_equal(vp_simulate_passes(&step, &optimizer_s), want_s[i], 1e-12);
+            step.n_micro_steps = 20; /* more than are walked */
+            assert_float_equal(vp_simulate_passes(&step, &optimizer_s), 20 * want_s[i], 1e-9);
+        }
+    vp_arena_free(arena);
 }
 
 static void a_plan_with_a_wrong_event_is_refused(void **state)
@@ -442,6 +475,7 @@ int main(void)
         cmocka_unit_test(without_copies_a_step_takes_the_sum_of_its_steps),
         cmocka_unit_test(copies_overlap_with_kernels_and_are_waited_for),
         cmocka_unit_test(copies_of_one_stream_come_one_after_the_other),
+        cmocka_unit_test(kernels_lose_what_their_processors_copy),
         cmocka_unit_test(a_plan_with_a_wrong_event_is_refused),
         cmocka_unit_test(a_tensor_moved_out_and_back_trains_the_same_bits),
     };

@@ -719,6 +719,7 @@ static void measure_beside(rng *r, const char *device, vp_profile *out)
 
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
         *rates[i] = 1e6 * (double)(1 + pick(r, 900));
+    out->link.kernels_lost_s_per_byte = 1e-9 * (double)pick(r, 3);
     snprintf(out->link.device, sizeof out->link.device, "%s", device);
 }
 

@@ -115,6 +115,7 @@ static void a_profile_knows_both_calls(void **state)
                               .to_device_bytes_per_s   = 3e10,
                               .from_device_bytes_per_s = 2.5e10,
                               .together_bytes_per_s    = 2e10,
+                              .kernels_lost_s_per_byte = 3e-11,
                               .pinned_bytes            = 77,
                               .pinning_s               = 0.5};
 
@@ -128,8 +129,8 @@ static void a_profile_knows_both_calls(void **state)
     json_decref(j);
     assert_true(strcmp(q->link.device, "a card") == 0 && q->link.to_device_bytes_per_s == 3e10 &&
                 q->link.from_device_bytes_per_s == 2.5e10 && q->link.together_bytes_per_s == 2e10 &&
-                q->link.pinned_bytes == 77 && q->link.pinning_s == 0.5 &&
-                vp_link_rates_least(&q->link) == 2e10);
+                q->link.kernels_lost_s_per_byte == 3e-11 && q->link.pinned_bytes == 77 &&
+                q->link.pinning_s == 0.5 && vp_link_rates_least(&q->link) == 2e10);
     assert_true(seconds_of(q, &with, &measured) == 3 && measured);
     assert_true(seconds_of(q, &without, &measured) == 2 && measured);
     for (int given = 0; given < 2; given++) {

@@ -75,3 +75,12 @@ double vp_cost_step(vp_cost *cost, const vp_graph *g, const vp_step *step)
     assert(n > 0); /* a chain has blocks */
     return round(sum / (double)n * 1e9) * 1e-9;
 }
+
+double vp_cost_lost(const vp_cost *cost, const vp_step *step)
+{
+    const double s_per_byte = cost->device->kernels_lost_s_per_byte;
+
+    return step->kernel == VP_K_COPY_START
+               ? round((double)step->copy_start.count * s_per_byte * 1e9) * 1e-9
+               : 0;
+}

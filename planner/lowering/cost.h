@@ -30,4 +30,7 @@ double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const in
  * right. */
 double vp_cost_step(vp_cost *cost, const vp_graph *graph, const vp_step *step);
 
+/* Seconds that kernels lose to a copy_start's copy, where their own processors make it; 0 of all other steps. */
+double vp_cost_lost(const vp_cost *cost, const vp_step *step);
+
 #endif
