@@ -35,7 +35,7 @@ static inline vp_study *new_study(const char *path, int64_t *request_id, int64_t
     strcpy(profile->backend, "b");
     profile->outside = (vp_overhead){.device = "cpu", .measured_by = VP_OVERHEAD_BY_PROCESS};
     vp_overhead_note(&profile->outside, VP_OVERHEAD_CALLS, 30);
-    profile->link                    = (vp_link_rates){"cpu", 3e9, 2e9, 1e9 / 3, 64, 0.5};
+    profile->link                    = (vp_link_rates){"cpu", 3e9, 2e9, 1e9 / 3, 1e-10, 64, 0.5};
     profile->host_update_bytes_per_s = 7e9;
     assert_true(vp_profile_add(profile, &row));
     CHECK_OK(vp_study_add_profile(study, VP_PROFILE_MEASURED, profile, "x", profile_id, &err));

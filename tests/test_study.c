@@ -426,7 +426,7 @@ static void a_profile_takes_what_calls_cost_in_a_step(void **state)
                                            .dtype    = VP_DTYPE_F32,
                                            .elements = {.count = 10},
                                            .seconds  = 5});
-    base->link = (vp_link_rates){"cpu", 3e9, 2e9, 1e9, 64, 0.5};
+    base->link = (vp_link_rates){"cpu", 3e9, 2e9, 1e9, 2e-10, 64, 0.5};
     CHECK_OK(vp_correct_profile(base, &trial, 1, &p, &err));
     assert_true(vp_link_rates_least(&p->link) == 1e9); /* no trial contradicts it */
     assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, 0,
