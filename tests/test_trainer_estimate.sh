@@ -104,7 +104,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 26, 9), ("liger_steps.csv", 17, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 36, 11), ("asked_steps.csv", 31, 12), ("versions_steps.csv", 48, 15)):
+for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 26, 9), ("liger_steps.csv", 17, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 49, 17), ("asked_steps.csv", 31, 12), ("versions_steps.csv", 48, 15)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -571,7 +571,7 @@ ok(quantised[1]["fits"] and quantised[1]["device_bytes"] == j["fits_with"]["devi
    "DPO over quantised weights is in bf16", quantised[1]["settings"])
 p = subprocess.run(fewer + ["--trainer", "trl", "--qlora", "--precision", "fp16-amp", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 ok(p.returncode == 4 and b"GradScaler" in p.stdout, "TRL's fp16 over quantised weights is refused", p.stdout[:300])
-none = [vplan, "estimate", "opt-1.3b", "--trainer", "hf", "--device", "l4", "--budget", "4GiB", "--seq", "512", "--micro-batch", "2"]
+none = [vplan, "estimate", "starcoder2-3b", "--trainer", "hf", "--device", "l4", "--budget", "4GiB", "--seq", "512", "--micro-batch", "2"]
 text = " ".join(subprocess.run(none, stdout=subprocess.PIPE, text=True).stdout.split())
 ok("or adapters, whose step was not recorded" in text, "adapters that nobody tried are no dead end", text[:300])
 both = [json.loads(subprocess.run(fewer + ["--trainer", "hf", "--liger", "--json", *more], stdout=subprocess.PIPE).stdout).get("device_bytes") for more in ((), ("--loss", "liger"))]

@@ -149,6 +149,8 @@ NAMED.update({
 NAMED.update({
     "mistral-7b-v0.1": dict(MISTRAL, vocab_size=32000, sliding_window=4096),
     "gemma2-9b": dict(GEMMA2, hidden_size=3584, num_attention_heads=16, num_key_value_heads=8, intermediate_size=14336, num_hidden_layers=42),
+    "gemma2-27b": dict(GEMMA2, hidden_size=4608, num_attention_heads=32, num_key_value_heads=16, head_dim=128, intermediate_size=36864, num_hidden_layers=46,
+                       query_pre_attn_scalar=144),
     "phi-4-mini": dict(PHI3, num_attention_heads=24, num_key_value_heads=8, vocab_size=200064, max_position_embeddings=131072, sliding_window=262144,
                        tie_word_embeddings=True, partial_rotary_factor=0.75,
                        rope_scaling={"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [1.0] * 48}, pad_token_id=199999),
