@@ -468,15 +468,39 @@ static bool asked_of_trials(const vp_choice *c, int axis, int better)
     return false;
 }
 
-/* Where the best one has a value that was assumed to be better for no trial's sake, no two of these having fit with all else
- * equal: a twin of a trial that fits, the smallest of them. What it does may speak against what was assumed. -1: there is none. */
-static int64_t unchecked(const vp_choice *c)
+/* The best one with a value of an axis that is assumed to be no better, if it was not tried and is expected to fit; -1: there is none. */
+static int64_t twin_of_best(const vp_choice *c, int axis, const vp_models *m)
+{
+    for (int64_t s = 0; s < c->space->n; s++)
+        if (c->state[s] == VP_SETTING_UNTRIED && equal_but(c, axis, s, c->best) &&
+            vp_choice_values(c, s)[axis] < vp_choice_values(c, c->best)[axis] &&
+            !ruled_by_memory(c, s) && expected_bytes(c, m, s) <= 1)
+            return s;
+    return -1;
+}
+
+static bool is_twin_too_large(const vp_choice *c, int axis)
+{
+    for (int64_t s = 0; s < c->space->n; s++)
+        if (equal_but(c, axis, s, c->best) && s != c->best && vp_choice_trial(c, s) &&
+            vp_choice_trial(c, s)->verdict == VP_COMMAND_OOM_DEVICE)
+            return true;
+    return false;
+}
+
+/* Where the best one has a value that is assumed to be better: its twin with another, which may be the faster one there, whatever
+ * smaller ones say. Where that does not fit, and no two trials have with all else equal, the twin of the smallest trial that does.
+ * What it does may speak against what is assumed. -1: there is none. */
+static int64_t unchecked(const vp_choice *c, const vp_models *m)
 {
     int64_t twin = -1, smallest = INT64_MAX;
 
     for (int a = 0; a < c->space->n_axes && twin < 0; a++) {
         int best = vp_choice_values(c, c->best)[a];
-        if (c->space->axes[a].kind != VP_AXIS_BETTER || !best || asked_of_trials(c, a, best))
+        if (c->space->axes[a].kind != VP_AXIS_BETTER || !best)
+            continue;
+        twin = twin_of_best(c, a, m);
+        if (twin >= 0 || asked_of_trials(c, a, best) || is_twin_too_large(c, a))
             continue;
         for (int64_t i = 0; i < c->n_known; i++) {
             const vp_command_trial *t = vp_choice_fits_at(c, c->known[i]);
@@ -505,7 +529,7 @@ int64_t vp_choice_neighbour(vp_choice *c)
         if (ruling != VP_RULED_MEMORY && ruling != VP_RULED_NO_USE)
             return s;
     }
-    return unchecked(c);
+    return unchecked(c, &m);
 }
 
 void vp_choice_better(vp_choice *c, int64_t setting)

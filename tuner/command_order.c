@@ -148,6 +148,16 @@ static double size_at(const vp_choice *c, int axis, int64_t setting)
     return vp_axis_number(&c->space->axes[axis], vp_choice_values(c, setting)[axis]);
 }
 
+/* What a trial needs at once of the card: all of it where it fits, as much at least where it ran out of memory. 0: not known. */
+static double needed_at(const vp_choice *c, int64_t setting)
+{
+    const vp_command_trial *fits = vp_choice_fits_at(c, setting), *t = vp_choice_trial(c, setting);
+
+    if (fits && fits->allocated_bytes > 0)
+        return (double)(fits->device_bytes - fits->reserved_bytes + fits->allocated_bytes);
+    return t && t->verdict == VP_COMMAND_OOM_DEVICE ? (double)t->needed_bytes : 0;
+}
+
 /* Bytes that a sample more was seen to take at least, along a size, in settings that need no more than t: what is allocated
  * at the peak is the most of several moments, of which each goes with the size, so it grows by no less where there is more. */
 static double growth_at(const vp_choice *c, int axis, int64_t t)
@@ -156,22 +166,36 @@ static double growth_at(const vp_choice *c, int axis, int64_t t)
     int    along = -1;
 
     for (int64_t i = 0; i < c->n_known; i++) {
-        int64_t                 p   = c->known[i];
-        const vp_command_trial *one = vp_choice_fits_at(c, p);
-        if (!one || one->allocated_bytes <= 0 || !vp_choice_needs_no_more(c, p, t))
+        int64_t p   = c->known[i];
+        double  one = needed_at(c, p);
+        if (!(one > 0) || !vp_choice_needs_no_more(c, p, t))
             continue;
         for (int64_t k = 0; k < c->n_known; k++) {
             int64_t                 q     = c->known[k];
             const vp_command_trial *other = vp_choice_fits_at(c, q);
-            if (!other || !differ_in_size(c, p, q, &along) || along != axis ||
-                size_at(c, axis, q) >= size_at(c, axis, p))
+            if (!other || other->allocated_bytes <= 0 || !differ_in_size(c, p, q, &along) ||
+                along != axis || size_at(c, axis, q) >= size_at(c, axis, p))
                 continue;
-            double grows = (double)(one->allocated_bytes - other->allocated_bytes) /
-                           (size_at(c, axis, p) - size_at(c, axis, q));
-            most = grows > most ? grows : most;
+            double grows = (one - needed_at(c, q)) / (size_at(c, axis, p) - size_at(c, axis, q));
+            most         = grows > most ? grows : most;
         }
     }
     return most;
+}
+
+/* What t holds between its steps, or one that fits and differs from it in a size alone; 0: not known. */
+static double held_at(const vp_choice *c, int64_t t)
+{
+    const vp_command_trial *trial = vp_choice_fits_at(c, t);
+    double                  held  = trial ? (double)trial->held_bytes : 0;
+    int                     along;
+
+    for (int64_t i = 0; i < c->n_known && !trial; i++) {
+        const vp_command_trial *like = vp_choice_fits_at(c, c->known[i]);
+        if (like && differ_in_size(c, t, c->known[i], &along) && (double)like->held_bytes > held)
+            held = (double)like->held_bytes;
+    }
+    return held;
 }
 
 /* The axis that says how often, where t does so several times and s once, and t needs no more but for that; -1: it does not. */
@@ -190,16 +214,12 @@ double vp_choice_least_bytes(const vp_choice *c, int64_t s)
     double most = 0;
 
     for (int64_t i = 0; i < c->n_known; i++) {
-        int64_t                 t     = c->known[i];
-        const vp_command_trial *trial = vp_choice_fits_at(c, t);
-        if (!trial || trial->allocated_bytes <= 0)
+        int64_t t     = c->known[i];
+        double  bytes = needed_at(c, t), held = held_at(c, t);
+        bool    fewer = several_for_one(c, t, s) >= 0 && held > 0;
+        if (!(bytes > 0) || (!fewer && !vp_choice_needs_no_more(c, t, s)))
             continue;
-        bool fewer = several_for_one(c, t, s) >= 0 && trial->held_bytes > 0;
-        if (!fewer && !vp_choice_needs_no_more(c, t, s))
-            continue;
-        double bytes =
-            (double)(trial->device_bytes - trial->reserved_bytes + trial->allocated_bytes) -
-            (fewer ? (double)trial->held_bytes : 0);
+        bytes -= fewer ? held : 0;
         for (int a = 0; a < c->space->n_axes; a++)
             if (kind_in(c, a, c->memory_against) == VP_AXIS_SIZE &&
                 size_at(c, a, s) > size_at(c, a, t))
