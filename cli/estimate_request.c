@@ -2,6 +2,7 @@
 #include "cli/estimate_answer.h"
 #include "cli/rows.h"
 
+#include "trainers/files/settings.h"
 #include "trainers/hf/hf_resident.h"
 #include "trainers/torch/caching_allocator.h"
 #include "trainers/torch/world.h"
@@ -11,20 +12,11 @@
 
 #define RESIDENTS "ema, mer, ewc, reference[=MODEL], teacher[=MODEL]"
 
-/* A word of --optimizer: transformers', or vplan's where it means the same. */
+/* A word of --optimizer: transformers', or vplan's where it means the same. Of AdamW PyTorch's own default, which is not fused. */
 static const char *optimizer_word(const char *word)
 {
-    static const struct {
-        const char *from, *to;
-    } same[] = {{"adamw", "adamw_torch"},
-                {"adamw-8bit", "adamw_8bit"},
-                {"sgd-momentum", "sgd_momentum"},
-                {"lion", "lion_32bit"}};
-
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-        if (strcmp(same[i].from, word) == 0)
-            return same[i].to;
-    return word;
+    return strcmp(word, "adamw") == 0 ? "adamw_torch"
+                                      : vp_setting_synonym(VP_SETTING_OPTIMIZER, word);
 }
 
 static const char *attention_word(const char *word)

@@ -130,8 +130,9 @@ static vp_command_trial limited(vp_command_trial t, int64_t budget, bool growing
 typedef struct known {
     vp_command_trial of[ALL + 1][2][2]; /* batch, recompute, the better value; untried: none */
     int              n;
-    const char      *better, *values; /* the axis whose second value is assumed to be better */
-    bool             packs;           /* segments that grow are tried too */
+    const char      *better, *values,
+        *had;   /* the axis whose second value is assumed to be better; had: its first */
+    bool packs; /* segments that grow are tried too */
 } known;
 
 static void read_known(const char *path, known *k)
@@ -216,7 +217,7 @@ static void begin(search *q, const law *l, const known *k, int64_t budget)
     add(q, "accum", VP_AXIS_BRACES, 0, all ? "24,12,8,6,4,3,2,1" : "12,6,4,3,2,1", "6");
     add(q, "ckpt", VP_AXIS_BRACES, 0, "0,1", "0");
     add(q, k ? k->better : "optim", VP_AXIS_BRACES, 0, k ? k->values : "foreach,fused",
-        k ? (k->values[0] == 'e' ? "eager" : "foreach") : "foreach");
+        k ? k->had : "foreach");
     if (!k || k->packs)
         add(q, "PYTORCH_ALLOC_CONF", VP_AXIS_VARIABLE, VP_AXIS_PACKS,
             "default,expandable_segments:True", "default");
@@ -395,9 +396,9 @@ static void real_commands_too(void **state)
 
     (void)state;
     assert_non_null(k);
-    *k   = (known){.better = "optim", .values = "foreach,fused", .packs = true};
+    *k   = (known){.better = "optim", .values = "foreach,fused", .had = "foreach", .packs = true};
     t    = at_every_budget("tests/golden/spaces/trl-sft-h100.csv", k);
-    *k   = (known){.better = "attention", .values = "eager,sdpa"};
+    *k   = (known){.better = "attention", .values = "eager,sdpa", .had = "eager"};
     h100 = at_every_budget("tests/golden/spaces/gpt2-h100.csv", k);
     h200 = at_every_budget("tests/golden/spaces/gpt2-h200.csv", k);
     assert_int_equal(k->n, 24);

@@ -479,6 +479,7 @@ static int64_t twin_of_best(const vp_choice *c, int axis, const vp_models *m)
     return -1;
 }
 
+/* Whether the best one was tried with another value of an axis, and ran out of memory. */
 static bool is_twin_too_large(const vp_choice *c, int axis)
 {
     for (int64_t s = 0; s < c->space->n; s++)

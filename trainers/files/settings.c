@@ -100,14 +100,20 @@ static const struct {
     {VP_SETTING_PRECISION, "16-mixed", "fp16-mixed"},
 };
 
+const char *vp_setting_synonym(vp_setting s, const char *text)
+{
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+        if (synonyms[i].setting == s && strcmp(synonyms[i].from, text) == 0)
+            return synonyms[i].to;
+    return text;
+}
+
 const char *vp_setting_canonical(vp_arena *arena, vp_setting s, const char *text)
 {
     const char *words = table[s].words;
     char        word[64];
 
-    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
-        if (synonyms[i].setting == s && strcmp(synonyms[i].from, text) == 0)
-            text = synonyms[i].to;
+    text = vp_setting_synonym(s, text);
     while (*words) {
         size_t      n = strcspn(words, "|");
         const char *argument;

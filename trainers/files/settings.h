@@ -59,6 +59,9 @@ const char *vp_setting_key(vp_setting s);
 const char *vp_setting_words(vp_setting s);
 const char *vp_setting_otherwise(vp_setting s); /* NULL: none */
 
+/* What vplan's own name of a setting's word, or estimate's, is among the trainers'; any other text is itself. */
+const char *vp_setting_synonym(vp_setting s, const char *text);
+
 /* The canonical text of a value ("2.0" of a norm given as 2), or NULL: not one of the setting's. */
 const char *vp_setting_canonical(vp_arena *arena, vp_setting s, const char *text);
 

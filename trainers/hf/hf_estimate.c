@@ -147,7 +147,6 @@ static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
     return VP_OK;
 }
 
-/* Nothing is allocated yet. */
 /* Reserved bytes, and so needed ones, that are at_most_bytes with this share more. Of a share a byte more, for bytes are whole. */
 static int64_t within_share(const vp_hf_request *q, double share)
 {
@@ -165,6 +164,7 @@ static int64_t at_most(const run *r)
     return within_share(q, widens ? VP_HF_STAND_IN_SHARE : q->at_most_share);
 }
 
+/* Nothing is allocated yet. */
 static vp_status begin(run *r, vp_err *err)
 {
     const vp_hf_request      *q    = r->request;
@@ -584,7 +584,6 @@ static vp_status check_rest(run *r, vp_err *err)
 {
     const vp_hf_request *q = r->request;
     int64_t rest = vp_add(vp_optimizer_step_least_bytes(r->optimizer), r->ledger.needed_bytes);
-
     int64_t most = r->ledger.at_most_needed_bytes;
 
     for (int64_t i = 0; i < r->trained.n && !(r->world && vp_world_joins(q->parallel)); i++)
@@ -753,7 +752,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
         vp_hf_assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
 out:
     out->is_needed_too_large =
-        st == VP_ERR_NO_FIT &&
+        st == VP_ERR_NO_FIT && request->at_most_bytes &&
         (out->is_too_large_at_rest || r.ledger.needed_bytes > r.ledger.at_most_needed_bytes);
     end(&r);
     vp_hf_found_release(&r.found);
