@@ -93,6 +93,12 @@ LONG = ("llama-3.2-3b", "--trainer", "trl", "--seq", "8192", "--global-batch", "
 smallest = [c["command"] for c in plan(*LONG, "t4")[1]["changes"] if "smallest card" in c["change"]]
 fits = {d: plan(*LONG, d)[0] == 0 for d in ("rtx-2080-ti-11gb", "rtx-3080-10gb", "rtx-3060-12gb")}
 ok(len(smallest) == 1 and "--device rtx-3060-12gb" in smallest[0] and fits == {"rtx-2080-ti-11gb": False, "rtx-3080-10gb": False, "rtx-3060-12gb": True}, "cards with flash attention", (smallest, fits))
+# every card of the table was tried: the context of the card asked for is not another's, one without flash attention may be the smallest, none alike is passed over
+cards = {d["name"]: d["usable_bytes"] for d in json.loads(call("devices", "--json")[1])["devices"] if d["name"] != "cpu"}
+for words in ("tinyllama-1.1b --trainer torch --seq 1024 --global-batch 32 --reserve 10% --device rtx-3070-8gb", "qwen2.5-1.5b --trainer torch --seq 2048 --global-batch 32 --device p100-16gb"):
+    named = [shlex.split(c["command"]) for c in plan(*words.split())[1]["changes"] if "smallest card" in c["change"]]
+    which = named[0][named[0].index("--device") + 1] if len(named) == 1 else None
+    ok(which in cards and not [d for d in cards if cards[d] < cards[which] and plan(*words.split()[:-1], d)[0] == 0], "no smaller one does than " + str(which), named)
 # ---- libraries that were recorded: bytes are theirs, in plan and in check, as estimate's ----
 for v, is_known in (("4.57", True), ("5.17", True), ("4.50", False)):
     code, of, _ = plan("gpt2", "--trainer", "hf", "--device", "4090", "--seq", "512", "--global-batch", "8", "--versions", "transformers=%s,trl=1.16" % v)

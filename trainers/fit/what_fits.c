@@ -9,15 +9,26 @@
 
 enum { MOST_CARDS = 64 };
 
+typedef struct listed_card {
+    vp_device device;
+    int64_t
+        room; /* for what PyTorch's allocator takes: not for the process's own, nor for the reserve */
+    int at;   /* in the table */
+} listed_card;
+
+/* Cards that have flash attention, or that have none, from the one with the least room on. */
+typedef struct card_class {
+    listed_card *cards;
+    int          n;
+} card_class;
+
 /* What one piece of the search works with, on whichever thread. */
 typedef struct finder {
     vp_arena                *arena;
     const vp_choose_request *request;
     const vp_fit_defaults   *defaults;
     vp_eager_prices         *as_asked, *prices; /* of the request's card and model; of another */
-    const vp_device
-           *cards; /* that may hold what the one asked for does not, from the smallest on */
-    int     n_cards;
+    const card_class *classes; /* by has_flash(): what may hold what the card asked for does not */
     int64_t least_bytes;     /* what the leanest setting needs on this card; later stages know it */
     int     n_before;        /* changes that were found in the stages before */
     const vp_model *smaller; /* the model that a change names */
@@ -250,48 +261,74 @@ static void try_quantised(finder *f)
         try_change(f, (vp_fit_change){.quantises = true}, NULL);
 }
 
-/* With the change: the smallest card that does, found by halving. A larger one holds what a smaller one does, but for what
- * its own libraries take. */
-static bool try_smallest_card(finder *f, vp_fit_change c)
+static int first_with(const card_class *class, int64_t room)
 {
-    int low = -1, high = f->n_cards - 1;
+    int i = 0;
 
-    if (high < 0 || !choose_with(f, &c, &f->cards[high], VP_CHOOSE_ANY))
-        return false;
-    while (high - low > 1) {
-        int at = (low + high) / 2;
-        if (choose_with(f, &c, &f->cards[at], VP_CHOOSE_ANY))
-            high = at;
-        else
-            low = at;
-    }
-    return try_change(f, c, &f->cards[high]);
+    while (i < class->n && class->cards[i].room < room)
+        i++;
+    return i;
 }
 
-/* What the leanest setting needs on the card asked for says nothing of cards that have flash attention where it has none. */
+/* Of one class, the smallest card that does with the change, among those with at least least_room. The least room that does is
+ * that which what was found on another says, or is found by halving; with more of it a card holds the same, but for what its own
+ * libraries take. NULL: none. */
+static const listed_card *smallest_of(finder *f, vp_fit_change c, const card_class *class,
+                                      int64_t least_room)
+{
+    int     low = first_with(class, least_room) - 1, high = class->n - 1, at = high;
+    int64_t needed = INT64_MAX;
+
+    if (high <= low)
+        return NULL;
+    for (high++; high - low > 1; at = first_with(class, needed)) {
+        if (at <= low || at >= high)
+            at = (low + high) / 2;
+        if (choose_with(f, &c, &class->cards[at].device, VP_CHOOSE_ANY)) {
+            high   = at;
+            needed = c.high_bytes - f->defaults->context_bytes(&class->cards[at].device);
+        } else if (at == class->n - 1) {
+            return NULL;
+        } else {
+            low = at;
+        }
+    }
+    for (at = high; high < class->n; high++)
+        if (class->cards[high].device.usable_bytes < class->cards[at].device.usable_bytes)
+            at = high;
+    return &class->cards[at];
+}
+
+/* With the change: the smallest card that does, with flash attention or without. Of the class that the card asked for is of none
+ * does with less than least_room. */
+static bool try_smallest_card(finder *f, vp_fit_change c, int64_t least_room)
+{
+    const vp_device   *asked = f->request->job.device;
+    const listed_card *best  = NULL;
+
+    for (int flash = 0; flash < 2; flash++) {
+        const listed_card *one =
+            smallest_of(f, c, &f->classes[flash], has_flash(asked) == (bool)flash ? least_room : 0);
+        if (one && (!best || one->device.usable_bytes < best->device.usable_bytes))
+            best = one;
+    }
+    return best && try_change(f, c, &best->device);
+}
+
+/* Libraries of another card take a little less or more than those of the one whose least is known. */
 static void try_other_cards(finder *f)
 {
-    enum { TRIES = 3 };
-    int tried = 0;
+    enum { NEARLY = 32 };
+    int64_t least = f->least_bytes - f->defaults->context_bytes(f->request->job.device);
 
-    if (!has_flash(f->request->job.device)) {
-        try_smallest_card(f, (vp_fit_change){0});
-        return;
-    }
-    for (int i = 0; i < f->n_cards && tried < TRIES; i++) {
-        if (budget_of(f->defaults, &f->cards[i]) < f->least_bytes)
-            continue;
-        tried++;
-        if (try_change(f, (vp_fit_change){0}, &f->cards[i]))
-            break;
-    }
+    try_smallest_card(f, (vp_fit_change){0}, least - least / NEARLY);
 }
 
 /* Adapters there. */
 static void try_larger_card(finder *f)
 {
-    if (trains_all(f->request) && !try_smallest_card(f, (vp_fit_change){.qlora = true}))
-        try_smallest_card(f, (vp_fit_change){.lora = true});
+    if (trains_all(f->request) && !try_smallest_card(f, (vp_fit_change){.qlora = true}, 0))
+        try_smallest_card(f, (vp_fit_change){.lora = true}, 0);
 }
 
 static void try_many_larger_cards(finder *f)
@@ -301,7 +338,7 @@ static void try_many_larger_cards(finder *f)
 
     for (int64_t world = 2 * r->world; world <= MOST_CARDS && r->global_batch % (world * each) == 0;
          world *= 2)
-        if (try_smallest_card(f, (vp_fit_change){.world = world}))
+        if (try_smallest_card(f, (vp_fit_change){.world = world}, 0))
             return;
 }
 
@@ -407,66 +444,69 @@ struct vp_fit_search {
     vp_arena         *arena;
     vp_choose_request request;
     vp_fit_defaults   defaults;
-    vp_device        *cards;
-    int               n_cards;
+    card_class        classes[2]; /* by has_flash() */
     finder            finders[N_PIECES];
     stage             stage;
     atomic_int        n_taken; /* pieces, whoever looks at them */
     vp_beside         beside;
 };
 
-static int by_size(const void *a, const void *b)
+static int by_room(const void *a, const void *b)
 {
-    const vp_device *x = a, *y = b;
-    return (x->usable_bytes > y->usable_bytes) - (x->usable_bytes < y->usable_bytes);
+    const listed_card *x = a, *y = b;
+
+    if (x->room != y->room)
+        return x->room < y->room ? -1 : 1;
+    if (x->device.usable_bytes != y->device.usable_bytes)
+        return x->device.usable_bytes < y->device.usable_bytes ? -1 : 1;
+    return x->at - y->at;
 }
 
-/* Of cards whose bytes are within ALIKE percent, one: the others hold the same settings. None without flash attention stays
- * beside one of its size or smaller that has it. Each then holds what those before it do. */
-static void keep_sizes(vp_fit_search *s)
+/* Of cards with as much room, the smallest, or the first of the table. */
+static void keep_rooms(card_class *class)
 {
-    enum { ALIKE = 2 };
     int n = 0;
 
-    for (int i = 0; i < s->n_cards; i++) {
-        const vp_device *card = &s->cards[i], *last = n ? &s->cards[n - 1] : NULL;
-        bool             is_alike =
-            last && card->usable_bytes <= last->usable_bytes + last->usable_bytes / 100 * ALIKE;
-        if (!last || has_flash(card) == has_flash(last)) {
-            if (!is_alike)
-                s->cards[n++] = *card;
-        } else if (has_flash(card)) {
-            s->cards[is_alike ? n - 1 : n++] = *card;
-        }
-    }
-    s->n_cards = n;
+    qsort(class->cards, (size_t) class->n, sizeof *class->cards, by_room);
+    for (int i = 0; i < class->n; i++)
+        if (!n || class->cards[i].room > class->cards[n - 1].room)
+            class->cards[n++] = class->cards[i];
+    class->n = n;
 }
 
-/* With more bytes for the run, or with flash attention where the one asked for has none. */
-static bool may_hold_more(const vp_fit_search *s, const vp_device *card)
+/* With more room, or with flash attention where the one asked for has none. */
+static bool may_hold_more(const vp_fit_search *s, const listed_card *c)
 {
     const vp_device *asked = s->request.job.device;
 
-    return !card->is_cpu && card->bf16 >= asked->bf16 &&
-           (budget_of(&s->defaults, card) > s->request.budget_bytes ||
-            (has_flash(card) && !has_flash(asked)));
+    return !c->device.is_cpu && c->device.bf16 >= asked->bf16 &&
+           (c->room > s->request.budget_bytes - s->defaults.context_bytes(asked) ||
+            (has_flash(&c->device) && !has_flash(asked)));
 }
 
 static vp_status list_cards(vp_fit_search *s, vp_err *err)
 {
-    vp_device card;
+    vp_device ignored;
     int       n  = 0;
     vp_status st = VP_OK;
 
-    while (vp_device_at(n, &card))
+    while (vp_device_at(n, &ignored))
         n++;
-    s->cards = vp_arena_array(s->arena, n ? n : 1, sizeof *s->cards);
-    VP_TRY_ALLOC(err, s->cards);
-    for (int i = 0; i < n; i++)
-        if (vp_device_at(i, &card) && may_hold_more(s, &card))
-            s->cards[s->n_cards++] = card;
-    qsort(s->cards, (size_t)s->n_cards, sizeof *s->cards, by_size);
-    keep_sizes(s);
+    for (int i = 0; i < 2; i++) {
+        s->classes[i].cards = vp_arena_array(s->arena, n ? n : 1, sizeof(listed_card));
+        VP_TRY_ALLOC(err, s->classes[i].cards);
+    }
+    for (int i = 0; i < n; i++) {
+        listed_card c = {.at = i};
+        if (!vp_device_at(i, &c.device))
+            continue;
+        card_class *class = &s->classes[has_flash(&c.device)];
+        c.room = budget_of(&s->defaults, &c.device) - s->defaults.context_bytes(&c.device);
+        if (may_hold_more(s, &c))
+            class->cards[class->n++] = c;
+    }
+    for (int i = 0; i < 2; i++)
+        keep_rooms(&s->classes[i]);
 out:
     return st;
 }
@@ -510,8 +550,7 @@ static vp_status begin_finder(vp_fit_search *s, finder *f, vp_err *err)
     *f = (finder){.arena    = vp_arena_new(), /* of its own: a thread's */
                   .request  = &s->request,
                   .defaults = &s->defaults,
-                  .cards    = s->cards,
-                  .n_cards  = s->n_cards};
+                  .classes  = s->classes};
     VP_TRY_ALLOC(err, f->arena);
     f->as_asked = vp_arena_array(f->arena, 1, sizeof *f->as_asked);
     f->prices   = vp_arena_array(f->arena, 1, sizeof *f->prices);
