@@ -412,24 +412,36 @@ for adapters, said, code_of, means, severity in (
         ("false", "fp16: true\n", 0, "fp16-mixed", None),
         ("true", "fp16: true\ndtype: float16\n", 0, "fp16-amp", None),
         ("false", "fp16: true\ndtype: float16\n", 4, None, "error"),  # GradScaler: "Attempting to unscale FP16 gradients."
-        ("true", "fp16: true\ndtype: bfloat16\n", 4, None, "error"),
-        ("false", "bf16: true\ndtype: float16\n", 4, None, "error"),
+        ("true", "fp16: true\ndtype: bfloat16\n", 0, None, "warning"),  # adapters are in fp32: it runs
+        ("false", "fp16: true\ndtype: bfloat16\n", 4, None, "error"),
+        ("false", "bf16: true\ndtype: float16\n", 0, None, "warning"),  # no GradScaler: it runs, in a mixture
         ("false", "dtype: float16\n", 0, "fp16", "warning"),
         ("false", "bf16: false\ndtype: float16\n", 0, "fp16", None),
         ("false", "dtype: bfloat16\n", 0, "bf16-amp", None)):
     code, j, err = check(write("trl.yaml", TRL % adapters + said))
     found = [f["severity"] for f in j["findings"] if f["key"] == "dtype" and "autocast" in f["message"]]
     ok(code == code_of and found == ([severity] if severity else []) and (not means or j["common"]["precision"] == means), "TRL, adapters %s, %r" % (adapters, said), (code, j["findings"], j.get("common")))
+code, j, err = check(write("trl.yaml", TRL % "true" + "load_in_4bit: true\nfp16: true\n"))
+ok(code == 4 and any(f["key"] == "load_in_4bit" and "GradScaler" in f["message"] for f in j["findings"]), "adapters of quantised weights are bf16", (code, j["findings"]))
 code, j, err = check(write("trl.yaml", TRL % "false" + "bf16: true\nfp16: true\n"))
 ok(code == 4 and any(f["key"] == "fp16" and "exclude each other" in f["message"] for f in j["findings"]), "both are too many", (code, j["findings"]))
 # ---- the cards that a command sees: as many processes where its launcher starts one for each, DataParallel where nobody starts any ----
 write("sees.py", b"from transformers import TrainingArguments\nargs = TrainingArguments(output_dir='o', per_device_train_batch_size=3, bf16=True)\n")
 write("sees.yaml", "stage: sft\nfinetuning_type: lora\ncutoff_len: 512\ntemplate: x\nmodel_name_or_path: x\nper_device_train_batch_size: 1\nbf16: true\n")
+write("sees-axolotl.yaml", "base_model: x\nadapter: lora\nlora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nsequence_len: 512\nmicro_batch_size: 1\ngradient_accumulation_steps: 1\nbf16: true\ndatasets:\n- {path: x, type: alpaca}\n")
 for command, world, warned in (("CUDA_VISIBLE_DEVICES=0,1,2,3 python sees.py", None, True), ("CUDA_VISIBLE_DEVICES=0 python sees.py", None, False), ("python sees.py", None, False),
                                ("CUDA_VISIBLE_DEVICES=0,1 torchrun sees.py", None, False), ("CUDA_VISIBLE_DEVICES=0,1,2 torchrun --nproc_per_node 2 sees.py", 2, False),
                                ("CUDA_VISIBLE_DEVICES=0,1,2 accelerate launch sees.py", 3, False), ("CUDA_VISIBLE_DEVICES=0,1 deepspeed sees.py", 2, False),
                                ("CUDA_VISIBLE_DEVICES=0,1 accelerate launch --num_processes 1 sees.py", 1, False), ("CUDA_VISIBLE_DEVICES=2,3 llamafactory-cli train sees.yaml", 2, False),
-                               ("CUDA_VISIBLE_DEVICES=2,3 NPROC_PER_NODE=1 llamafactory-cli train sees.yaml", 1, False), ("CUDA_VISIBLE_DEVICES=GPU-8932f937,GPU-aa11 python sees.py", None, True)):
+                               ("CUDA_VISIBLE_DEVICES=2,3 NPROC_PER_NODE=1 llamafactory-cli train sees.yaml", 1, False), ("CUDA_VISIBLE_DEVICES=GPU-8932f937,GPU-aa11 python sees.py", None, True),
+                               # as CUDA counts: up to the first that is none, none where one stands twice; a shell's own words are not counted
+                               ("CUDA_VISIBLE_DEVICES=0,-1,2 python sees.py", None, False), ("CUDA_VISIBLE_DEVICES=0,1,-1,2 deepspeed sees.py", 2, False), ("CUDA_VISIBLE_DEVICES=0,1,1 python sees.py", None, False),
+                               ("CUDA_VISIBLE_DEVICES=$IDS,1 python sees.py", None, False), ("CUDA_VISIBLE_DEVICES=$IDS accelerate launch sees.py", None, False),
+                               # by what is launched, and on how many machines
+                               ("CUDA_VISIBLE_DEVICES=0,1,2 torchrun --nproc_per_node gpu sees.py", 3, False), ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nnodes 2 --nproc_per_node auto sees.py", 4, False),
+                               ("CUDA_VISIBLE_DEVICES=0,1 NNODES=2 llamafactory-cli train sees.yaml", 4, False), ("FORCE_TORCHRUN=1 CUDA_VISIBLE_DEVICES=2,3 llamafactory-cli train sees.yaml", 2, False),
+                               ("CUDA_VISIBLE_DEVICES=0,1 deepspeed --include localhost:0 sees.py", None, False), ("CUDA_VISIBLE_DEVICES=0,1 deepspeed --hostfile h sees.py", None, False),
+                               ("CUDA_VISIBLE_DEVICES=0,1 axolotl train sees-axolotl.yaml", 2, False), ("CUDA_VISIBLE_DEVICES=0,1 axolotl train sees-axolotl.yaml --launcher torchrun", None, False)):
     code, j, err = check("--", *command.split())
     found = [f for f in j["findings"] if f["key"] == "CUDA_VISIBLE_DEVICES"]
     ok(code == 0 and j["common"].get("world", 1) == (world or 1) and bool(found) == warned and all("DataParallel" in f["message"] for f in found), command, (code, j["common"].get("world"), found))

@@ -245,8 +245,16 @@ static const char *joined(vp_arena *arena, const statement *s)
     return vp_arena_strdup(arena, text);
 }
 
-/* Weights are loaded as what no step computes in: fp16 beside a GradScaler, which takes no gradients in fp16, bf16 under fp16's
- * autocast. */
+static bool may_be(const statement *s, const char *word)
+{
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->words[i], word) == 0)
+            return true;
+    return false;
+}
+
+/* Weights are loaded as what autocast does not compute in. It runs, but for the whole model under fp16's: GradScaler unscales
+ * gradients in fp32 alone (torch 2.11, torch/amp/grad_scaler.py); adapters are in fp32. */
 static void find_mixture(vp_checked *c, const vp_checked_file *file, const statement *loaded,
                          const statement *computed)
 {
@@ -255,9 +263,13 @@ static void find_mixture(vp_checked *c, const vp_checked_file *file, const state
 
     if (other->at)
         snprintf(by, sizeof by, "by %s, line %d", other->key, other->at->line);
-    vp_find(c, file, other->at ? VP_ERROR : VP_WARNING, at->at, at->key, NULL,
-            "precision is %s here and %s %s: such weights do not go with that autocast",
-            joined(c->arena, at), joined(c->arena, other), by);
+    const char *tuning = c->settings.value[VP_SETTING_TUNING];
+    bool        ends   = may_be(computed, "fp16-mixed") && (!tuning || strcmp(tuning, "full") == 0);
+
+    vp_find(c, file, ends ? VP_ERROR : VP_WARNING, at->at, at->key, NULL,
+            "precision is %s here and %s %s: such weights do not go with that autocast%s",
+            joined(c->arena, at), joined(c->arena, other), by,
+            ends ? ", whose GradScaler takes gradients in fp32 alone" : "");
 }
 
 /* Keys of TRL's say what weights are loaded as, those of the Trainer's what is computed in: both hold. */
@@ -421,7 +433,9 @@ static void check_cards(vp_checked *c)
     const char *makes = NULL;
 
     for (int f = 0; f < c->n_files; f++)
-        if (c->files[f].doc && c->files[f].dialect && c->files[f].dialect->sees_cards)
+        if (c->files[f].doc && c->files[f].dialect && c->files[f].dialect->sees_cards &&
+            (c->files[f].doc->root->first ||
+             vp_check_is_run_by(c->files[f].dialect, c->files[f].doc)))
             makes = c->files[f].dialect->sees_cards;
     for (int f = 0; makes && f < c->n_files; f++) {
         const vp_document *launch = c->files[f].doc ? c->files[f].doc->launch : NULL;

@@ -180,67 +180,107 @@ static bool is_count(const vp_value *v)
     return v->kind == VP_VALUE_INT && v->integer > 0 && v->integer <= MOST;
 }
 
-/* Of "0,1,2"; 0: it is not said. */
+enum { A_SHELL_SAYS = -1 };
+
+/* Devices of a list like "0,1,2" or "GPU-8932f937,GPU-aa11" as CUDA counts them: up to the first entry that names none, and none
+ * where one stands twice (torch 2.11, torch/cuda/__init__.py, _parse_visible_devices). 0: none, or it is not said. */
 static int n_visible(const vp_value *v)
 {
-    int n = v && v->text && v->text[0] && v->text[0] != '-';
+    const char *text = v && v->text ? v->text : "";
+    int         n    = 0;
 
-    for (const char *p = n ? v->text : ""; *p; p++)
-        n += *p == ',';
-    return n;
+    if (strpbrk(text, "$`"))
+        return A_SHELL_SAYS;
+    for (const char *p = text;; p++) {
+        p += strspn(p, " ");
+        size_t m = strcspn(p, ",");
+        if (!isdigit((unsigned char)*p) && strncmp(p, "GPU-", 4) != 0 && strncmp(p, "MIG-", 4) != 0)
+            return n;
+        for (const char *q = text; q < p; q += strcspn(q, ",") + 1) {
+            q += strspn(q, " ");
+            if (strcspn(q, ",") == m && strncmp(q, p, m) == 0)
+                return 0;
+        }
+        n++;
+        p += m;
+        if (!*p)
+            return n;
+    }
 }
 
-/* Whether a trainer's own program starts a process for each card that it sees. */
+/* The program's first word; those before it are variables that nobody here knows. */
+static bool is_begun_by(const char *program, const char *const *names)
+{
+    const char *p = program ? program : "";
+    char        first[32];
+
+    for (size_t n; n = strcspn(p, " "), is_assignment(p, n);)
+        p += n + (p[n] == ' ');
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(p, " "), p);
+    return is_one_of(base_of(first), names);
+}
+
+/* Whether a launcher, or a trainer's own program by the one that it takes unless --launcher names another, starts a process for
+ * each card that it sees. */
 static bool starts_all(const vp_document *command)
 {
     static const char *const programs[] = {"llamafactory-cli", "axolotl", "trl", NULL};
-    char                     first[32];
+    /* says which cards, or which machines' */
+    static const char *const others[] = {"include", "exclude", "hostfile", "config_file", NULL};
+    static const char *const as_many_as_seen[] = {"gpu", "auto", NULL};
+    const vp_value          *launcher          = vp_value_at(command->root, "launcher"),
+                   *each = vp_value_at(command->launch->root, "nproc_per_node");
 
-    snprintf(first, sizeof first, "%.*s",
-             (int)strcspn(command->program ? command->program : "", " "),
-             command->program ? command->program : "");
-    return command->launch->starts_all || is_one_of(base_of(first), programs);
+    if (each && each->text && is_one_of(each->text, as_many_as_seen))
+        return true;
+    if (first_of(command->launch, others) ||
+        (launcher && launcher->text && strcmp(launcher->text, "accelerate") != 0))
+        return false;
+    return command->launch->starts_all || is_begun_by(command->program, programs);
 }
 
-/* Where no option and no file of Accelerate's says how many processes there are: the cards that the command sees, if it starts
- * one for each. */
-static vp_status add_cards(vp_document *command, vp_err *err)
+/* As the options and variables say it; where they do not, the cards that the command sees, if it starts a process for each of
+ * them. */
+static vp_status add_processes(vp_document *command, vp_err *err)
 {
-    vp_document    *doc = command->launch;
-    const vp_value *v   = vp_value_at(doc->root, "CUDA_VISIBLE_DEVICES");
-    int             n   = n_visible(v);
-    const char     *text;
-    vp_status       st = VP_OK;
-
-    if (!n)
-        return VP_OK;
-    text = vp_arena_printf(doc->arena, "%d", n);
-    VP_TRY(add_text(doc, "cards", v, text, err));
-    if (starts_all(command) && !vp_value_at(doc->root, "processes") &&
-        !vp_value_at(doc->root, "config_file"))
-        VP_TRY(add_text(doc, "processes", v, text, err));
-out:
-    return st;
-}
-
-static vp_status add_processes(vp_document *doc, vp_err *err)
-{
-    static const char *const all[]  = {"num_processes", NULL};
-    static const char *const each[] = {"nproc_per_node", "num_gpus", "NPROC_PER_NODE", NULL};
-    static const char *const many[] = {"nnodes", "num_nodes", "NNODES", NULL};
-    const vp_value          *total = first_of(doc, all), *own = first_of(doc, each),
+    static const char *const all[]    = {"num_processes", NULL};
+    static const char *const each[]   = {"nproc_per_node", "num_gpus", "NPROC_PER_NODE", NULL};
+    static const char *const many[]   = {"nnodes", "num_nodes", "NNODES", NULL};
+    vp_document             *doc      = command->launch;
+    const vp_value          *launcher = vp_value_at(command->root, "launcher"),
+                   *seen              = vp_value_at(doc->root, "CUDA_VISIBLE_DEVICES"),
+                   *total = first_of(doc, all), *own = first_of(doc, each),
                    *nodes = first_of(doc, many),
                    *at    = total ? total
                             : own ? own
                                   : nodes;
-    int64_t n;
+    int       n_seen      = n_visible(seen);
+    int64_t   n           = 1;
+    vp_status st          = VP_OK;
 
-    if (!at)
+    if (launcher && launcher->text && strcmp(launcher->text, "python") != 0)
+        doc->has_launcher = true;
+    if (n_seen > 0)
+        VP_TRY(add_text(doc, "cards", seen, vp_arena_printf(doc->arena, "%d", n_seen), err));
+    if (n_seen && !total && (!own || !is_count(own)) && starts_all(command)) {
+        n  = n_seen;
+        at = seen;
+    } else if (!at) {
         return VP_OK;
-    if (!is_count(at) || (!total && nodes && !is_count(nodes)))
-        return add_text(doc, "processes", at, "unknown", err);
-    n = total ? total->integer : (own ? own->integer : 1) * (nodes ? nodes->integer : 1);
-    return add_text(doc, "processes", at, vp_arena_printf(doc->arena, "%lld", (long long)n), err);
+    } else if (!is_count(at)) {
+        n = A_SHELL_SAYS;
+    } else {
+        n = total ? total->integer : own ? own->integer : 1;
+    }
+    if (n < 0 || (!total && nodes && !is_count(nodes)))
+        VP_TRY(add_text(doc, "processes", at, "unknown", err));
+    else
+        VP_TRY(add_text(doc, "processes", at,
+                        vp_arena_printf(doc->arena, "%lld",
+                                        (long long)(n * (nodes && !total ? nodes->integer : 1))),
+                        err));
+out:
+    return st;
 }
 
 static vp_status add_allocator(vp_document *doc, vp_err *err)
@@ -258,8 +298,7 @@ vp_status vp_launch_settle(vp_document *command, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    VP_TRY(add_processes(command->launch, err));
-    VP_TRY(add_cards(command, err));
+    VP_TRY(add_processes(command, err));
     VP_TRY(add_allocator(command->launch, err));
 out:
     return st;
