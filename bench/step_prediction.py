@@ -149,7 +149,7 @@ def main():
         rows.append({"name": "choice", "regret": regret, "regret_by_halves": by_halves, "error": own.error, "raw_seconds": own.seconds,
                      "others_raw_seconds": [o.seconds for o in others]})
     settings = {k: getattr(args, k) for k in ("model", "seq", "global_batch", "groups", "lanes", "rounds", "final_rounds", "seed", "host_memory")}
-    part = common.part_name("step_prediction_offload" if args.host_memory else "step_prediction", args, model="gpt2", seq=128, global_batch=2, final_rounds=8, **usual)
+    part = common.part_name("step-prediction-offload" if args.host_memory else "step-prediction", args, model="gpt2", seq=128, global_batch=2, final_rounds=8, **usual)
     described = json.loads(common.output([common.program(args, "vplan-run"), "--describe"]))
     path = common.write_results(args, part, "cpu", {"backend": described["description"]},
                                 {"machine": common.machine(), "load_before": load_before, "load_after": common.load()}, settings, rows)
