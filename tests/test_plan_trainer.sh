@@ -110,6 +110,11 @@ for v, is_known in (("4.57", True), ("5.17", True), ("4.50", False)):
     open("old.yaml", "w").write("output_dir: o\nper_device_train_batch_size: %d\ngradient_accumulation_steps: %d\nbf16: true\n" % (chosen["micro_batch"], chosen["accumulation"]))
     code, out, err = call("check", "--json", "old.yaml", "--for", "hf", "--model", "gpt2", "--seq", "512", "--device", "4090", "--versions", "transformers=" + v)
     ok(json.loads(out)["allocated_peak_bytes"] == said["allocated_peak_bytes"], "and check's", (code, out, err))
+# ---- plan counts what estimate counts: Trainer's clipping too, where a plain loop's step stands in (its norms begin a segment here) ----
+MEDIUM = ("gpt2-medium", "--trainer", "hf", "--device", "4090", "--seq", "512", "--micro-batch", "4", "--recompute", "full", "--precision", "bf16-mixed", "--optimizer", "adamw_torch_fused")
+code, planned, _ = plan(*MEDIUM, "--global-batch", "4")
+said = json.loads(call("estimate", *MEDIUM, "--json")[1])
+ok(code == 0 and all(planned[k] == said[k] for k in ("allocated_peak_bytes", "reserved_peak_bytes", "device_bytes")), "plan's bytes and estimate's", (planned["reserved_peak_bytes"], said["reserved_peak_bytes"]))
 # ---- a way whose interval is wider, for a plain loop's step stands in for it, is no measure of the others at rest ----
 NARROW = ("qwen2.5-7b", "--trainer", "hf", "--device", "a100-pcie-40gb", "--seq", "128", "--global-batch", "24", "--lora", "r=8,targets=all-linear", "--budget", "16094MiB")
 code, free, _ = plan(*NARROW)

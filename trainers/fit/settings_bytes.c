@@ -347,6 +347,12 @@ static const char *load_of(const vp_settings *s)
                                               : "nf4-dq";
 }
 
+/* The plain loop that was recorded does not clip. */
+static bool clips(const vp_fit_job *job, const vp_settings *s)
+{
+    return strcmp(job->language->step_of, "torch") != 0 && !is(s, VP_SETTING_CLIP_NORM, "0.0");
+}
+
 /* versions: as in vp_hf_request. */
 static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const char *versions,
                             vp_fit_bytes *out, vp_err *err)
@@ -370,6 +376,7 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
                          .shelf           = job->shelf,
                          .lora            = {.targets = "none"},
                          .load            = load_of(s),
+                         .clips           = clips(job, s),
                          .liger           = liger_of(job, s),
                          .eval_batch      = eval_batch_of(s),
                          .batch           = number(s, VP_SETTING_MICRO_BATCH),
@@ -595,7 +602,7 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
                             .precision = s->value[VP_SETTING_PRECISION],
                             .attention = s->value[VP_SETTING_ATTENTION],
                             .optimizer = s->value[VP_SETTING_OPTIMIZER],
-                            .clips     = strcmp(job->language->step_of, "torch") != 0,
+                            .clips     = clips(job, s),
                             .frozen    = !is(s, VP_SETTING_TUNING, "full"),
                             .batch     = (method_of(s) ? 2 : 1) * number(s, VP_SETTING_MICRO_BATCH),
                             .seq       = number(s, VP_SETTING_SEQ),
@@ -606,8 +613,6 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
 
     int64_t world = number(s, VP_SETTING_WORLD);
 
-    if (is(s, VP_SETTING_CLIP_NORM, "0.0"))
-        step.clips = false;
     if (world > 1 && strcmp(parallel_of(s), "ddp") != 0)
         step.n_trained = (n_trained + world - 1) / world; /* each card updates its part */
     if (vp_eager_seconds(&step, out, err) != VP_OK)
