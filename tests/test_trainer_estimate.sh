@@ -104,7 +104,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 26, 9), ("liger_steps.csv", 17, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 49, 17), ("asked_steps.csv", 31, 12), ("versions_steps.csv", 48, 15)):
+for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 26, 9), ("liger_steps.csv", 17, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("head_steps.csv", 24, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 49, 17), ("asked_steps.csv", 31, 12), ("versions_steps.csv", 48, 15)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -377,6 +377,26 @@ refused("the whole of another module", llama, ["--seq", "256", "--lora", "target
 refused("copies in fp16 under a scaler", llama, ["--seq", "256", "--lora", "targets=all-linear,save=lm_head", "--precision", "fp16-amp"], 4, ["GradScaler", "fp16-mixed"])
 refused("copies on several cards", llama, ["--seq", "256", "--lora", "targets=all-linear,save=lm_head", "--world", "2"], 4, ["save=", "one card"])
 refused("tokens that are no number", llama, ["--seq", "256", "--lora", "targets=all-linear,tokens=1.5"], 2, ["tokens=1.5"])
+
+# ---- adapters of classifiers: peft trains the head whole beside them ----
+classes = dict(model_type="bert", architectures=["BertForSequenceClassification"], hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
+               vocab_size=30522, max_position_embeddings=512, type_vocab_size=2, id2label={"0": "no", "1": "yes", "2": "maybe"})
+as_tutorials = ["--seq", "128", "--micro-batch", "16", "--precision", "bf16-mixed", "--lora"]
+rc, j = estimate(classes, *as_tutorials, "r=8,targets=query+value")
+# of 12 layers' query and value A and B of 8 x 768; a head of 3 rows of 768 and a bias
+ok(rc == 0 and j["model"]["params_trainable"] == 12 * 2 * 2 * 8 * 768 + 3 * 768 + 3 and any("head of classes is trained" in x for x in j["assumptions"]), "a head beside adapters", (rc, j.get("error"), j.get("model")))
+wide = estimate(dict(classes, id2label={str(i): "label %d" % i for i in range(300)}), *as_tutorials, "r=8,targets=query+value")[1]
+ok(wide["model"]["params_trainable"] - j["model"]["params_trainable"] == 297 * 769, "its rows are the classes", wide["model"])
+refused("a head beside adapters on several cards", classes, as_tutorials + ["r=8,targets=query+value", "--world", "2", "--parallel", "ddp"], 4, ["head of classes", "one card"])
+refused("a head in fp16 under a scaler", classes, as_tutorials[:4] + ["--precision", "fp16-amp", "--lora", "r=8,targets=query+value"], 4, ["GradScaler", "fp16-mixed"])
+distil = dict(model_type="distilbert", architectures=["DistilBertForSequenceClassification"], dim=768, hidden_dim=3072, n_layers=6, n_heads=12, vocab_size=30522,
+              max_position_embeddings=512)
+refused("all-linear of DistilBERT", distil, as_tutorials + ["r=8,targets=all-linear"], 4, ["pre_classifier", "TypeError"])
+rc, j = estimate(distil, *as_tutorials, "r=8,targets=v_lin+q_lin")
+ok(rc == 0 and j["model"]["params_trainable"] == 6 * 2 * 2 * 8 * 768 + 768 * 769 + 2 * 769, "DistilBERT's head is two layers", (rc, j.get("error"), j.get("model")))
+vit = dict(model_type="vit", architectures=["ViTForImageClassification"], hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, image_size=224,
+           patch_size=16, id2label={"0": "cat", "1": "dog"})
+refused("layers as transformers 4 named them", vit, ["--micro-batch", "16", "--lora", "r=16,targets=query+value"], 4, ["query", "q_proj"])
 refused("4 bits that are trained", llama, ["--seq", "256", "--load", "nf4"], 2, ["--lora"])
 
 # ---- two sequences: t5-base, as PyTorch's allocator counted it (torch 2.11.0, H100), less cuBLAS's workspaces ----
@@ -536,7 +556,7 @@ beyond = dict(model_type="gemma3_text", hidden_size=640, num_attention_heads=4, 
               max_position_embeddings=4096, sliding_window=512)
 refused("layers that leave another number behind whole blocks", beyond, ["--seq", "1024", "--lora", "r=8,targets=all-linear", "--precision", "bf16-amp", "--recompute", "full"], 4,
         ["15 layers", "whole groups of 6 layers"])
-p = subprocess.run([vplan, "estimate", "opt-125m", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+p = subprocess.run([vplan, "estimate", "olmo-7b", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 ok(p.returncode == 4 and "--trainer hf" in p.stderr and "qwen2" in p.stderr, "TRL's own step of a family that was not recorded", p.stderr)
 
 # ---- a family without sdpa runs eager attention on every card; fp16 where it was recorded, and a refusal that says the formats apart ----
@@ -571,7 +591,7 @@ ok(quantised[1]["fits"] and quantised[1]["device_bytes"] == j["fits_with"]["devi
    "DPO over quantised weights is in bf16", quantised[1]["settings"])
 p = subprocess.run(fewer + ["--trainer", "trl", "--qlora", "--precision", "fp16-amp", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 ok(p.returncode == 4 and b"GradScaler" in p.stdout, "TRL's fp16 over quantised weights is refused", p.stdout[:300])
-none = [vplan, "estimate", "starcoder2-3b", "--trainer", "hf", "--device", "l4", "--budget", "4GiB", "--seq", "512", "--micro-batch", "2"]
+none = [vplan, "estimate", "olmo-7b", "--trainer", "hf", "--device", "l4", "--budget", "4GiB", "--seq", "512", "--micro-batch", "2"]
 text = " ".join(subprocess.run(none, stdout=subprocess.PIPE, text=True).stdout.split())
 ok("or adapters, whose step was not recorded" in text, "adapters that nobody tried are no dead end", text[:300])
 both = [json.loads(subprocess.run(fewer + ["--trainer", "hf", "--liger", "--json", *more], stdout=subprocess.PIPE).stdout).get("device_bytes") for more in ((), ("--loss", "liger"))]

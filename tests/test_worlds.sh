@@ -164,7 +164,7 @@ for name, device, way, seq, want, what in (("llama-3.1-8b", "h100", "2 zero2", "
                                            ("qwen2.5-32b", "l40s", "4 zero3", "6144", "--offload params", "parameters in host memory, where states are not enough"),
                                            ("llama-3.1-8b", "4090", "4 zero2", "4096", "--qlora --world 4 --parallel ddp", "adapters are on each card"),
                                            ("llama-3.1-70b", "h100", "8 fsdp2", "4096", "--offload params --micro-batch 4 --accumulation 2 --sync-each-batch", "gradients that are reduced with each micro-batch"),
-                                           ("starcoder2-7b", "4090", "2 fsdp", "1024", "--world 8 --parallel fsdp", "more cards, where nothing else is enough")):
+                                           ("olmo-7b", "4090", "2 fsdp", "1024", "--world 8 --parallel fsdp", "more cards, where nothing else is enough")):
     world, way = way.split()
     asked = {"--trainer": "hf", "--seq": seq, "--device": device, "--world": world, "--parallel": way}
     j = json.loads(subprocess.run([vplan, "estimate", name, "--json", *sum(asked.items(), ())], stdout=subprocess.PIPE).stdout)

@@ -35,6 +35,7 @@ WHAT = {
     "wide_steps.csv": "QLoRA over heads of 256 (Gemma 2)",
     "dropout_steps.csv": "dropout in adapters",
     "target_steps.csv": "adapters of q, k, v and o alone",
+    "head_steps.csv": "adapters of classifiers, beside their head, and of T5",
     "beside_steps.csv": "whole modules and tokens trained beside adapters",
     "peft_steps.csv": "IA3, prompt and prefix tuning",
     "frozen_steps.csv": "embeddings and first layers frozen",

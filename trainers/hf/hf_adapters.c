@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LLAMA_LINEARS "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"
+#define LLAMA_LINEARS   "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"
+#define ENCODER_LINEARS "query", "key", "value", "dense"
 
 enum { MAX_LINEARS = 8 };
 
@@ -36,9 +37,22 @@ static const struct {
     {"phi3", {"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}, NULL},
     {"opt", {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}, "q_proj+v_proj"},
     {"gpt_neox", {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}, "query_key_value"},
-    {"bert", {"query", "key", "value", "dense"}, "query+value"},
-    {"roberta", {"query", "key", "value", "dense"}, "query+value"},
+    {"bert", {ENCODER_LINEARS}, "query+value"},
+    {"roberta", {ENCODER_LINEARS}, "query+value"},
+    {"xlm-roberta", {ENCODER_LINEARS}, "query+value"},
+    {"distilbert", {"q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"}, NULL},
+    {"vit", {"q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2"}, NULL},
+    {"t5", {"q", "k", "v", "o", "wi", "wo"}, "q+v"},
 };
+
+/* Why peft does not take all-linear; NULL: it does. */
+static const char *why_not_all(const char *family)
+{
+    return strcmp(family, "distilbert") != 0
+               ? NULL
+               : "peft puts an adapter on pre_classifier, which it is to train whole (TypeError in "
+                 "0.21.2)";
+}
 
 static bool names(const char *list, const char *name)
 {
@@ -77,6 +91,7 @@ vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, s
                              vp_err *err)
 {
     const char *const *linears = NULL;
+    const char        *not_all = why_not_all(family);
     size_t             length = 0, n_linears = 0, n_found = 0;
     vp_status          st = VP_OK;
 
@@ -91,13 +106,16 @@ vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, s
     if (!linears)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no training step of %s with adapters was recorded",
                        family));
+    if (not_all && names(asked, "all-linear"))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "targets=all-linear of %s does not run: %s; name them",
+                       family, not_all));
     if (strcmp(asked, "all-linear") != 0)
         VP_TRY(check_names(family, linears, asked, err));
     for (; n_linears < MAX_LINEARS && linears[n_linears]; n_linears++)
         if (names(asked, "all-linear") || names(asked, linears[n_linears]))
             length += (size_t)snprintf(buf + length, length < size ? size - length : 0, "%s%s",
                                        n_found++ ? "+" : "", linears[n_linears]);
-    if (n_found == n_linears)
+    if (n_found == n_linears && !not_all)
         snprintf(buf, size, "all-linear");
 out:
     return st;

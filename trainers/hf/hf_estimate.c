@@ -203,6 +203,26 @@ static void end(run *r)
     r->step         = NULL;
 }
 
+/* Beside adapters it is trained as it was loaded. */
+static vp_status check_head(run *r, vp_err *err)
+{
+    const vp_hf_request *q = r->request;
+
+    if (vp_hf_is_shared(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "adapters beside a head of classes under --parallel %s were not played; on "
+                       "one card they were",
+                       q->parallel);
+    if (strcmp(q->precision, "fp16-amp") == 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--precision fp16-amp trains the head of classes beside adapters in fp16, "
+                       "whose gradients PyTorch's GradScaler refuses to unscale; fp16-mixed trains "
+                       "it in fp32");
+    vp_hf_assume(r->out, "the head of classes is trained whole beside the adapters (peft's "
+                         "task_type, or modules_to_save=[\"classifier\"])");
+    return VP_OK;
+}
+
 static vp_status set_up(run *r, vp_err *err)
 {
     const vp_hf_request *q  = r->request;
@@ -211,6 +231,8 @@ static vp_status set_up(run *r, vp_err *err)
     VP_TRY(refuse_adapters(q, err));
     VP_TRY(refuse_trl_ways(q, err));
     VP_TRY(vp_hf_find(r->model, q, VP_HF_STEP, r->out, &r->found, err));
+    if (vp_hf_trains_head(q, r->out->task))
+        VP_TRY(check_head(r, err));
     if (r->found.sizes.symbols.at[VP_SYM_t] && q->capability < 80)
         VP_TRY(VP_FAIL(
             err, VP_ERR_INPUT,

@@ -102,7 +102,7 @@ typedef struct vp_hf_estimate {
     int64_t     n_trained, n_params; /* parameters */
     const char *attention;           /* what runs: as asked, or what sdpa takes instead */
     char        versions[128], task[40];
-    char        step[480]; /* the recorded one that was played: family and key */
+    char        step[660]; /* the recorded one that was played: family and key */
     char        assumptions[VP_HF_ASSUMPTIONS][200];
     int         n_assumptions;
     /* beside VP_ERR_NO_FIT: weights, gradients and states alone are more, whatever the batch and what is recomputed */

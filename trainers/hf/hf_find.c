@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_SIZE = 400 };
+enum { KEY_SIZE = 560 };
 
 typedef struct search {
     const vp_model      *model;
@@ -130,6 +130,18 @@ static void choose_attention(search *r)
                      lacking(r));
 }
 
+/* peft trains the head of classes whole beside adapters (task_type SEQ_CLS or TOKEN_CLS; modules_to_save where there is no
+ * such type). */
+bool vp_hf_trains_head(const vp_hf_request *q, const char *task)
+{
+    static const char *const of_classes[] = {"seqcls", "tokcls", "imgcls"};
+
+    for (size_t i = 0; i < sizeof of_classes / sizeof *of_classes; i++)
+        if (strcmp(of_classes[i], task) == 0)
+            return vp_hf_has_lora(q);
+    return false;
+}
+
 /* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only
  * where it makes a difference: a window that is shorter than the sequence; with sdpa, a mask whose rows
  * are no multiple of 8 elements; heads of more than 128; heads of which a part is rotated, where that is a size. */
@@ -140,21 +152,24 @@ static void key_of(const search *r, char *buf, size_t size)
     bool                 window = is_windowed(r);
     bool                 sdpa   = strncmp(r->attention, "sdpa", 4) == 0;
     int64_t              head = s->symbols.at[VP_SYM_d], target = s->symbols.at[VP_SYM_D];
-    int64_t              row    = q->packed ? q->batch * r->out->seq : seen_tokens(r);
-    bool                 ragged = (has_mask(r) || target) && (row % 8 || target % 8);
+    int64_t              row      = q->packed ? q->batch * r->out->seq : seen_tokens(r);
+    bool                 ragged   = (has_mask(r) || target) && (row % 8 || target % 8);
+    const char          *dropouts = evaluates(r) ? "" : s->without_dropout ? "0" : s->dropouts;
+    const char          *saved    = vp_hf_saves_modules(q)               ? q->lora.save
+                                    : vp_hf_trains_head(q, r->out->task) ? "classifier"
+                                                                         : "";
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(r), r->attention, q->padded, (int)s->heads,
              s->tied && !r->found->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
-             q->lora.is_dora ? " dora=1" : "", vp_hf_saves_modules(q) ? " save=" : "",
-             vp_hf_saves_modules(q) ? q->lora.save : "", q->lora.tokens ? " tokens=1" : "",
-             vp_hf_is_quantised(q) ? " quantised=" : "", vp_hf_is_quantised(q) ? q->load : "",
-             s->without_dropout && !evaluates(r) ? " dropout=0" : "", window ? " window=1" : "",
-             sdpa && ragged ? " ragged=1" : "", head > 128 ? " wide=1" : "",
-             vp_hf_upcasts(q) ? " upcast=1" : "",
+             q->lora.is_dora ? " dora=1" : "", saved[0] ? " save=" : "", saved,
+             q->lora.tokens ? " tokens=1" : "", vp_hf_is_quantised(q) ? " quantised=" : "",
+             vp_hf_is_quantised(q) ? q->load : "", dropouts[0] ? " dropout=" : "", dropouts,
+             window ? " window=1" : "", sdpa && ragged ? " ragged=1" : "",
+             head > 128 ? " wide=1" : "", vp_hf_upcasts(q) ? " upcast=1" : "",
              r->found->plain ? "" : " trainer=", r->found->plain ? "" : q->trainer,
              vp_hf_has_liger(q) ? " liger=" : "", vp_hf_has_liger(q) ? q->liger : "",
              r->pass == VP_HF_SECOND ? " eval=2"

@@ -58,7 +58,7 @@ static const struct {
     {"packed=1", "no --packing"},
     {"offload=1", "no --offload"},
     {"freeze=", "nothing frozen"},
-    {"dropout=0", "dropouts as the model's class has them"},
+    {"dropout=", "dropouts as the model's class has them"},
     {"window=1", "a sequence shorter than the model's attention window"},
     {"ragged=1", "a length that is a multiple of 8"},
     {"wide=1", "attention heads of at most 128"},
@@ -123,6 +123,12 @@ static void say(const char *word, size_t n, const char *precision, char *buf, si
             join(buf, size, sayings[i].said);
             return;
         }
+    if (strncmp(text, "dropout=", strlen("dropout=")) == 0) {
+        char said[260];
+        snprintf(said, sizeof said, "dropout by %s", text + strlen("dropout="));
+        join(buf, size, said);
+        return;
+    }
     if (strncmp(text, "upcast", 6) == 0 || strncmp(text, "one", 3) == 0 ||
         strncmp(text, "rest", 4) == 0)
         return;

@@ -32,6 +32,11 @@ bool vp_hf_has_other_adapters(const vp_hf_request *q)
     return false;
 }
 
+bool vp_hf_has_lora(const vp_hf_request *q)
+{
+    return vp_hf_has_adapters(q) && !vp_hf_has_other_adapters(q);
+}
+
 bool vp_hf_has_prefix(const vp_hf_request *q)
 {
     return strcmp(q->lora.targets, "prefix") == 0;

@@ -10,7 +10,8 @@
 /* Said beside the answer; what is beyond VP_HF_ASSUMPTIONS is left out. */
 void vp_hf_assume(vp_hf_estimate *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-bool vp_hf_has_adapters(const vp_hf_request *request);       /* of any method of peft */
+bool vp_hf_has_adapters(const vp_hf_request *request); /* of any method of peft */
+bool vp_hf_has_lora(const vp_hf_request *request);
 bool vp_hf_has_other_adapters(const vp_hf_request *request); /* one that is not LoRA */
 bool vp_hf_has_prefix(const vp_hf_request *request);         /* prefix tuning */
 bool vp_hf_freezes(const vp_hf_request *request);            /* parts of a model that is trained */

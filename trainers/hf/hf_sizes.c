@@ -183,13 +183,20 @@ out:
     return st;
 }
 
-/* Dropouts that the recording has are there, all of them or none. */
+/* Dropouts that the recording has are there, all of them or none. Those that it has not, for the class has none, are a variant
+ * of their own. */
 static vp_status check_dropout(const vp_model *model, const char *key, bool recorded, int *none,
-                               vp_err *err)
+                               vp_hf_sizes *sizes, vp_err *err)
 {
-    const json_t *here = json_object_get(model->config, key);
-    bool          some = json_is_number(here) ? json_number_value(here) > 0 : recorded;
+    const json_t *here   = json_object_get(model->config, key);
+    bool          some   = json_is_number(here) ? json_number_value(here) > 0 : recorded;
+    size_t        length = strlen(sizes->dropouts);
 
+    if (some && !recorded) {
+        snprintf(sizes->dropouts + length, sizeof sizes->dropouts - length, "%s%s",
+                 length ? "+" : "", key);
+        return VP_OK;
+    }
     if (some == recorded && (!recorded || *none != 1)) {
         *none = recorded ? 0 : *none;
         return VP_OK;
@@ -199,9 +206,9 @@ static vp_status check_dropout(const vp_model *model, const char *key, bool reco
         return VP_OK;
     }
     return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, key,
-                      "%s was recorded %s this dropout, or without any; its training step %s it is "
-                      "not known",
-                      model->family, recorded ? "with" : "without", some ? "with" : "without");
+                      "%s was recorded with this dropout, or without any; its training step "
+                      "without it is not known",
+                      model->family);
 }
 
 /* longrope, which Phi 3's first configs call su, takes its frequencies anew in each pass (transformers 5.17,
@@ -237,9 +244,14 @@ vp_status vp_hf_check_config(const vp_model *model, const vp_recording *recordin
         else if (strcmp(kind, "choice") == 0)
             VP_TRY(check_choice(model, key, line + used, err));
         else
-            VP_TRY(check_dropout(model, key, strcmp(line + used, "some") == 0, &none, err));
+            VP_TRY(check_dropout(model, key, strcmp(line + used, "some") == 0, &none, sizes, err));
     }
     sizes->without_dropout = none == 1;
+    if (none == 1 && sizes->dropouts[0])
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, sizes->dropouts,
+                          "%s was recorded with the dropouts of its class, or without any; its "
+                          "training step with others in place of them is not known",
+                          model->family));
     VP_TRY(check_rope(model, sizes, err));
 out:
     return st;

@@ -16,6 +16,7 @@ typedef struct vp_hf_sizes {
     bool        tied;
     vp_hf_heads heads;
     bool        without_dropout; /* where the recording has some, and a variant without */
+    char        dropouts[120]; /* keys of the config, joined by '+': some here, none in the class */
     bool        has_longrope;
     char        defaults[200]; /* sizes that the class gave: "h 768, f 3072" */
 } vp_hf_sizes;

@@ -18,13 +18,22 @@ static int64_t element_bytes(const vp_hf_request *q)
     return !vp_hf_has_adapters(q) ? vp_hf_weight_bytes(q->precision) : halves ? 2 : 4;
 }
 
-/* A module that is trained whole beside adapters is a copy of the frozen one, in its format: fp32 over quantised
- * weights, which prepare_model_for_kbit_training() makes of it; SFTTrainer leaves that out. */
+/* Of a whole module that is trained beside adapters: a table that is asked for, or a head of classes. What else has no rank is
+ * DoRA's, or tokens of a table. */
+static bool is_copy(const vp_hf_request *q, const vp_recorded *step, int64_t i)
+{
+    bool has_others = q->lora.is_dora || q->lora.tokens;
+
+    return vp_hf_saves_modules(q)
+               ? vp_recorded_rows(step, i) != 0
+               : vp_hf_has_lora(q) && !has_others && !vp_recorded_has_rank(step, i);
+}
+
+/* It is a copy of the frozen one, in its format: fp32 over quantised weights, which prepare_model_for_kbit_training()
+ * makes of it; SFTTrainer leaves that out. */
 int64_t vp_hf_trained_bytes(const vp_hf_request *q, const vp_recorded *step, int64_t i)
 {
-    bool is_copy = vp_hf_saves_modules(q) && vp_recorded_rows(step, i);
-
-    return !is_copy                                    ? element_bytes(q)
+    return !is_copy(q, step, i)                        ? element_bytes(q)
            : vp_hf_is_quantised(q) && !vp_hf_is_trl(q) ? 4
                                                        : vp_hf_weight_bytes(q->precision);
 }
@@ -38,17 +47,17 @@ static void list_with_copies(const vp_hf_request *q, const vp_recorded *step, co
 
     for (int place = FIRST; place < PLACES; place++)
         for (int64_t i = 0, n_copies = 0; i < out->n; i++) {
-            bool is_copy = vp_recorded_rows(step, i) != 0;
-            int  of      = !is_copy ? BETWEEN : n_copies++ < n_first ? FIRST : LAST;
+            bool copied = is_copy(q, step, i);
+            int  of     = !copied ? BETWEEN : n_copies++ < n_first ? FIRST : LAST;
             if (of == place)
                 out->list[n++] = (vp_trained){bytes[i], vp_hf_trained_bytes(q, step, i),
-                                              is_copy ? hidden : q->lora.rank};
+                                              copied ? hidden : q->lora.rank};
         }
     out->n_tables = n_first;
 }
 
 /* Trainer has norms and biases in a group of their own, behind what has weight decay (get_decay_parameter_names).
- * Adapters have none. */
+ * Adapters have none; a head of classes beside them, which comes behind them all, has. */
 static void list_in_groups(const vp_recorded *step, vp_hf_trained *out)
 {
     vp_trained *vectors = out->list + out->n; /* room of the second half */
@@ -96,6 +105,7 @@ vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, co
                              int64_t hidden, vp_hf_trained *out, vp_err *err)
 {
     bool           has_prompt = q->lora.virtual_tokens > 0; /* an embedding */
+    bool           has_head   = false;
     int64_t        columns    = columns_of(q, step, hidden);
     int64_t        each       = element_bytes(q);
     const int64_t *bytes =
@@ -112,7 +122,12 @@ vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, co
         out->list[i] = (vp_trained){bytes[i], each, columns};
     if (!world && vp_hf_saves_modules(q))
         list_with_copies(q, step, bytes, hidden, out);
-    if (!world && !vp_hf_is_plain(q) && !vp_hf_has_adapters(q))
+    for (int64_t i = 0; i < out->n && !world && !vp_hf_saves_modules(q); i++)
+        if (is_copy(q, step, i)) {
+            out->list[i] = (vp_trained){bytes[i], vp_hf_trained_bytes(q, step, i), hidden};
+            has_head     = true;
+        }
+    if (!world && !vp_hf_is_plain(q) && (!vp_hf_has_adapters(q) || has_head))
         list_in_groups(step, out);
     VP_TRY(check_kernels(q, out, err));
 out:

@@ -23,8 +23,8 @@ struct vp_recorded {
     int64_t           workspace_bytes;
     bool              taken[MAX_WORKSPACES], is_tied, stays;
     int64_t          *parameters, *rows_of_parameter, n_parameters, frozen_bytes, quantised_bytes;
-    bool             *is_vector;    /* of each parameter */
-    const vp_recorded_watch *watch; /* or NULL */
+    bool             *is_vector, *has_rank; /* of each parameter */
+    const vp_recorded_watch *watch;         /* or NULL */
     int64_t                  n_gradients;
     int64_t *bytes; /* of each slot, but of Liger's last tile; NULL before the first phase */
     int64_t  next_workspace;             /* allocations of the phase before the next one is taken */
@@ -111,7 +111,9 @@ vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *
     s->parameters             = calloc((size_t)n_parameters + 1, sizeof *s->parameters);
     s->rows_of_parameter      = calloc((size_t)n_parameters + 1, sizeof *s->rows_of_parameter);
     s->is_vector              = calloc((size_t)n_parameters + 1, sizeof *s->is_vector);
-    VP_TRY_ALLOC(err, s->blocks && s->parameters && s->rows_of_parameter && s->is_vector);
+    s->has_rank               = calloc((size_t)n_parameters + 1, sizeof *s->has_rank);
+    VP_TRY_ALLOC(err,
+                 s->blocks && s->parameters && s->rows_of_parameter && s->is_vector && s->has_rank);
     *out = s;
     s    = NULL;
 out:
@@ -137,6 +139,7 @@ void vp_recorded_free(vp_recorded *s)
     free(s->parameters);
     free(s->rows_of_parameter);
     free(s->is_vector);
+    free(s->has_rank);
     free(s->bytes);
     free(s);
 }
@@ -337,14 +340,20 @@ static bool is_of_trl(const slot *x)
     return x->tile && x->tile != 't';
 }
 
+/* The first of these symbols that a size is made of; '\0': none. */
+static char first_of(const char *size, const char *symbols)
+{
+    for (const char *at = size; *at; at += strcspn(at, "*/+"), at += *at != '\0')
+        if (strchr(symbols, *at) && strcspn(at, "*/+") == 1)
+            return *at;
+    return '\0';
+}
+
 /* The rows of a look-up table of this size: as many as a vocabulary (V), positions (P) or types (T); '\0':
  * no table. */
 static char table_symbol(const char *size)
 {
-    for (const char *at = size; *at; at += strcspn(at, "*/+"), at += *at != '\0')
-        if (strchr("VPT", *at) && strcspn(at, "*/+") == 1)
-            return *at;
-    return '\0';
+    return first_of(size, "VPT");
 }
 
 static int64_t rows_of(const vp_recorded *s, const char *size)
@@ -420,6 +429,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
         const char *size                      = s->program->recording->sizes[x->size];
         s->is_vector[s->n_parameters]         = is_vector(size);
         s->rows_of_parameter[s->n_parameters] = rows_of(s, size);
+        s->has_rank[s->n_parameters]          = first_of(size, "r") != '\0';
         s->parameters[s->n_parameters++]      = bytes;
     } else if (x->owner == VP_OWNER_FROZEN)
         s->frozen_bytes += bytes;
@@ -560,6 +570,11 @@ static bool is_listed(const vp_recorded *s, const weight_list *list, const token
 bool vp_recorded_is_vector(const vp_recorded *s, int64_t i)
 {
     return s->is_vector[i];
+}
+
+bool vp_recorded_has_rank(const vp_recorded *s, int64_t i)
+{
+    return s->has_rank[i];
 }
 
 static void list_weights(const vp_recorded *s, int phase_idx, int section_idx, int64_t layer,

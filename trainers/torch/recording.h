@@ -85,6 +85,8 @@ const int64_t *vp_recorded_parameters(const vp_recorded *step, int64_t *n);
 int64_t vp_recorded_rows(const vp_recorded *step, int64_t i);
 /* Whether the i-th is a vector: of a norm, or a bias. */
 bool vp_recorded_is_vector(const vp_recorded *step, int64_t i);
+/* Whether the i-th has the rank of adapters for a dimension. */
+bool vp_recorded_has_rank(const vp_recorded *step, int64_t i);
 /* Of them the first so many are look-up tables. */
 int64_t vp_recorded_tables(const vp_recorded *step);
 int64_t vp_recorded_frozen_bytes(const vp_recorded *step);

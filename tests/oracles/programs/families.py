@@ -75,7 +75,7 @@ FAMILIES = {
     "gemma": Family("gemma", combos=((EVEN, 1), (MQA, 1)), wide=(1,)),
     "gemma2": Family("gemma2", combos=((GROUPED, 1),), window="sliding_window", period=2, wide=(0, 1)),
     "gemma3_text": Family("gemma3_text", combos=((GROUPED, 1), (MQA, 1)), window="sliding_window", period=6, wide=(1,), pad_token_id=0),
-    "phi3": Family("phi3", PART_ROTATED + "d", combos=((EVEN, 0), (GROUPED, 0)), window="sliding_window", partial=(0, 1), pad_token_id=0),
+    "phi3": Family("phi3", PART_ROTATED + "d", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), window="sliding_window", partial=(0, 1), pad_token_id=0),
     "phi": Family("phi", PART_ROTATED + "d/2", combos=((EVEN, 0),), layer_norm=True, partial=(1,)),
     "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
                   " h=word_embed_proj_dim", combos=((EVEN, 1),), layer_norm=True),

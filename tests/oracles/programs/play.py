@@ -64,8 +64,10 @@ def quantise(t):
     """A weight of bitsandbytes as transformers loads it: the 16-bit one comes to the card and is quantised there; one after
     the other, as with one loading thread."""
     import torch
-    there = torch.empty(t.shape, dtype=t.full_width, device="cuda")
-    more = {k: x for k, x in t.__dict__.items() if k not in ("full_width", "SCB")}
+    there = torch.empty(t.shape[::-1] if t.is_turned else t.shape, dtype=t.full_width, device="cuda")
+    if t.is_turned:         # a view, of which bitsandbytes makes a copy
+        there = there.T
+    more = {k: x for k, x in t.__dict__.items() if k not in ("full_width", "is_turned", "SCB")}
     if type(t).__name__ == "Int8Params":
         there = there.to("cpu")
     return type(t)(there, requires_grad=False, **more).to("cuda")
@@ -88,7 +90,10 @@ def quantised_linears(m, word, dtype, storage=None):
         if type(child).__name__ in ("Linear4bit", "Linear8bitLt") and child.bias is not None:
             child.bias = torch.nn.Parameter(child.bias.to(dtype), requires_grad=False)
     for p in m.parameters():
-        p.full_width = dtype
+        p.full_width, p.is_turned = dtype, False
+    for child in m.modules():         # transformers turns the weights of GPT-2's Conv1D
+        if type(child).__name__ in ("Linear4bit", "Linear8bitLt"):
+            child.weight.is_turned = child.source_cls.__name__ == "Conv1D"
     m.is_loaded_in_4bit, m.is_loaded_in_8bit = word != "int8", word == "int8"
     m.is_quantized, m.quantization_method = True, c.quantization_method()
     m.hf_quantizer = transformers.quantizers.AutoHfQuantizer.from_config(c)
@@ -126,10 +131,10 @@ def make_model(v, config, mark=lambda phase: None):
     kind, fields = config
     c = transformers.AutoConfig.for_model(kind, **fields)
     c.use_cache = False
-    if not v.get("dropout", 1):
-        for key in DROPOUTS:
+    if v.get("dropout", 1) != 1:         # none, or those of the class and others
+        for key in DROPOUTS if v["dropout"] == 0 else v["dropout"].split("+"):
             if hasattr(c, key):
-                setattr(c, key, 0.0)
+                setattr(c, key, 0.0 if v["dropout"] == 0 else 0.1)
     cls = {"clm": transformers.AutoModelForCausalLM, "mlm": transformers.AutoModelForMaskedLM,
            "seq2seq": transformers.AutoModelForSeq2SeqLM, "seqcls": transformers.AutoModelForSequenceClassification,
            "tokcls": transformers.AutoModelForTokenClassification,
@@ -187,6 +192,10 @@ def freeze(m, v):
         module.requires_grad_(False)
 
 
+# peft's task_type, of which those of classes train the head whole beside adapters; there is none of images.
+TYPES = {"clm": "CAUSAL_LM", "seqcls": "SEQ_CLS", "tokcls": "TOKEN_CLS", "seq2seq": "SEQ_2_SEQ_LM", "imgcls": None, "mlm": None}
+
+
 def adapters_of(v):
     """peft's config: LoRA's for sets of targets, else another method's with its own choices, and so many virtual tokens."""
     import peft
@@ -197,7 +206,7 @@ def adapters_of(v):
         return kind(task_type="CAUSAL_LM", num_virtual_tokens=v["x"])
     targets = {"all-linear": "all-linear"}.get(v["lora"], v["lora"].split("+"))
     return peft.LoraConfig(r=v["r"], lora_alpha=16, lora_dropout=0.1 if v["lora_dropout"] else 0.0, target_modules=targets,
-                           task_type="CAUSAL_LM", use_dora=bool(v.get("dora")),
+                           task_type=TYPES[v["task"]], use_dora=bool(v.get("dora")),
                            modules_to_save=v["save"].split("+") if v.get("save", "none") != "none" else None,
                            trainable_token_indices=list(range(v["x"])) if v.get("tokens") else None)
 

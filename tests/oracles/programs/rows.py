@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
     rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -121,6 +121,7 @@ T5 = dict(model_type="t5", architectures=["T5ForConditionalGeneration"], d_model
 NAMED.update({
     "t5-small": T5, "t5-base": dict(T5, d_model=768, d_ff=3072, num_layers=12, num_decoder_layers=12, num_heads=12),
     "bert-classes": dict(BERT, architectures=["BertForSequenceClassification"], id2label={str(i): "label %d" % i for i in range(5)}),
+    "bert-large-classes": dict(BERT, **LARGE, architectures=["BertForSequenceClassification"], id2label={str(i): "label %d" % i for i in range(3)}),
     "bert-names": dict(BERT, architectures=["BertForTokenClassification"], id2label={str(i): "label %d" % i for i in range(9)}),
     "roberta-classes": dict(ROBERTA, architectures=["RobertaForSequenceClassification"], id2label={"0": "no", "1": "yes"}),
     "roberta-large-classes": dict(ROBERTA, **LARGE, architectures=["RobertaForSequenceClassification"], id2label={"0": "no", "1": "yes", "2": "maybe"}),
@@ -156,7 +157,7 @@ NAMED.update({
                        rope_scaling={"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [1.0] * 48}, pad_token_id=199999),
     "phi-2": dict(model_type="phi", architectures=["PhiForCausalLM"], hidden_size=2560, num_attention_heads=32, num_key_value_heads=32,
                   intermediate_size=10240, vocab_size=51200, num_hidden_layers=32, max_position_embeddings=2048, partial_rotary_factor=0.4,
-                  hidden_act="gelu_new", qk_layernorm=False, tie_word_embeddings=False),
+                  resid_pdrop=0.1, hidden_act="gelu_new", qk_layernorm=False, tie_word_embeddings=False),
     "gemma-7b": dict(model_type="gemma", architectures=["GemmaForCausalLM"], hidden_size=3072, num_attention_heads=16, num_key_value_heads=16,
                      head_dim=256, intermediate_size=24576, vocab_size=256000, num_hidden_layers=28, max_position_embeddings=8192,
                      tie_word_embeddings=True, pad_token_id=0),
@@ -383,7 +384,7 @@ def drawn_again(n, seed, models, windowed):
         lengths = [window, window + 8, window * 5 // 4, window * 3 // 2, 2 * window] if windowed else LENGTHS
         out.append((name, c, "bf16-amp" if load != "none" else rng.choice(["bf16-amp", "bf16-mixed"]), "sdpa:flash",
                     "full" if trainer == "trl" else rng.choice(["none", "full", "full"]), rng.choice(OPTIMIZERS), rng.choice([1, 2, 3, 4, 8]),
-                    rng.choice([s for s in lengths if s <= c["max_position_embeddings"]]), "clm", "none", trainer, lora,
+                    rng.choice([s for s in lengths if s <= c.get("max_position_embeddings", 2048)]), "clm", "none", trainer, lora,
                     rng.choice([4, 8, 16, 32]) if lora != "none" else 0, load))
     return out
 
@@ -403,6 +404,27 @@ def drawn_asked(n, seed, models):
                     rng.choice(["sdpa:flash", "flash_attention_2"] if packing else ["sdpa:flash"] * 3 + ["flash_attention_2"]), "full", optimizer, rng.choice([2, 2, 3, 4, 8]), seq, "clm",
                     "mask" if trainer == "dpo" or not packing and rng.random() < 0.5 else "none", trainer, lora, rng.choice([8, 16, 32, 64]) if lora != "none" else 0, load, 0, "none",
                     packing, 0, int(lora != "none" and rng.random() < 0.7)))
+    return out
+
+
+CLASSES = ("bert-classes", "bert-large-classes", "roberta-classes", "roberta-large-classes", "distilbert-classes", "vit-base", "vit-large", "t5-small", "t5-base")
+
+
+def drawn_of_classes(n, seed, models):
+    """LoRA of models that are no decoders, as tutorials have it: of classes, where peft trains the head whole beside adapters, and T5."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models or CLASSES)
+        c, trainer = dict(NAMED, **MODELS)[name], rng.choice(["torch", "hf", "hf"])
+        task, kind = task_of(c), c["model_type"]
+        few, many = {"distilbert": ("q_lin+v_lin", "q_lin+k_lin+v_lin+out_lin+lin1+lin2"), "vit": ("q_proj+v_proj", "all-linear"),
+                     "t5": ("q+v", "q+v")}.get(kind, ("query+value", "all-linear"))
+        padded = task != "imgcls" and rng.random() < 0.6
+        seq = 0 if task == "imgcls" else rng.choice([s for s in LENGTHS if s <= 512 and (s % 8 == 0 or not padded and kind != "t5")])
+        out.append((name, c, rng.choice(["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp"]), "sdpa:flash", "none",
+                    rng.choice(OPTIMIZERS if trainer == "hf" else OPTIMIZERS[:3]), rng.choice([1, 2, 4, 8, 16, 32]), seq, task, "mask" if padded else "none", trainer,
+                    rng.choice([few, few, many]), rng.choice([4, 8, 16, 32]), "none", 0, "none", 0, 0, 0))
     return out
 
 
@@ -546,6 +568,8 @@ def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
     eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen, alloc_conf = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none", "")[len(row) - len(COLUMNS):]
+    if adapters != "none" and task in ("seqcls", "tokcls", "imgcls"):
+        save = "classifier"
     if alloc_conf:
         torch.cuda.memory._set_allocator_settings(alloc_conf)
     torch.backends.cudnn.enabled = False
@@ -620,6 +644,7 @@ def main():
     p.add_argument("--windowed", action="store_true")
     p.add_argument("--again", action="store_true")
     p.add_argument("--asked", action="store_true")
+    p.add_argument("--classes", action="store_true")
     p.add_argument("--padded", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
@@ -644,6 +669,8 @@ def main():
         rows = drawn_again(n, a.seed, a.models, a.windowed)
     elif a.asked:
         rows = drawn_asked(n, a.seed, a.models)
+    elif a.classes:
+        rows = drawn_of_classes(n, a.seed, a.models)
     elif a.frozen:
         rows = drawn_frozen(n, a.seed, a.models)
     elif a.allocators:

@@ -30,8 +30,9 @@ class Phase:
 
     def candidates(self):
         """Lists of bodies (group, irregular blocks, start in the base run, length), in order of their start, best first."""
-        if self.alone:
-            yield sorted((b for b in self.alone if b), key=lambda b: b[2])
+        alone = sorted((b for b in self.alone if b), key=lambda b: b[2])
+        if self.alone and self.are_apart(alone):         # where all blocks look alike, each group's are found at the first place
+            yield alone
             return
         found = [list(self.bodies_of(g)) for g in range(len(self.lengths[0]))]
         lists = [[]]
@@ -41,9 +42,12 @@ class Phase:
             if 0 in x:
                 raise Mismatch("%s: no body repeats" % self.name)
             x.sort(key=lambda b: b[2])
-            ends = [b[2] + (self.lengths[0][b[0]] - b[1]) * b[3] for b in x]
-            if all(e <= b[2] for e, b in zip(ends, x[1:])):
+            if self.are_apart(x):
                 yield x
+
+    def are_apart(self, bodies):
+        ends = [b[2] + (self.lengths[0][b[0]] - b[1]) * b[3] for b in bodies]
+        return all(e <= b[2] for e, b in zip(ends, bodies[1:]))
 
     def bodies_of(self, g):
         """Of one group, or None where the phase does not depend on it."""
