@@ -353,6 +353,22 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "hidden_act": "gelu_new"
      }),
      "microsoft/phi-1_5", "not compared with its file; its count"},
+    {"phi-2", JSON({
+         "architectures": ["PhiForCausalLM"],
+         "model_type": "phi",
+         "hidden_size": 2560,
+         "intermediate_size": 10240,
+         "num_hidden_layers": 32,
+         "num_attention_heads": 32,
+         "num_key_value_heads": 32,
+         "vocab_size": 51200,
+         "max_position_embeddings": 2048,
+         "partial_rotary_factor": 0.4,
+         "resid_pdrop": 0.1,
+         "tie_word_embeddings": false,
+         "hidden_act": "gelu_new"
+     }),
+     "microsoft/phi-2", "not compared with its file; its count"},
     {"xlm-roberta-base", JSON({
          "architectures": ["XLMRobertaForMaskedLM"],
          "model_type": "xlm-roberta",

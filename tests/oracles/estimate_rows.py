@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zlib
 
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 PRECISIONS = {"amp": "bf16-mixed", "bf16amp": "bf16-amp"}
@@ -52,7 +53,7 @@ def beside(r):
 
 
 def of_ours(r, scratch):
-    path = os.path.join(scratch, r["model"] + ".json")
+    path = os.path.join(scratch, "%s-%08x.json" % (r["model"], zlib.crc32(r["config"].encode())))         # a name may stand for two configs
     if not os.path.exists(path):
         with open(path, "w") as f:
             f.write(r["config"])

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Whole training steps as rows.py plays them, on a card without flash attention: a T4, compute capability 7.5, 40 multiprocessors.
 
-    older_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ...]
+    older_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ... | --classes | --adapted MODEL ...]
 
 16 bits are fp16 there, with no autocast or with it over fp32 weights; sdpa takes memory-efficient attention, or math. --models: these, whole,
-by Trainer, in fp16-mixed, their batches padded.
+by Trainer, in fp16-mixed, their batches padded. --classes: LoRA of classifiers, or whole ones, without padding. --adapted: adapters of these.
 """
 import argparse
 import csv
@@ -34,6 +34,8 @@ def main():
     p.add_argument("--random", type=int, default=30)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--models", nargs="+")
+    p.add_argument("--classes", action="store_true")
+    p.add_argument("--adapted", nargs="+")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=40, capability=75)
     import torch
@@ -47,6 +49,12 @@ def main():
     if a.models:
         wanted = [r[:2] + ("fp16-mixed", "sdpa:flash") + r[4:7] + (-(-r[7] // 8) * 8, r[8], "mask", "hf", "none", 0, "none")
                   for r in rows.drawn(4 * a.random, a.seed, a.models) if r[5] in rows.OPTIMIZERS and r[4] == "none"][:a.random]
+    if a.classes:
+        wanted = [r[:2] + ("fp16-mixed",) + r[3:9] + ("none",) + (r[10:13] if i % 3 else (r[10], "none", 0)) + ("none",)
+                  for i, r in enumerate(rows.drawn_of_classes(8 * a.random, a.seed, [m for m in rows.CLASSES if m[:2] != "t5"]))][:a.random]
+    if a.adapted:
+        drawn = [r for r in rows.drawn_again(40 * a.random, a.seed, a.adapted, False) if r[10] == "hf" and r[2] == "bf16-amp"]
+        wanted = [r[:2] + ("fp16-amp",) + r[3:11] + ("all-linear",) + r[12:] for r in drawn if r[13] != "nf4"][:a.random]
     with open(a.out, "w", newline="") as f:
         f.write("# made by tests/oracles/programs/older_rows.py: torch %s, transformers %s\n" % (torch.__version__.split("+")[0], transformers.__version__))
         out = csv.writer(f, lineterminator="\n")

@@ -95,7 +95,7 @@ NAMED = {
                        pad_token_id=128004),
     "starcoder2-3b": dict(model_type="starcoder2", architectures=["Starcoder2ForCausalLM"], hidden_size=3072, num_attention_heads=24,
                           num_key_value_heads=2, intermediate_size=12288, vocab_size=49152, num_hidden_layers=30, max_position_embeddings=16384,
-                          sliding_window=4096, tie_word_embeddings=True),
+                          sliding_window=4096, tie_word_embeddings=True, attention_dropout=0.1, residual_dropout=0.1, embedding_dropout=0.1),
     "granite-3.3-2b": dict(model_type="granite", architectures=["GraniteForCausalLM"], hidden_size=2048, num_attention_heads=32, num_key_value_heads=8,
                            intermediate_size=8192, vocab_size=49155, num_hidden_layers=40, max_position_embeddings=131072, tie_word_embeddings=True,
                            attention_dropout=0.0, attention_multiplier=0.015625, embedding_multiplier=12.0, logits_scaling=8.0, residual_multiplier=0.22),
