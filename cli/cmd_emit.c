@@ -16,6 +16,7 @@
 
 typedef struct emit_options {
     const char *target, *folder, *versions, *edit;
+    json_t     *named; /* versions that somebody named */
     bool        force;
 } emit_options;
 
@@ -188,13 +189,39 @@ typedef struct edited {
     vp_text     text, diff;
 } edited;
 
+static int n_errors(const vp_checked *c)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->n_findings; i++)
+        n += c->findings[i].severity == VP_ERROR;
+    return n;
+}
+
+/* By the versions that are written for, or, where the file has keys of newer ones and nobody named any, by the newest. */
+static vp_status check_base(const emit_options *o, const vp_target *target, const vp_settings *s,
+                            vp_arena *arena, edited *x, vp_err *err)
+{
+    vp_check_input input = {.path = o->edit};
+    vp_checked     newest;
+    vp_status      st = VP_OK;
+
+    VP_TRY(vp_check(arena, &input, 1, &(vp_check_opts){target, s->versions}, &x->checked, err));
+    if (!n_errors(&x->checked))
+        return VP_OK;
+    VP_TRY(vp_check(arena, &input, 1, &(vp_check_opts){target, o->named}, &newest, err));
+    if (n_errors(&newest) < n_errors(&x->checked))
+        x->checked = newest;
+out:
+    return st;
+}
+
 static vp_status read_base(const emit_options *o, const vp_target *target, const vp_settings *s,
                            vp_arena *arena, edited *x, vp_err *err)
 {
-    vp_check_input input = {.path = o->edit};
-    vp_status      st    = VP_OK;
+    vp_status st = VP_OK;
 
-    VP_TRY(vp_check(arena, &input, 1, &(vp_check_opts){target, s->versions}, &x->checked, err));
+    VP_TRY(check_base(o, target, s, arena, x, err));
     if (!x->checked.files[0].doc || !x->checked.files[0].dialect) {
         const vp_finding *f = x->checked.n_findings ? &x->checked.findings[0] : NULL;
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, o->edit, f ? f->line : 0, NULL, "%s",
@@ -340,6 +367,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_settings_read(arena, line.words[0], &s, err));
     if (s.versions && json_object_update_missing(versions, s.versions))
         VP_TRY(VP_FAIL(err, VP_ERR_NOMEM, "out of host memory"));
+    o.named = json_copy(versions);
+    VP_TRY_ALLOC(err, o.named);
+    VP_TRY(vp_target_writes_for(target, versions, err));
     s.versions = versions;
     VP_TRY(vp_settings_complete(arena, &s, line.words[0], err));
     made_by = vp_arena_printf(arena, "vplan emit %s --for %s%s%s", line.words[0], target->name,
@@ -362,6 +392,7 @@ out:
     vp_emitted_release(&e);
     vp_settings_release(&s);
     json_decref(versions);
+    json_decref(o.named);
     vp_arena_free(arena);
     return st;
 }

@@ -445,6 +445,19 @@ for command, world, warned in (("CUDA_VISIBLE_DEVICES=0,1,2,3 python sees.py", N
     code, j, err = check("--", *command.split())
     found = [f for f in j["findings"] if f["key"] == "CUDA_VISIBLE_DEVICES"]
     ok(code == 0 and j["common"].get("world", 1) == (world or 1) and bool(found) == warned and all("DataParallel" in f["message"] for f in found), command, (code, j["common"].get("world"), found))
+# ---- DeepSpeed told in an accelerate file or at the launcher, beside Trainer's own files ----
+write("zero.yaml", "compute_environment: LOCAL_MACHINE\ndeepspeed_config:\n  offload_optimizer_device: cpu\n  offload_param_device: none\n  zero_stage: 3\ndistributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 4\n")
+write("zero-args.yaml", "output_dir: o\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 4\nbf16: true\ngradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: true}\n")
+code, j, err = check("zero.yaml", "zero-args.yaml", "--versions", "transformers=5.17")
+c = j["common"]
+ok(code == 0 and (c["parallel"], c["world"], c["offload"], c["accumulation"], c["recompute"]) == ("zero3", 4, "optimizer", 4, "full"), "DeepSpeed of the launcher's file", (code, j))
+write("zero.yaml", open("zero.yaml").read().replace("  zero_stage", "  gradient_accumulation_steps: 8\n  zero_stage"))
+code, j, err = check("zero.yaml", "zero-args.yaml")
+ok(code == 4 and any(f["key"] == "gradient_accumulation_steps" and "two files" in f["message"] for f in j["findings"]), "Trainer refuses another accumulation", (code, j["findings"]))
+for words, way in (("--use_deepspeed --zero_stage 3 --offload_optimizer_device cpu --offload_param_device cpu", "zero3"), ("--use_fsdp --fsdp_version 2 --fsdp_offload_params true", "fsdp2")):
+    code, j, err = check("--", "accelerate", "launch", *words.split(), "--num_processes", "4", "sees.py")
+    c = j["common"]
+    ok(code == 0 and (c["parallel"], c.get("offload")) == (way, "optimizer+params"), words, (code, c))
 # ---- files of others are named, not taken for a target's ----
 for name, text, whose in [("oumi.yaml", "model:\n  model_name: x\ntraining:\n  trainer_type: TRL_SFT\n", "oumi"),
                           ("grpo.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nper_device_train_batch_size: 4\n", "GRPO"),

@@ -230,6 +230,25 @@ for name, (text, new) in EDITED_TOML.items():
     write_bytes(name, text)
     code, out, err = call("emit", one, "--for", "torchtitan", "--edit", name, "--force")
     ok(code == 0 and open(name).read() == new, "--edit of " + name, (code, err, open(name).read()))
+# what the plan counts none of is turned off, also where what the file says is no word of a setting; names that all versions take are written where nobody named one
+ZERO = "compute_environment: LOCAL_MACHINE\ndeepspeed_config:\n  offload_optimizer_device: cpu\n  zero_stage: 2\n  gradient_accumulation_steps: 4\ndistributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 4\n"
+ADAPTERS = dict(tuning="lora", lora_r=8, lora_alpha=16, lora_dropout=0.0, lora_targets="q_proj+v_proj")
+for name, target, also, text, wanted in (
+        ("reentrant.yaml", "hf", {}, "gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: true}\ntorch_compile: true\nauto_find_batch_size: true\n", {"gradient_checkpointing": False, "torch_compile": False, "auto_find_batch_size": False}),
+        ("newer.yaml", "hf", {"recompute": "full"}, "activation_checkpointing: false\n", {"activation_checkpointing": True}),
+        ("either.yaml", "hf", {"recompute": "full"}, "optim: adamw_torch\n", {"gradient_checkpointing": True}),
+        ("older.yaml", "hf", {"recompute": "full"}, "gradient_checkpointing: false\n", {"gradient_checkpointing": True}),
+        ("packed.yaml", "trl", {"loss": "chunked"}, "model_name_or_path: x\nuse_peft: false\nload_in_4bit: true\nmax_length: 512\n", {"load_in_4bit": False}),
+        ("bits.yaml", "llamafactory", {}, "stage: sft\nmodel_name_or_path: x\ntemplate: x\nfinetuning_type: full\nquantization_bit: 4\n", {"quantization_bit": None}),
+        ("linear.yaml", "axolotl", ADAPTERS, "base_model: x\ndatasets: []\nadapter: lora\nload_in_8bit: true\nlora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nsequence_len: 512\n", {"load_in_8bit": False, "lora_target_linear": False}),
+        ("zero.yaml", "hf", {"parallel": "zero3", "world": 2}, ZERO, {"deepspeed_config.zero_stage": 3, "deepspeed_config.offload_optimizer_device": "none", "deepspeed_config.gradient_accumulation_steps": 8, "num_processes": 2})):
+    wants = write("wants.json", {"schema_version": 1, "kind": "settings", "common": dict(COMMON, **dict({"world": 1, "parallel": "none", "offload": "none", "micro_batch": 2, "accumulation": 8, "recompute": "none", "seq": 512}, **also))})
+    write(name, text)
+    code, out, err = call("emit", wants, "--for", target, "--edit", name, "--force", "--json")
+    changed = {c["key"]: c["to"] for c in json.loads(out)["changes"]} if code == 0 else {}
+    ok(code == 0 and all(changed.get(k) == ("null" if v is None else str(v).lower()) for k, v in wanted.items()) and not any("ds_config" in str(v) or "fsdp" in k for k, v in changed.items()), "--edit of " + name, (code, err, changed))
+    code, out, err = call("check", "--json", "--for", target, name)
+    ok(not any(f["severity"] == "error" for f in json.loads(out)["findings"]), "and nothing contradicts: " + name, json.loads(out)["findings"])
 write("linked.yaml", before)
 os.link("linked.yaml", "other.yaml")
 code, out, err = call("emit", one, "--for", "hf", "--edit", "linked.yaml", "--force")

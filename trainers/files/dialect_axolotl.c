@@ -343,6 +343,8 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_LORA_TARGETS, "all-linear", "lora_target_linear", "true", "tuning=lora|qlora"},
     {VP_SETTING_LORA_TARGETS, "L", "lora_target_modules", "$",
      "tuning=lora|qlora,lora_targets!=all-linear"},
+    {VP_SETTING_LORA_TARGETS, "L", "lora_target_linear", "false",
+     "tuning=lora|qlora,lora_targets!=all-linear"},
     {VP_SETTING_EVAL_BATCH, "N", "val_set_size", "0.05"},
     {VP_SETTING_EVAL_BATCH, "N", "eval_batch_size", "$"},
     {VP_SETTING_EVAL_BATCH, "N", "val_set_size", "$nonzero", .read_only = true},
@@ -351,11 +353,11 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_EVAL_BATCH, "none", "test_datasets", NULL},
     {VP_SETTING_EVAL_BATCH, "N", "test_datasets", "$set", .read_only = true},
     {VP_SETTING_EVAL_BATCH, "N", "eval_batch_size", "$", .read_only = true},
-    {VP_ALWAYS, NULL, "load_in_8bit", "false"},
+    {VP_ALWAYS, VP_OFF, "load_in_8bit", "false"},
     {VP_ALWAYS, NULL, "sample_packing", "false"},
     {VP_ALWAYS, NULL, "pad_to_sequence_len", "true"},
-    {VP_ALWAYS, NULL, "tiled_mlp", "false"},
-    {VP_ALWAYS, NULL, "auto_find_batch_size", "false"},
+    {VP_ALWAYS, VP_OFF, "tiled_mlp", "false"},
+    {VP_ALWAYS, VP_OFF, "auto_find_batch_size", "false"},
 };
 
 static const vp_rule axolotl_rules[] = {

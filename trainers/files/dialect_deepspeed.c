@@ -401,6 +401,9 @@ static const vp_section accelerate_sections[] = {
      "deepspeed_exclusion_filter deepspeed_moe_layer_cls_names"},
 };
 
+#define BESIDE_TRAINER      "target!=accelerate", .read_only = true
+#define BESIDE_TRAINER_ZERO "parallel=zero1|zero2|zero3," BESIDE_TRAINER
+
 static const vp_saying accelerate_says[] = {
     {VP_ALWAYS, NULL, "compute_environment", "LOCAL_MACHINE"},
     {VP_SETTING_PARALLEL, "none", "distributed_type", "NO"},
@@ -441,6 +444,16 @@ static const vp_saying accelerate_says[] = {
     {VP_SETTING_PARALLEL, "zero3", "distributed_type", "DEEPSPEED", "target!=accelerate"},
     {VP_SETTING_PARALLEL, "zero3", "deepspeed_config.deepspeed_config_file", "$file:ds_config.json",
      "target!=accelerate"},
+    /* without a file of DeepSpeed's own; Trainer takes its plugin from the launcher (transformers 5.17, training_args.py) */
+    {VP_SETTING_PARALLEL, "zero1", "distributed_type", "DEEPSPEED", BESIDE_TRAINER},
+    {VP_SETTING_PARALLEL, "zero1", "deepspeed_config.zero_stage", "1", BESIDE_TRAINER},
+    {VP_SETTING_PARALLEL, "zero1", "deepspeed_config.deepspeed_config_file", NULL, BESIDE_TRAINER},
+    {VP_SETTING_PARALLEL, "zero2", "distributed_type", "DEEPSPEED", BESIDE_TRAINER},
+    {VP_SETTING_PARALLEL, "zero2", "deepspeed_config.zero_stage", "2", BESIDE_TRAINER},
+    {VP_SETTING_PARALLEL, "zero2", "deepspeed_config.deepspeed_config_file", NULL, BESIDE_TRAINER},
+    {VP_SETTING_PARALLEL, "zero3", "distributed_type", "DEEPSPEED", BESIDE_TRAINER},
+    {VP_SETTING_PARALLEL, "zero3", "deepspeed_config.zero_stage", "3", BESIDE_TRAINER},
+    {VP_SETTING_PARALLEL, "zero3", "deepspeed_config.deepspeed_config_file", NULL, BESIDE_TRAINER},
     {VP_ALWAYS, NULL, "deepspeed_config.zero3_init_flag", "true", "parallel=zero3"},
     {VP_SETTING_WORLD, "*", "num_processes", "$"},
     {VP_ALWAYS, NULL, "num_machines", "1"},
@@ -475,6 +488,18 @@ static const vp_saying accelerate_says[] = {
      "parallel=zero3,target=accelerate"},
     {VP_SETTING_OFFLOAD_PARAMS, "cpu", "deepspeed_config.offload_param_device", "cpu",
      "parallel=zero3,target=accelerate"},
+    /* Trainer refuses another accumulation or norm than its own; its precision is the one that holds */
+    {VP_SETTING_ACCUMULATION, "*", "deepspeed_config.gradient_accumulation_steps", "$",
+     BESIDE_TRAINER_ZERO},
+    {VP_SETTING_CLIP_NORM, "R", "deepspeed_config.gradient_clipping", "$", BESIDE_TRAINER_ZERO},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "deepspeed_config.offload_optimizer_device", "none",
+     BESIDE_TRAINER_ZERO},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "deepspeed_config.offload_optimizer_device", "cpu",
+     BESIDE_TRAINER_ZERO},
+    {VP_SETTING_OFFLOAD_PARAMS, "none", "deepspeed_config.offload_param_device", "none",
+     "parallel=zero3,target!=accelerate", .read_only = true},
+    {VP_SETTING_OFFLOAD_PARAMS, "cpu", "deepspeed_config.offload_param_device", "cpu",
+     "parallel=zero3,target!=accelerate", .read_only = true},
     /* FSDP moves parameters, gradients and states together */
     {VP_SETTING_OFFLOAD_PARAMS, "none", "fsdp_config.fsdp_offload_params", "false",
      FSDP ",offload_optimizer=none"},

@@ -268,8 +268,8 @@ static const vp_saying torchtune_says[] = {
     {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "fsdp_cpu_offload", "false", "offload_params=none"},
     {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp_cpu_offload", "true",
      "offload_params=cpu,parallel=fsdp2"},
-    {VP_ALWAYS, NULL, "optimizer_in_bwd", "false"},
-    {VP_ALWAYS, NULL, "compile", "false"},
+    {VP_ALWAYS, VP_OFF, "optimizer_in_bwd", "false"},
+    {VP_ALWAYS, VP_OFF, "compile", "false"},
 };
 
 #define NO_COMPONENT "names no _component_: the recipe ends when it builds it"

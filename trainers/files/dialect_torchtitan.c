@@ -68,7 +68,7 @@
         {VP_ALWAYS, NULL, "parallelism.pipeline_parallel_degree", "1"}, \
         {VP_ALWAYS, NULL, "parallelism.context_parallel_degree", "1"}, \
     { \
-        VP_ALWAYS, NULL, "compile.enable", "false" \
+        VP_ALWAYS, VP_OFF, "compile.enable", "false" \
     }
 
 /* ---- torchtitan 0.2 ---- */

@@ -18,7 +18,7 @@ typedef struct lister {
 typedef struct file_rows {
     const vp_saying *rows[32];
     const char      *argument[32];
-    int              n, n_present;
+    int              n, n_present; /* rows that have a value, whose keys the file has */
 } file_rows;
 
 static bool already_means(const vp_checked *c, vp_setting s, const char *word)
@@ -58,6 +58,24 @@ static void collect(const lister *l, const vp_checked_file *file, vp_setting set
     }
 }
 
+/* Of spellings that are only read, the one of which most is there: rows that stand together. */
+static void keep_nearest(const vp_checked_file *file, file_rows *r)
+{
+    int best = 0, n_best = 0, most = -1;
+
+    for (int i = 0, n; i < r->n; i += n) {
+        int present = 0;
+        for (n = 0; i + n < r->n && (!n || r->rows[i + n] == r->rows[i + n - 1] + 1); n++)
+            present += r->rows[i + n]->value && vp_value_at(file->doc->root, r->rows[i + n]->key);
+        if (present > most)
+            best = i, n_best = n, most = present;
+    }
+    memmove(r->rows, r->rows + best, (size_t)n_best * sizeof *r->rows);
+    memmove(r->argument, r->argument + best, (size_t)n_best * sizeof *r->argument);
+    r->n         = n_best;
+    r->n_present = most < 0 ? 0 : most;
+}
+
 /* Whether the file has a key that says the setting, in whatever word. */
 static bool says_it(const lister *l, const vp_checked_file *file, vp_setting setting)
 {
@@ -69,6 +87,15 @@ static bool says_it(const lister *l, const vp_checked_file *file, vp_setting set
                 vp_value_at(file->doc->root, d->says[i].key))
                 return true;
     }
+    return false;
+}
+
+/* Where what they say is no word of the setting, it is not what is otherwise so. */
+static bool is_said(const lister *l, vp_setting setting)
+{
+    for (int f = 0; f < l->c->n_files; f++)
+        if (l->c->files[f].doc && l->c->files[f].dialect && says_it(l, &l->c->files[f], setting))
+            return true;
     return false;
 }
 
@@ -123,7 +150,8 @@ static vp_status edit_file(lister *l, const vp_checked_file *file, vp_setting se
 
     collect(l, file, setting, false, &written);
     collect(l, file, setting, true, &read);
-    const file_rows *use = !written.n || (!written.n_present && read.n_present) ? &read : &written;
+    keep_nearest(file, &read);
+    const file_rows *use = !written.n || read.n_present > written.n_present ? &read : &written;
     for (int i = 0; i < use->n; i++)
         VP_TRY(edit_row(l, file, use->rows[i], use->argument[i]));
 out:
@@ -132,10 +160,11 @@ out:
 
 static bool can_say(const lister *l, const vp_checked_file *file, vp_setting setting)
 {
-    file_rows rows;
+    file_rows written, read;
 
-    collect(l, file, setting, false, &rows);
-    return rows.n > 0;
+    collect(l, file, setting, false, &written);
+    collect(l, file, setting, true, &read);
+    return written.n || read.n_present;
 }
 
 static vp_status edit_environment(lister *l)
@@ -169,10 +198,31 @@ static vp_status edit_setting(lister *l, vp_setting setting)
     }
     if (!n && first >= 0)
         VP_TRY(edit_file(l, &c->files[first], setting));
-    if (first < 0 && c->settings.value[setting])
+    const char *otherwise = vp_setting_otherwise(setting);
+    bool        is_usual  = otherwise && strcmp(otherwise, l->wanted->value[setting]) == 0;
+    if (first < 0 && c->settings.value[setting] && !is_usual) /* else the file is read again */
         VP_TRY(VP_FAIL_AT(l->err, VP_ERR_INPUT, c->files[0].name, 0, vp_setting_key(setting),
                           "these files have no word for %s %s", vp_setting_key(setting),
                           l->wanted->value[setting]));
+out:
+    return st;
+}
+
+/* What no plan counts, where a file has it on. */
+static vp_status edit_switches(lister *l, const vp_checked_file *file)
+{
+    const char *target = l->c->target ? l->c->target->name : NULL;
+    vp_status   st     = VP_OK;
+
+    for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
+        const char *version = vp_dialect_version(d, file->dialect, l->c->versions);
+        for (int i = 0; i < d->n_says; i++)
+            if (d->says[i].setting == VP_ALWAYS && d->says[i].word &&
+                vp_version_within(version, d->says[i].since, d->says[i].until) &&
+                vp_when_holds(d->says[i].when, l->wanted, target) &&
+                vp_is_there(vp_value_at(file->doc->root, d->says[i].key)))
+                VP_TRY(edit_row(l, file, &d->says[i], NULL));
+    }
 out:
     return st;
 }
@@ -188,10 +238,14 @@ vp_status vp_edits_list(const vp_checked *c, const vp_settings *wanted, vp_edit 
         const char *has =
             c->settings.value[s] ? c->settings.value[s] : vp_setting_otherwise((vp_setting)s);
         if (!wanted->value[s] || already_means(c, (vp_setting)s, wanted->value[s]) ||
-            (!c->settings.value[s] && has && strcmp(has, wanted->value[s]) == 0))
+            (!c->settings.value[s] && has && strcmp(has, wanted->value[s]) == 0 &&
+             !is_said(&l, (vp_setting)s)))
             continue;
         VP_TRY(edit_setting(&l, (vp_setting)s));
     }
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].dialect)
+            VP_TRY(edit_switches(&l, &c->files[f]));
     *out = l.edits;
     *n   = l.n;
 out:

@@ -339,6 +339,9 @@ static const vp_key keys[] = {
     {"fsdp_version", VP_KEY_INT, "1"},
     {"use_deepspeed", VP_KEY_BOOL, "false"},
     {"zero_stage", VP_KEY_INT, "2"},
+    {"offload_optimizer_device", VP_KEY_WORD, "none", "none|cpu|nvme"},
+    {"offload_param_device", VP_KEY_WORD, "none", "none|cpu|nvme"},
+    {"fsdp_offload_params", VP_KEY_BOOL, "false"},
     {"config_file", VP_KEY_TEXT, .opens = "accelerate"},
     {"deepspeed_config_file", VP_KEY_TEXT, .opens = "deepspeed"},
 };
@@ -367,6 +370,10 @@ static const vp_saying says[] = {
     {VP_SETTING_PARALLEL, "zero3", "use_deepspeed", "true"},
     {VP_SETTING_PARALLEL, "zero3", "zero_stage", "3"},
     {VP_SETTING_PARALLEL, "zero3", "deepspeed_config_file", NULL},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "offload_optimizer_device", "cpu"},
+    {VP_SETTING_OFFLOAD_PARAMS, "cpu", "offload_param_device", "cpu", "parallel=zero3"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp_offload_params", "true", "parallel=fsdp|fsdp2"},
+    {VP_SETTING_OFFLOAD_PARAMS, "cpu", "fsdp_offload_params", "true", "parallel=fsdp|fsdp2"},
 };
 
 const vp_dialect vp_dialect_launch = {

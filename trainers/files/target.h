@@ -61,7 +61,7 @@ typedef struct vp_key {
 
 typedef struct vp_saying {
     int         setting; /* vp_setting, or VP_ALWAYS */
-    const char *word;    /* pattern: "full", "every:N", "*"; NULL of VP_ALWAYS */
+    const char *word;    /* pattern: "full", "every:N", "*"; of VP_ALWAYS NULL, or VP_OFF */
     const char *key;     /* "" : the setting is said by the value of another row's group alone */
     /* "$": what stands for the letter in the word; "$word": the word; "$global": micro-batch x
      * accumulation x world; "$file:NAME": NAME is written, any text is read but another row's word;
@@ -114,6 +114,8 @@ typedef struct vp_saying {
     }
 
 #define VP_ALWAYS (-1)
+/* what no settings count: where people's own file has it on, editing turns it off */
+#define VP_OFF "off"
 
 /* optim and lr_scheduler_type of transformers, which files of other trainers have too. */
 #define VP_HF_OPTIMIZERS \
@@ -169,9 +171,11 @@ typedef struct vp_section {
 struct vp_judged; /* trainers/files/check_internal.h */
 
 typedef struct vp_dialect {
-    const char       *name;    /* "deepspeed" */
-    const char       *library; /* whose version counts: "deepspeed" */
-    const char       *version; /* the newest that the tables were read from */
+    const char *name;    /* "deepspeed" */
+    const char *library; /* whose version counts: "deepspeed" */
+    const char *version; /* the newest that the tables were read from */
+    /* what is written where nobody names a version: older ones have other keys, which the newest takes too; NULL: the newest */
+    const char       *writes;
     const vp_key     *keys;
     int               n_keys;
     const vp_section *sections;
@@ -240,6 +244,9 @@ typedef struct vp_target {
 const vp_target *vp_target_at(int i);
 /* VP_ERR_USAGE with the nearest name. */
 vp_status vp_target_named(const char *name, const vp_target **out, vp_err *err);
+
+/* Adds the versions that the target's files are written for where none is named. VP_ERR_NOMEM. */
+vp_status vp_target_writes_for(const vp_target *t, json_t *versions, vp_err *err);
 
 /* Whether the settings and their versions are told by this file. */
 bool vp_target_file_holds(const vp_target *t, const vp_target_file *file, const vp_settings *s);

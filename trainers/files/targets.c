@@ -70,6 +70,18 @@ vp_status vp_target_named(const char *name, const vp_target **out, vp_err *err)
     return VP_FAIL(err, VP_ERR_USAGE, "no target %s: there are %s", shown, all);
 }
 
+vp_status vp_target_writes_for(const vp_target *t, json_t *versions, vp_err *err)
+{
+    for (int i = 0; i < t->n_files; i++) {
+        const vp_dialect *of = t->files[i].dialect;
+        for (const vp_dialect *d = of; d; d = of->base_version ? NULL : d->base)
+            if (d->writes && !json_object_get(versions, d->library) &&
+                json_object_set_new(versions, d->library, json_string(d->writes)))
+                return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    }
+    return VP_OK;
+}
+
 int vp_version_compare(const char *a, const char *b)
 {
     while (*a || *b) {
