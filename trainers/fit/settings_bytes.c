@@ -353,12 +353,35 @@ static bool clips(const vp_fit_job *job, const vp_settings *s)
     return strcmp(job->language->step_of, "torch") != 0 && !is(s, VP_SETTING_CLIP_NORM, "0.0");
 }
 
+typedef struct adapter_words {
+    char targets[200], saved[40];
+} adapter_words;
+
+static vp_status read_adapters(const vp_fit_job *job, const vp_settings *s, adapter_words *words,
+                               vp_hf_lora *out, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *words = (adapter_words){.saved = "none"};
+    VP_TRY(vp_hf_lora_targets(job->model->family, s->value[VP_SETTING_LORA_TARGETS], words->targets,
+                              sizeof words->targets, err));
+    if (!is(s, VP_SETTING_LORA_SAVE, "none"))
+        VP_TRY(vp_hf_lora_saved(job->model->family, s->value[VP_SETTING_LORA_SAVE], words->saved,
+                                sizeof words->saved, err));
+    *out = (vp_hf_lora){.targets = words->targets,
+                        .save    = words->saved,
+                        .rank    = number(s, VP_SETTING_LORA_R),
+                        .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
+out:
+    return st;
+}
+
 /* versions: as in vp_hf_request. */
 static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const char *versions,
                             vp_fit_bytes *out, vp_err *err)
 {
     vp_hf_estimate e = {0};
-    char           targets[200], saved[40] = "none";
+    adapter_words  words;
     double         low, high;
     const char    *method = method_of(s);
     bool           is_own = method && job->language->own, packed = false;
@@ -397,17 +420,8 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
 
     *out = (vp_fit_bytes){0};
     VP_TRY(refuse_unknown(job, s, err));
-    if (!is(s, VP_SETTING_TUNING, "full")) {
-        VP_TRY(vp_hf_lora_targets(job->model->family, s->value[VP_SETTING_LORA_TARGETS], targets,
-                                  sizeof targets, err));
-        if (!is(s, VP_SETTING_LORA_SAVE, "none"))
-            VP_TRY(vp_hf_lora_saved(job->model->family, s->value[VP_SETTING_LORA_SAVE], saved,
-                                    sizeof saved, err));
-        q.lora = (vp_hf_lora){.targets = targets,
-                              .save    = saved,
-                              .rank    = number(s, VP_SETTING_LORA_R),
-                              .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
-    }
+    if (!is(s, VP_SETTING_TUNING, "full"))
+        VP_TRY(read_adapters(job, s, &words, &q.lora, err));
     q.at_most_bytes =
         job->at_most_bytes ? vp_max_i64(job->at_most_bytes - outside_bytes(job, q.world), 1) : 0;
     q.counts_needed = job->counts_needed;
