@@ -241,6 +241,8 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     }
     x->why = c->missing ? vp_arena_printf(arena, "not answered: %s is named and was not read",
                                           vp_text_escape(c->missing, shown, sizeof shown))
+             : c->gap   ? vp_arena_printf(arena, "not answered: what %s says is not known",
+                                          vp_text_escape(c->gap, shown, sizeof shown))
                         : other_adapters(arena, c);
     if (x->why)
         goto out;

@@ -492,5 +492,13 @@ write("config.json", '{"model_type": "gpt2"}')
 code, j, err = check("reads.py", "--for", "hf")
 ok([f["path"] if "path" in f else f for f in j.get("files", [])] in ([], ["reads.py"]) and not any("is read too" in f["message"] for f in j["findings"]), "neither data nor what is not there", (code, j.get("files"), j.get("findings")))
 
+# ---- options and arguments that the text does not say: defaults in their place get no verdict ----
+for name, text, what in (("gap.sh", "if [ -n \"$L\" ]; then ARGS=(--per_device_train_batch_size 4); fi\ntrl sft --model_name_or_path gpt2 --max_length 512 --dataset_name x \"${ARGS[@]}\"\n", "${ARGS[@]}"),
+                         ("gap.py", "from trl import SFTConfig\nargs = SFTConfig(output_dir='o', max_length=512, **more)\n", "**more"),
+                         ("gap.py", "from transformers import AutoModelForCausalLM\nfrom trl import SFTConfig\nm = AutoModelForCausalLM.from_pretrained('gpt2', **kw())\nargs = SFTConfig(output_dir='o', max_length=512)\n", "**kw()"),
+                         ("gap.py", "from trl import SFTConfig, DPOConfig\na = SFTConfig(output_dir='o', max_length=512)\nb = DPOConfig(output_dir='p', max_length=512)\n", "DPOConfig()")):
+    code, j, err = check(write(name, text), "--model", "gpt2", "--device", "4090")
+    ok(code == 0 and j["fits"] is None and j["fits_not_answered"] == "not answered: what %s says is not known" % what, "no verdict: " + what, (code, j.get("fits"), j.get("fits_not_answered")))
+
 finish()
 P

@@ -183,7 +183,7 @@ for name, text in ("alias.yaml", "x: &n 4\nper_device_train_batch_size: *n\nopti
 args = "args = TrainingArguments(\n    output_dir=\"out\",\n    per_device_train_batch_size=16,\n)\n"
 REFUSED = {
     "two.py": ("one = TrainingArguments(output_dir=\"a\", per_device_train_batch_size=16)\ntwo = TrainingArguments(output_dir=\"b\", per_device_train_batch_size=4)\n", "two.py:2: per_device_train_batch_size cannot be changed in place: no literal, or one of two values"),
-    "unread.py": ("def main(lr):\n    return TrainingArguments(learning_rate=lr * 2, per_device_train_batch_size=16)\ndataloader_drop_last = True\noptim = \"sgd\"\n", "unread.py"),
+    "unread.py": ("def main(lr):\n    return TrainingArguments(learning_rate=lr * 2, per_device_train_batch_size=16, optim=pick(lr))\n", "unread.py:2: optim cannot be changed in place"),
     "merge.yaml": ("base: &b\n  per_device_train_batch_size: 16\n<<: *b\noptim: sgd\n", "merge.yaml:"),
 }
 for name, (text, want) in REFUSED.items():
@@ -199,6 +199,10 @@ EDITED = {
                 "    output_dir", "    gradient_accumulation_steps=8,\n    bf16=True,\n    output_dir"),
     "line.py": ("args = TrainingArguments(output_dir=\"out\", per_device_train_batch_size=16)\n", "args = TrainingArguments(output_dir=\"out\", per_device_train_batch_size=2)\n",
                 "(output", "(gradient_accumulation_steps=8, bf16=True, output"),
+    # a name of the script's own is no key, whatever it is called
+    "names.py": ("def main(lr):\n    return TrainingArguments(learning_rate=lr * 2, per_device_train_batch_size=16)\ndataloader_drop_last = True\noptim = \"sgd\"\n",
+                 "def main(lr):\n    return TrainingArguments(learning_rate=lr * 2, per_device_train_batch_size=2)\ndataloader_drop_last = True\noptim = \"sgd\"\n",
+                 "(learning", "(gradient_accumulation_steps=8, bf16=True, learning"),
     "end.yaml": (HEAD + "...\n", HEAD.replace("16", "2") + "...\n", "...", NEW + "..."),
     "indent.yaml": ("  " + HEAD + "  optim: adamw_torch_fused", "  " + HEAD.replace("16", "2") + "  optim: adamw_torch_fused", "fused", "fused\n  gradient_accumulation_steps: 8\n  bf16: true"),
     "comma.yaml": ("# a, b,\n" + HEAD, "# a, b,\n" + HEAD.replace("16", "2"), "size: 2\n", "size: 2\n" + NEW),

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "trainers/files/check_internal.h"
+#include "trainers/files/python_calls.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -340,6 +341,15 @@ static void take_dtype(vp_document *script, const vp_document *model)
     own->line = said ? said->line : model->root->line;
 }
 
+/* Whose a part is says what is called; NULL: its keys do. */
+static const vp_dialect *dialect_of_call(const char *call)
+{
+    return !call                                         ? NULL
+           : vp_python_ends_in(call, ".from_pretrained") ? &vp_dialect_model
+           : vp_python_ends_in(call, "LoraConfig")       ? &vp_dialect_lora
+                                                         : NULL;
+}
+
 /* What a call of a script is given, judged as a file of its own. */
 static void open_part(vp_checked *c, const vp_checked_file *script, vp_document *part,
                       const vp_target *target)
@@ -352,7 +362,9 @@ static void open_part(vp_checked *c, const vp_checked_file *script, vp_document 
     file->version = NULL;
     file->is_part = true;
     file->is_file = false; /* the script is */
-    file->dialect = dialect_of(part, target, &score);
+    file->dialect = dialect_of_call(part->call);
+    if (!file->dialect)
+        file->dialect = dialect_of(part, target, &score);
     find_version(c, file);
     if (file->dialect == &vp_dialect_model && script->dialect == &vp_dialect_trl)
         take_dtype(script->doc, part);
@@ -468,6 +480,8 @@ static void check_remarks(vp_checked *c, const vp_checked_file *file)
                             : VP_NOTE,
                 &at, r->key, NULL, "%s", r->text);
         c->findings[c->n_findings - 1].from = NULL;
+        if (r->is_gap && !c->gap)
+            c->gap = vp_arena_printf(c->arena, "%.*s", (int)strcspn(r->text, ":"), r->text);
     }
 }
 

@@ -49,6 +49,7 @@ typedef struct vp_value {
     int64_t                integer;
     double                 real; /* of an integer too */
     const char            *call; /* of a map read from Python: what is called, "Trainer.Config" */
+    bool                   is_variable; /* of Python: a name that the script itself gave a value */
     struct vp_value       *first, *last, *next;
     int64_t                n_children;
     struct vp_value_index *index; /* of a map with many members, its keys; NULL */

@@ -8,6 +8,7 @@
  * literal stays in the tree, as not read. The functions of a module that says SETTINGS only apply them, and
  * are not read. */
 #include "trainers/files/document.h"
+#include "trainers/files/python_calls.h"
 
 #include "base/text.h"
 
@@ -25,6 +26,9 @@ typedef struct reader {
     const char  *arguments; /* the call that makes a trainer's, "TrainingArguments"; NULL: none */
     vp_err      *err;
 } reader;
+
+/* The member of a call that stands for `**names`, of which nothing is known. */
+#define UNKNOWN_ARGUMENTS "**"
 
 static vp_status fail(reader *r, const char *text)
 {
@@ -150,13 +154,6 @@ static void be_same(vp_value *v, const vp_value *known)
     v->key = own.key, v->next = own.next, v->line = own.line, v->column = own.column;
 }
 
-static bool ends_in(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* (4) is 4; (4,) is not. */
 static void be_inner(vp_value *v, const vp_value *inner)
 {
@@ -165,6 +162,60 @@ static void be_inner(vp_value *v, const vp_value *inner)
     *v      = *inner;
     v->key  = outer.key;
     v->next = outer.next;
+}
+
+/* What the script gave a name last, among what stands at the root; NULL: nothing. */
+static vp_value *value_of(const reader *r, const char *name, const vp_value *but)
+{
+    vp_value *last = NULL;
+
+    for (vp_value *known = r->doc->root->first; known; known = known->next)
+        last = strcmp(known->key, name) == 0 && known != but ? known : last;
+    return last;
+}
+
+/* Members of one map go into another. */
+static vp_status copy_members(reader *r, vp_value *into, const vp_value *from)
+{
+    vp_value *copy;
+    vp_status st = VP_OK;
+
+    for (const vp_value *m = from->first; m; m = m->next) {
+        VP_TRY(add(r, into, m->key, &copy));
+        be_same(copy, m);
+        copy->line = m->line, copy->column = m->column;
+    }
+out:
+    return st;
+}
+
+/* **name of a call: the members of a map that stands above, or, by the name "**", what nobody knows. */
+static vp_status read_stars(reader *r, vp_value *call)
+{
+    const char *from = r->at;
+    vp_value   *child;
+    vp_status   st = VP_OK;
+
+    r->at += 2;
+    skip(r, true);
+    char *name = take_name(r);
+    VP_TRY_ALLOC(r->err, name);
+    skip(r, true);
+    const vp_value *known = value_of(r, name, NULL);
+    if (known && known->kind == VP_VALUE_MAP && !known->call && r->at < r->end &&
+        (*r->at == ',' || *r->at == ')')) {
+        VP_TRY(copy_members(r, call, known));
+        goto out;
+    }
+    int line = r->line;
+    skip_argument(r);
+    VP_TRY(add(r, call, UNKNOWN_ARGUMENTS, &child));
+    be_unread(child);
+    child->line = line;
+    child->text = vp_arena_printf(r->doc->arena, "%.*s", (int)(r->at - from), from);
+    VP_TRY_ALLOC(r->err, child->text);
+out:
+    return st;
 }
 
 /* What stands in brackets: elements, "key": value, or name=value. */
@@ -182,6 +233,15 @@ static vp_status read_items(reader *r, vp_value *v, char close, int depth)
             VP_TRY(fail(r, "the file ends inside brackets"));
         if (*r->at == close)
             break;
+        if (v->call && r->end - r->at > 2 && r->at[0] == '*' && r->at[1] == '*') {
+            VP_TRY(read_stars(r, v));
+            if (r->at < r->end && *r->at == ',')
+                continue;
+            if (r->at < r->end && *r->at == close)
+                break;
+            r->unread = true;
+            goto out;
+        }
         int line = r->line, column = (int)(r->at - r->line_start) + 1;
         if (close == '}') {
             VP_TRY(read_value(r, &ignored, depth + 1));
@@ -264,12 +324,14 @@ static vp_status read_name_or_number(reader *r, vp_value *v, int depth)
     } else if (r->at < r->end && *r->at == '(') {
         v->call = name;
         VP_TRY(read_items(r, v, ')', depth));
-    } else { /* a name: torch.bfloat16, or a constant from above */
-        const vp_value *last = NULL;
-        for (const vp_value *known = r->doc->root->first; known; known = known->next)
-            last = strcmp(known->key, name) == 0 && known != v ? known : last;
+        if (strcmp(name, "dict") == 0 && !vp_value_member(v, "0") &&
+            !vp_value_member(v, UNKNOWN_ARGUMENTS))
+            v->call = NULL; /* {"a": 1}, written otherwise */
+    } else {                /* a name: torch.bfloat16, or a constant from above */
+        const vp_value *last = value_of(r, name, v);
         v->kind = VP_VALUE_STRING, v->text = name;
-        if (last && last->call && ends_in(last->call, "BitsAndBytesConfig"))
+        if (last && ((last->call && vp_python_ends_in(last->call, "BitsAndBytesConfig")) ||
+                     (!last->call && last->kind >= VP_VALUE_LIST)))
             be_same(v, last);
         else if (last && last->call)
             be_unread(v);
@@ -313,24 +375,13 @@ static void skip_line(reader *r)
         r->at++;
 }
 
-/* Whether a call makes the arguments of a trainer, of which a script has one as a rule. */
-static bool is_of_arguments(const char *call)
-{
-    static const char *const ends[] = {
-        "Arguments",    "SFTConfig",  "DPOConfig",          "GRPOConfig",
-        "RewardConfig", "LoraConfig", "BitsAndBytesConfig", NULL};
-
-    for (int i = 0; call && ends[i]; i++)
-        if (ends_in(call, ends[i]))
-            return true;
-    return false;
-}
-
-/* The arguments that another call of the same name made before v; NULL: none. */
+/* The arguments that another call made before v, of the same name or of another trainer; NULL: none. */
 static const vp_value *first_arguments(const reader *r, const vp_value *v)
 {
     for (const vp_value *old = r->doc->root->first; old && old != v; old = old->next)
-        if (old->call && v->call && is_of_arguments(v->call) && strcmp(old->call, v->call) == 0 &&
+        if (old->call && v->call && vp_python_makes_arguments(v->call) &&
+            (strcmp(old->call, v->call) == 0 ||
+             (vp_python_trains(old->call) && vp_python_trains(v->call))) &&
             old->line != v->line)
             return old;
     return NULL;
@@ -349,52 +400,36 @@ static vp_status forget_what_differs(reader *r, const vp_value *first, const vp_
         if ((a || b) && !same)
             be_unread(m);
     }
-    VP_TRY(vp_document_remark(r->doc, second->line, second->key, false, r->err,
-                              "a second %s(), beside that of line %d: where they differ nothing is "
-                              "known, for which of them the trainer gets is not followed",
-                              vp_text_escape(second->call, name, sizeof name), first->line));
+    if (strcmp(first->call, second->call) == 0) {
+        VP_TRY(vp_document_remark(
+            r->doc, second->line, second->key, false, r->err,
+            "a second %s(), beside that of line %d: where they differ nothing is "
+            "known, for which of them the trainer gets is not followed",
+            vp_text_escape(second->call, name, sizeof name), first->line));
+        goto out;
+    }
+    VP_TRY(vp_document_remark(
+        r->doc, second->line, NULL, false, r->err,
+        "%s(): a second trainer's arguments, beside those of line %d: where they differ nothing is "
+        "known, for one training is judged",
+        vp_text_escape(second->call, name, sizeof name), first->line));
+    r->doc->last_remark->is_gap = true;
 out:
     return st;
 }
 
-/* A call that loads a model of transformers; tokenizers and images' processors are loaded alike. */
-static bool loads_model(const char *call)
+/* What a call is given besides, nobody sees: no default is one. */
+static vp_status say_gap(reader *r, const vp_value *v)
 {
-    static const char *const classes[] = {"AutoModel",
-                                          "ForCausalLM",
-                                          "LMHeadModel",
-                                          "ForMaskedLM",
-                                          "ForConditionalGeneration",
-                                          "ForSequenceClassification",
-                                          "ForTokenClassification",
-                                          "ForImageClassification",
-                                          NULL};
+    char      shown[160];
+    vp_status st = vp_document_remark(r->doc, v->line, NULL, false, r->err,
+                                      "%s: the text does not say what stands there; arguments in "
+                                      "it are missing from this answer",
+                                      vp_text_escape(v->text, shown, sizeof shown));
 
-    for (int i = 0; ends_in(call, ".from_pretrained") && classes[i]; i++)
-        if (strstr(call, classes[i]))
-            return true;
-    return false;
-}
-
-/* torch.bfloat16 is bfloat16 in a file. */
-static void name_as_files_do(vp_value *v)
-{
-    if (v->kind == VP_VALUE_STRING && !v->quoted && strncmp(v->text, "torch.", 6) == 0)
-        v->text += 6;
-    for (vp_value *m = v->kind == VP_VALUE_MAP ? v->first : NULL; m; m = m->next)
-        name_as_files_do(m);
-}
-
-/* Whether a call is given what stands in a file of its own elsewhere. */
-static bool is_part(const vp_value *v)
-{
-    return v->kind == VP_VALUE_MAP && v->call &&
-           (ends_in(v->call, "LoraConfig") || loads_model(v->call));
-}
-
-static bool is_quantisation(const vp_value *v)
-{
-    return v->kind == VP_VALUE_MAP && v->call && ends_in(v->call, "BitsAndBytesConfig");
+    if (st == VP_OK)
+        r->doc->last_remark->is_gap = true;
+    return st;
 }
 
 /* The part that v is, behind those that there are: with the names and values of peft's and transformers' files. */
@@ -413,11 +448,15 @@ static vp_status add_part(reader *r, const vp_value *v)
     part->call       = v->call;
     part->root->line = v->line;
     for (const vp_value *m = v->first; m; m = m->next) {
-        bool is_name = isdigit((unsigned char)m->key[0]) && loads_model(v->call);
+        if (strcmp(m->key, UNKNOWN_ARGUMENTS) == 0) {
+            VP_TRY(say_gap(r, m));
+            continue;
+        }
+        bool is_name = isdigit((unsigned char)m->key[0]) && vp_python_loads_model(v->call);
         if (isdigit((unsigned char)m->key[0]) && (!is_name || m != v->first))
             continue;
-        bool is_dtype =
-            loads_model(v->call) && strcmp(m->key, "torch_dtype") == 0; /* its older name */
+        bool is_dtype = vp_python_loads_model(v->call) &&
+                        strcmp(m->key, "torch_dtype") == 0; /* its older name */
         copy = vp_value_add(part, part->root,
                             is_name    ? "pretrained_model_name_or_path"
                             : is_dtype ? "dtype"
@@ -428,28 +467,15 @@ static vp_status add_part(reader *r, const vp_value *v)
         copy->key  = key;
         copy->next = NULL;
         copy->line = m->line, copy->column = m->column;
-        name_as_files_do(copy);
+        vp_python_name_as_files_do(copy);
     }
-    if (!loads_model(v->call) && !vp_value_member(part->root, "peft_type")) {
+    if (!vp_python_loads_model(v->call) && !vp_value_member(part->root, "peft_type")) {
         copy = vp_value_add(part, part->root, "peft_type");
         VP_TRY_ALLOC(r->err, copy);
         copy->kind = VP_VALUE_STRING, copy->text = "LORA", copy->line = v->line;
     }
 out:
     return st;
-}
-
-/* ds_config = {"zero_optimization": {...}}: a file of DeepSpeed's in place of one. */
-static bool is_of_deepspeed(const vp_value *v)
-{
-    static const char *const sections[] = {"zero_optimization", "bf16", "fp16"};
-
-    for (size_t i = 0; v->kind == VP_VALUE_MAP && !v->call && i < 3; i++) {
-        const vp_value *section = vp_value_member(v, sections[i]);
-        if (section && section->kind == VP_VALUE_MAP && !section->call)
-            return true;
-    }
-    return false;
 }
 
 static vp_status add_deepspeed(reader *r, const vp_value *v)
@@ -476,24 +502,30 @@ static vp_status join_root(reader *r, const vp_value *map)
     vp_value *root = r->doc->root, *copy;
     vp_status st   = VP_OK;
 
-    if (is_of_arguments(map->call)) {
+    if (vp_python_makes_arguments(map->call)) {
         const char *dot = strrchr(map->call, '.');
         r->arguments    = dot ? dot + 1 : map->call;
     }
     for (vp_value *m = map->first; m; m = m->next) {
-        if (is_part(m)) {
+        if (vp_python_is_part(m)) {
             VP_TRY(add_part(r, m));
             continue;
         }
+        if (strcmp(m->key, UNKNOWN_ARGUMENTS) == 0) {
+            if (vp_python_makes_arguments(map->call) || strncmp(map->call, "Fast", 4) == 0)
+                VP_TRY(say_gap(r, m));
+            continue;
+        }
         if (isdigit((unsigned char)m->key[0])) { /* an argument by place */
-            if (m->call && ends_in(m->call, "Arguments"))
+            if (m->call && vp_python_ends_in(m->call, "Arguments"))
                 VP_TRY(join_root(r, m));
             continue;
         }
         VP_TRY(add(r, root, m->key, &copy));
-        vp_value *after = copy->next;
-        *copy           = *m;
-        copy->next      = after;
+        vp_value *after   = copy->next;
+        *copy             = *m;
+        copy->is_variable = !map->call;
+        copy->next        = after;
         if (m->call && strcmp(m->key, "args") == 0)
             VP_TRY(join_root(r, m));
     }
@@ -515,7 +547,7 @@ static const char *without_owner(const reader *r, const char *name)
 
 /* The names that a statement assigns to: "a", of "a, b" the last; NULL: it assigns nothing. *changes: what was there
  * before goes in, as in a += 1. */
-static const char *take_targets(reader *r, bool *changes)
+static const char *take_targets(reader *r, bool *changes, bool *is_plain)
 {
     const char *name;
     ptrdiff_t   n = 0;
@@ -530,6 +562,7 @@ static const char *take_targets(reader *r, bool *changes)
         return NULL;
     *changes = n > 0;
     r->at += n + 1;
+    *is_plain = !strchr(name, '.');
     return without_owner(r, name);
 }
 
@@ -555,7 +588,8 @@ static vp_status read_call(reader *r)
 
     VP_TRY_ALLOC(r->err, name);
     if (r->at >= r->end || *r->at != '(' ||
-        !(ends_in(name, "Trainer") || ends_in(name, "Arguments") || ends_in(name, "Config")))
+        !(vp_python_ends_in(name, "Trainer") || vp_python_ends_in(name, "Arguments") ||
+          vp_python_ends_in(name, "Config")))
         goto out;
     *r = before;
     VP_TRY(add(r, root, name, &v));
@@ -586,13 +620,52 @@ static void skip_condition(reader *r)
     }
 }
 
+/* name["key"] = value, of a map that stands above; false: the statement is another. */
+static vp_status read_item(reader *r, bool *is_one)
+{
+    reader    before = *r;
+    vp_value *map, *v, key = {0};
+    vp_status st   = VP_OK;
+    char     *name = take_name(r);
+
+    *is_one = false;
+    VP_TRY_ALLOC(r->err, name);
+    map = value_of(r, name, NULL);
+    if (!map || map->call || map->kind != VP_VALUE_MAP || r->at + 1 >= r->end || *r->at != '[' ||
+        !strchr("\"'", r->at[1]))
+        goto out;
+    r->at++;
+    VP_TRY(read_string(r, &key));
+    if (r->at < r->end && *r->at == ']')
+        r->at++;
+    skip(r, false);
+    if (r->end - r->at < 2 || r->at[0] != '=' || r->at[1] == '=')
+        goto out;
+    r->at++;
+    skip(r, false);
+    *is_one = true;
+    VP_TRY(add(r, map, key.text, &v));
+    before = *r;
+    VP_TRY(read_value(r, v, 1));
+    skip(r, false);
+    if (r->unread || (r->at < r->end && *r->at != '\n' && *r->at != ';')) {
+        *r = before;
+        skip_line(r);
+        be_unread(v);
+    }
+out:
+    if (!*is_one)
+        *r = before;
+    return st;
+}
+
 /* One line at its first letter: what is assigned or returned joins the root. */
 static vp_status read_statement(reader *r)
 {
     vp_value   *v, *root = r->doc->root, ignored = {0};
     const char *name    = NULL;
     reader      before  = *r;
-    bool        changes = false, returns = at_word(r, "return");
+    bool        changes = false, returns = at_word(r, "return"), is_plain = false;
     int         line = r->line;
     vp_status   st   = VP_OK;
 
@@ -603,9 +676,13 @@ static vp_status read_statement(reader *r)
     if (returns)
         r->at += strlen("return"), name = "return";
     else
-        name = take_targets(r, &changes);
+        name = take_targets(r, &changes, &is_plain);
     if (!name) {
+        bool is_item;
         *r = before;
+        VP_TRY(read_item(r, &is_item));
+        if (is_item)
+            goto out;
         VP_TRY(read_call(r));
         skip_line(r);
         goto out;
@@ -615,20 +692,21 @@ static vp_status read_statement(reader *r)
     VP_TRY(add(r, root, name, &v));
     VP_TRY(read_value(r, v, 1));
     skip(r, false);
-    v->line = line;
+    v->line        = line;
+    v->is_variable = is_plain;
     if (r->unread || changes || (r->at < r->end && *r->at != '\n' && *r->at != ';')) {
         *r = before;
         skip_line(r);
         be_unread(v);
         if (returns)
             vp_value_drop_last(root, v);
-    } else if (is_part(v)) {
+    } else if (vp_python_is_part(v)) {
         VP_TRY(add_part(r, v));
         vp_value_drop_last(root, v);
-    } else if (is_of_deepspeed(v)) {
+    } else if (vp_python_is_of_deepspeed(v)) {
         VP_TRY(add_deepspeed(r, v));
         vp_value_drop_last(root, v);
-    } else if (is_quantisation(v)) {
+    } else if (vp_python_is_quantisation(v)) {
         /* the model that is loaded with it has it, by its name */
     } else if (v->kind == VP_VALUE_MAP) {
         const vp_value *first = first_arguments(r, v);
@@ -692,45 +770,6 @@ out:
     return st;
 }
 
-/* LoraConfig(**json.loads(...)) of a script that reads a file of adapters: what they are stands there. */
-static void drop_what_is_read(vp_document *doc)
-{
-    bool reads = false;
-
-    for (const vp_value *v = doc->files ? doc->files->first : NULL; v; v = v->next)
-        reads = reads || strstr(v->text, "lora") || strstr(v->text, "adapter");
-    for (vp_document **part = &doc->parts; reads && *part;)
-        if (ends_in((*part)->call, "LoraConfig") && (*part)->root->n_children == 1) /* peft_type */
-            *part = (*part)->next;
-        else
-            part = &(*part)->next;
-}
-
-/* Of several dictionaries for DeepSpeed the one that is given to a trainer counts, and none where nobody sees which. */
-static void drop_other_engines(vp_document *doc)
-{
-    const vp_value *used = vp_value_at(doc->root, "deepspeed");
-    int             n    = 0;
-
-    for (const vp_document *p = doc->parts; p; p = p->next)
-        n += p->program != NULL;
-    for (vp_document **p = &doc->parts; n > 1 && *p;)
-        if ((*p)->program &&
-            !(used && used->kind == VP_VALUE_STRING && strcmp(used->text, (*p)->call) == 0))
-            *p = (*p)->next;
-        else
-            p = &(*p)->next;
-}
-
-/* Whose scripts give TRL's and transformers' arguments to a model that its own class loads. */
-static bool is_of_unsloth(const vp_document *doc)
-{
-    for (const vp_value *v = doc->root->first; v; v = v->next)
-        if (v->call && strncmp(v->call, "Fast", 4) == 0)
-            return true;
-    return false;
-}
-
 vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
 {
     reader r = {
@@ -757,9 +796,7 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
             skip_line(&r);
         VP_TRY(note_files(&r, from, line));
     }
-    drop_what_is_read(doc);
-    drop_other_engines(doc);
-    doc->program = is_of_unsloth(doc) ? "unsloth" : r.arguments;
+    vp_python_settle(doc, r.arguments);
 out:
     return st;
 }

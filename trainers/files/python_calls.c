@@ -1,0 +1,172 @@
+/* trainers/files/python_calls.c: what calls in a script of Python are about, by their names, and what is left of a script once
+ * all of it was read. */
+#include "trainers/files/python_calls.h"
+
+#include <string.h>
+
+bool vp_python_ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Whether a call makes the arguments of a trainer, of which a script has one as a rule. */
+bool vp_python_makes_arguments(const char *call)
+{
+    static const char *const ends[] = {"Arguments",
+                                       "SFTConfig",
+                                       "DPOConfig",
+                                       "GRPOConfig",
+                                       "RewardConfig",
+                                       "KTOConfig",
+                                       "ORPOConfig",
+                                       "CPOConfig",
+                                       "PPOConfig",
+                                       "RLOOConfig",
+                                       "GKDConfig",
+                                       "NashMDConfig",
+                                       "XPOConfig",
+                                       "PRMConfig",
+                                       "LoraConfig",
+                                       "BitsAndBytesConfig",
+                                       NULL};
+
+    for (int i = 0; call && ends[i]; i++)
+        if (vp_python_ends_in(call, ends[i]))
+            return true;
+    return false;
+}
+
+bool vp_python_trains(const char *call)
+{
+    bool is_scripts =
+        vp_python_ends_in(call, "Arguments") && !vp_python_ends_in(call, "TrainingArguments");
+
+    return vp_python_makes_arguments(call) && !is_scripts &&
+           !vp_python_ends_in(call, "LoraConfig") && !vp_python_ends_in(call, "BitsAndBytesConfig");
+}
+
+/* A call that loads a model of transformers; tokenizers and images' processors are loaded alike. */
+bool vp_python_loads_model(const char *call)
+{
+    static const char *const classes[] = {"AutoModel",
+                                          "ForCausalLM",
+                                          "LMHeadModel",
+                                          "ForMaskedLM",
+                                          "ForConditionalGeneration",
+                                          "ForSequenceClassification",
+                                          "ForTokenClassification",
+                                          "ForImageClassification",
+                                          NULL};
+
+    for (int i = 0; vp_python_ends_in(call, ".from_pretrained") && classes[i]; i++)
+        if (strstr(call, classes[i]))
+            return true;
+    return false;
+}
+
+/* torch.bfloat16 is bfloat16 in a file. */
+void vp_python_name_as_files_do(vp_value *v)
+{
+    if (v->kind == VP_VALUE_STRING && !v->quoted && strncmp(v->text, "torch.", 6) == 0)
+        v->text += 6;
+    for (vp_value *m = v->kind == VP_VALUE_MAP ? v->first : NULL; m; m = m->next)
+        vp_python_name_as_files_do(m);
+}
+
+/* Whether a call is given what stands in a file of its own elsewhere. */
+bool vp_python_is_part(const vp_value *v)
+{
+    return v->kind == VP_VALUE_MAP && v->call &&
+           (vp_python_ends_in(v->call, "LoraConfig") || vp_python_loads_model(v->call));
+}
+
+bool vp_python_is_quantisation(const vp_value *v)
+{
+    return v->kind == VP_VALUE_MAP && v->call && vp_python_ends_in(v->call, "BitsAndBytesConfig");
+}
+
+/* ds_config = {"zero_optimization": {...}}: a file of DeepSpeed's in place of one. */
+bool vp_python_is_of_deepspeed(const vp_value *v)
+{
+    static const char *const sections[] = {"zero_optimization", "bf16", "fp16"};
+
+    for (size_t i = 0; v->kind == VP_VALUE_MAP && !v->call && i < 3; i++) {
+        const vp_value *section = vp_value_member(v, sections[i]);
+        if (section && section->kind == VP_VALUE_MAP && !section->call)
+            return true;
+    }
+    return false;
+}
+
+/* LoraConfig(**json.loads(...)) of a script that reads a file of adapters: what they are stands there. */
+static void drop_what_is_read(vp_document *doc)
+{
+    bool reads = false;
+
+    for (const vp_value *v = doc->files ? doc->files->first : NULL; v; v = v->next)
+        reads = reads || strstr(v->text, "lora") || strstr(v->text, "adapter");
+    for (vp_document **part = &doc->parts; reads && *part;)
+        if (vp_python_ends_in((*part)->call, "LoraConfig") &&
+            (*part)->root->n_children == 1) /* peft_type */
+            *part = (*part)->next;
+        else
+            part = &(*part)->next;
+}
+
+/* Of several dictionaries for DeepSpeed the one that is given to a trainer counts, and none where nobody sees which. */
+static void drop_other_engines(vp_document *doc)
+{
+    const vp_value *used = vp_value_at(doc->root, "deepspeed");
+    int             n    = 0;
+
+    for (const vp_document *p = doc->parts; p; p = p->next)
+        n += p->program != NULL;
+    for (vp_document **p = &doc->parts; n > 1 && *p;)
+        if ((*p)->program &&
+            !(used && used->kind == VP_VALUE_STRING && strcmp(used->text, (*p)->call) == 0))
+            *p = (*p)->next;
+        else
+            p = &(*p)->next;
+}
+
+/* Whose scripts give TRL's and transformers' arguments to a model that its own class loads. */
+static bool is_of_unsloth(const vp_document *doc)
+{
+    for (const vp_value *v = doc->root->first; v; v = v->next)
+        if (v->call && strncmp(v->call, "Fast", 4) == 0)
+            return true;
+    return false;
+}
+
+/* Beside a trainer's arguments a name of the script's own is no key: its value stands where the name is used. */
+static void drop_variables(vp_document *doc)
+{
+    vp_value *root = doc->root, *v = root->first;
+
+    root->first = root->last = NULL;
+    root->n_children = 0, root->index = NULL;
+    for (vp_value *next; v; v = next) {
+        next = v->next;
+        if (v->is_variable &&
+            !(v->kind == VP_VALUE_MAP && v->call && strcmp(v->call, VP_VALUE_UNREAD) != 0))
+            continue; /* what a call made of it stays where it stands */
+        v->next = NULL;
+        if (root->last)
+            root->last->next = v;
+        else
+            root->first = v;
+        root->last = v;
+        root->n_children++;
+    }
+}
+
+void vp_python_settle(vp_document *doc, const char *arguments)
+{
+    drop_what_is_read(doc);
+    drop_other_engines(doc);
+    doc->program = is_of_unsloth(doc) ? "unsloth" : arguments;
+    if (doc->program)
+        drop_variables(doc);
+}
