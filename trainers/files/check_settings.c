@@ -491,28 +491,34 @@ static bool is_or_has(const vp_checked_file *file, const char *name)
 
 static void check_pairs(vp_checked *c)
 {
-    char x[256], y[256];
+    char x[256], y[256], by[32];
 
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         for (int a = 0; a < c->n_files; a++)
             for (int b = 0; b < c->n_files; b++) {
                 if (!is_or_has(&c->files[a], pairs[i].a) || !is_or_has(&c->files[b], pairs[i].b))
                     continue;
-                const vp_value *v = vp_value_at(c->files[a].doc->root, pairs[i].key_a);
-                const vp_value *w = vp_value_at(c->files[b].doc->root, pairs[i].key_b);
-                if (!v || !w || v->kind == VP_VALUE_NULL || w->kind == VP_VALUE_NULL)
+                const vp_value *v    = vp_value_at(c->files[a].doc->root, pairs[i].key_a);
+                const vp_value *w    = vp_value_at(c->files[b].doc->root, pairs[i].key_b);
+                const char     *said = NULL;
+                if (v && v->kind != VP_VALUE_NULL)
+                    said = vp_value_text(v, x, sizeof x);
+                else if (pairs[i].is_a) /* a default switches on, too */
+                    said = vp_effective(c, &c->files[a], pairs[i].key_a, x, sizeof x);
+                if (!said || !w || w->kind == VP_VALUE_NULL)
                     continue;
-                vp_value_text(v, x, sizeof x);
                 vp_value_text(w, y, sizeof y);
-                if (strcmp(x, "auto") == 0 || strcmp(y, "auto") == 0)
+                if (strcmp(said, "auto") == 0 || strcmp(y, "auto") == 0)
                     continue;
                 if (pairs[i].is_a
-                        ? !vp_same_value(x, pairs[i].is_a) || !vp_same_value(y, pairs[i].is_b)
-                        : vp_same_value(x, y))
+                        ? !vp_same_value(said, pairs[i].is_a) || !vp_same_value(y, pairs[i].is_b)
+                        : vp_same_value(said, y))
                     continue;
+                if (v)
+                    snprintf(by, sizeof by, "line %d", v->line);
                 vp_find(c, &c->files[b], VP_ERROR, w, pairs[i].key_b, NULL,
-                        "%s here, %s is %s in %s, line %d: %s", y, pairs[i].key_a, x,
-                        c->files[a].name, v->line, pairs[i].message);
+                        "%s here, %s is %s in %s, %s: %s", y, pairs[i].key_a, said,
+                        c->files[a].name, v ? by : "by default", pairs[i].message);
             }
 }
 

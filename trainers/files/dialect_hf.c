@@ -614,7 +614,7 @@ const vp_dialect vp_dialect_trl = {
     /* scripts of everybody's have the others */
     .flag_signs = "use_peft activation_offloading assistant_only_loss padding_free",
     .programs =
-        "SFTConfig trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
+        "SFTConfig DPOConfig trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
     .own        = "save_strategy eval_strategy evaluation_strategy logging_strategy "
                   "save_total_limit overwrite_output_dir load_best_model_at_end optim use_peft "
                   "assistant_only_loss padding_free activation_offloading",
@@ -641,6 +641,13 @@ static const vp_key model_keys[] = {
     {"quantization_config.bnb_4bit_compute_dtype", VP_KEY_WORD, "float32",
      "float32|bfloat16|float16"},
     {"torch_dtype", VP_KEY_TEXT, .until = "4.56", .instead = "dtype", .warned = true},
+    /* from 5.0 on they reach the model's own class: TypeError */
+    {"load_in_4bit", VP_KEY_BOOL, .until = "5.0",
+     .instead = "quantization_config: BitsAndBytesConfig(load_in_4bit=True)"},
+    {"load_in_8bit", VP_KEY_BOOL, .until = "5.0",
+     .instead = "quantization_config: BitsAndBytesConfig(load_in_8bit=True)"},
+    {"use_flash_attention_2", VP_KEY_BOOL, .until = "5.0",
+     .instead = "attn_implementation: flash_attention_2"},
 };
 
 static const vp_section model_sections[] = {
@@ -679,6 +686,7 @@ static const vp_saying model_says[] = {
     {VP_SETTING_TUNING, "full", "quantization_config", NULL},
     {VP_SETTING_TUNING, "lora", "quantization_config.load_in_4bit", "false"},
     {VP_SETTING_TUNING, "qlora", "quantization_config.load_in_4bit", "true"},
+    {VP_SETTING_TUNING, "qlora", "load_in_4bit", "true", .until = "5.0", .read_only = true},
     {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_quant_type", "nf4", "tuning=qlora"},
     {VP_SETTING_QUANT, "nf4", "quantization_config.bnb_4bit_use_double_quant", "false",
      "tuning=qlora"},
