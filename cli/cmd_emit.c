@@ -56,8 +56,9 @@ static const vp_option_set emit_rows = {VP_ROWS(rows)};
 /* "a=1,b=2" as {a: "1", b: "2"}. */
 vp_status vp_parse_versions(const char *text, json_t **out, vp_err *err)
 {
-    char      shown[128];
-    vp_status st = VP_OK;
+    char        shown[128];
+    const char *nearest;
+    vp_status   st = VP_OK;
 
     *out = json_object();
     VP_TRY_ALLOC(err, *out);
@@ -71,6 +72,11 @@ vp_status vp_parse_versions(const char *text, json_t **out, vp_err *err)
                            vp_text_escape(p, shown, sizeof shown)));
         snprintf(name, sizeof name, "%.*s", (int)k, p);
         snprintf(version, sizeof version, "%.*s", (int)(n - k - 1), p + k + 1);
+        if (!vp_library_is_known(name, &nearest))
+            VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                           nearest ? "--versions: no library %s is known; did you mean %s?"
+                                   : "--versions: no library %s is known",
+                           vp_text_escape(name, shown, sizeof shown), nearest));
         VP_TRY_ALLOC(err, json_object_set_new(*out, name, json_string(version)) == 0);
         p += n + (p[n] == ',');
     }

@@ -458,6 +458,23 @@ for words, way in (("--use_deepspeed --zero_stage 3 --offload_optimizer_device c
     code, j, err = check("--", "accelerate", "launch", *words.split(), "--num_processes", "4", "sees.py")
     c = j["common"]
     ok(code == 0 and (c["parallel"], c.get("offload")) == (way, "optimizer+params"), words, (code, c))
+# ---- checkpoints that a script switches on in the model: its trainer is told nothing of them ----
+SCRIPT = """from transformers import AutoModelForCausalLM, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+%s
+args = TrainingArguments(output_dir="o", per_device_train_batch_size=2, bf16=True)
+"""
+for line, recompute in (("model.gradient_checkpointing_enable()", "full"), ("model = prepare_model_for_kbit_training(model)", "full"), ("model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=True)", "full"),
+                        ("model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)", "none"), ("if wanted:\n    model.gradient_checkpointing_enable()", "none"), ("", "none")):
+    code, j, err = check(write("enables.py", SCRIPT % line))
+    ok(code == 0 and j["common"]["recompute"] == recompute, "a script with %r" % line, (code, j["common"], j["findings"]))
+# ---- TRL cuts nothing where max_length is null; versions that the tables do not go back to ----
+code, j, err = check(write("uncut.yaml", "model_name_or_path: x\nuse_peft: false\noutput_dir: o\nmax_length: null\n"))
+ok(code == 0 and "seq" not in j["common"], "max_length: null is no 1024", j["common"])
+code, j, err = check("uncut.yaml", "--versions", "trl=0.12")
+ok(any(f["key"] == "trl" and "older" in f["message"] for f in j["findings"]), "a version that nobody read", j["findings"])
+p = subprocess.run([vplan, "check", "uncut.yaml", "--versions", "transformer=5.17"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+ok(p.returncode == 2 and "did you mean transformers?" in p.stderr, "a library that is none", p.stderr)
 # ---- files of others are named, not taken for a target's ----
 for name, text, whose in [("oumi.yaml", "model:\n  model_name: x\ntraining:\n  trainer_type: TRL_SFT\n", "oumi"),
                           ("grpo.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nper_device_train_batch_size: 4\n", "GRPO"),

@@ -253,6 +253,8 @@ for name, target, also, text, wanted in (
     ok(code == 0 and all(changed.get(k) == ("null" if v is None else str(v).lower()) for k, v in wanted.items()) and not any("ds_config" in str(v) or "fsdp" in k for k, v in changed.items()), "--edit of " + name, (code, err, changed))
     code, out, err = call("check", "--json", "--for", target, name)
     ok(not any(f["severity"] == "error" for f in json.loads(out)["findings"]), "and nothing contradicts: " + name, json.loads(out)["findings"])
+code, out, err = call("emit", one, "--for", "hf", "--versions", "transformers=4.40")
+ok(code == 2 and "known from 4.57 on" in err, "versions whose keys nobody read", (code, err))
 write("linked.yaml", before)
 os.link("linked.yaml", "other.yaml")
 code, out, err = call("emit", one, "--for", "hf", "--edit", "linked.yaml", "--force")

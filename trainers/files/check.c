@@ -239,13 +239,20 @@ static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *tar
     return found;
 }
 
-/* A file for a version that is newer than the tables: its keys say so. */
+/* A file for a version that is newer than the tables: its keys say so. For one that is older nobody knows its names. */
 static void find_version(vp_checked *c, vp_checked_file *file)
 {
     const vp_dialect *d  = file->dialect;
     const vp_value   *at = NULL;
+    const char *named    = d ? json_string_value(json_object_get(c->versions, d->library)) : NULL;
 
-    if (!d || json_object_get(c->versions, d->library))
+    if (named && d->oldest && vp_version_compare(named, d->oldest) < 0)
+        vp_find(
+            c, file, VP_NOTE, NULL, d->library, NULL,
+            "%s is older than %s, from which on its keys were read: names that have changed since "
+            "are judged as if they had not",
+            named, d->oldest);
+    if (!d || named)
         return;
     for (int i = 0; i < d->n_keys; i++) {
         const vp_key   *k = &d->keys[i];

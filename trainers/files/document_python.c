@@ -23,6 +23,7 @@ typedef struct reader {
     int          line;
     bool         unread;    /* what was met is no literal: no error, but not read */
     bool         inside;    /* the statement stands in a function or behind a condition */
+    int          indent;    /* of its first letter */
     const char  *arguments; /* the call that makes a trainer's, "TrainingArguments"; NULL: none */
     vp_err      *err;
 } reader;
@@ -446,7 +447,7 @@ static vp_status add_part(reader *r, const vp_value *v)
         end = &(*end)->next;
     *end             = part;
     part->call       = v->call;
-    part->root->line = v->line;
+    part->root->line = v->line, part->root->column = r->indent;
     for (const vp_value *m = v->first; m; m = m->next) {
         if (strcmp(m->key, UNKNOWN_ARGUMENTS) == 0) {
             VP_TRY(say_gap(r, m));
@@ -770,6 +771,36 @@ out:
     return st;
 }
 
+static bool has_text(const char *from, const char *end, const char *text)
+{
+    return memmem(from, (size_t)(end - from), text, strlen(text));
+}
+
+/* What switches checkpoints on in the model itself, whatever its trainer is told (transformers' modeling_utils.py; peft's
+ * utils/other.py, where it is the default), in the block that loads the model or around it. */
+static vp_status note_checkpoints(reader *r, const char *from, int line)
+{
+    bool enables  = has_text(from, r->at, ".gradient_checkpointing_enable("),
+         prepares = has_text(from, r->at, "prepare_model_for_kbit_training(") &&
+                    (!has_text(from, r->at, "use_gradient_checkpointing") ||
+                     has_text(from, r->at, "use_gradient_checkpointing=True"));
+    vp_document *model = NULL;
+    vp_value    *v;
+
+    for (vp_document *p = r->doc->parts; p; p = p->next)
+        if (p->call && vp_python_loads_model(p->call))
+            model = p;
+    if (!(enables || prepares) || !model || r->indent > model->root->column ||
+        vp_value_member(model->root, "gradient_checkpointing_enable"))
+        return VP_OK;
+    v = vp_value_add(model, model->root, "gradient_checkpointing_enable");
+    if (!v)
+        return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+    v->kind = VP_VALUE_BOOL, v->boolean = true, v->text = "true";
+    v->line = line, v->column = r->indent + 1;
+    return VP_OK;
+}
+
 vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
 {
     reader r = {
@@ -784,10 +815,12 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         bool        ours = r.at > r.line_start && vp_value_at(doc->root, "SETTINGS");
         const char *from = r.at;
         const int   line = r.line;
+        r.indent         = (int)(r.at - r.line_start);
         if (!ours)
             skip_condition(&r);
-        r.inside = after ? r.inside : from > r.line_start || r.at > from;
-        after    = false;
+        bool is_certain = r.at == from && strncmp(from, "def ", 4) != 0;
+        r.inside        = after ? r.inside : from > r.line_start || r.at > from;
+        after           = false;
         if (!ours && r.at < r.end && *r.at != '\n')
             VP_TRY(read_statement(&r));
         if (!ours && r.at < r.end && *r.at == ';')
@@ -795,6 +828,8 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         else if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
             skip_line(&r);
         VP_TRY(note_files(&r, from, line));
+        if (is_certain)
+            VP_TRY(note_checkpoints(&r, from, line));
     }
     vp_python_settle(doc, r.arguments);
 out:

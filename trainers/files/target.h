@@ -39,7 +39,7 @@ typedef struct vp_key {
     /* its default, as a value of the file, "1*" or "2*" another key, or "!" and one that it is the opposite of; NULL: none, or
      * not known */
     const char *otherwise;
-    /* of a word: "none|cpu|nvme"; with "null" among them nothing is a value, not the default. Of a
+    /* of a word: "none|cpu|nvme"; with "null" among them, or of a number alone, nothing is a value, not the default. Of a
      * text the usual ones: what is nearly one of them was not meant */
     const char *words;
     double      min, max; /* of a number; both 0: not bounded */
@@ -175,7 +175,9 @@ typedef struct vp_dialect {
     const char *library; /* whose version counts: "deepspeed" */
     const char *version; /* the newest that the tables were read from */
     /* what is written where nobody names a version: older ones have other keys, which the newest takes too; NULL: the newest */
-    const char       *writes;
+    const char *writes;
+    const char
+        *oldest; /* that they were read from; NULL: the newest alone, or they changed little */
     const vp_key     *keys;
     int               n_keys;
     const vp_section *sections;
@@ -245,7 +247,11 @@ const vp_target *vp_target_at(int i);
 /* VP_ERR_USAGE with the nearest name. */
 vp_status vp_target_named(const char *name, const vp_target **out, vp_err *err);
 
-/* Adds the versions that the target's files are written for where none is named. VP_ERR_NOMEM. */
+/* Whether a library of that name, or one that recordings name, has versions here; else *nearest is what may be meant, or NULL. */
+bool vp_library_is_known(const char *name, const char **nearest);
+
+/* Adds the versions that the target's files are written for where none is named. VP_ERR_NOMEM; VP_ERR_USAGE: one is older than the
+ * tables. */
 vp_status vp_target_writes_for(const vp_target *t, json_t *versions, vp_err *err);
 
 /* Whether the settings and their versions are told by this file. */

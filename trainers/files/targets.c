@@ -70,14 +70,39 @@ vp_status vp_target_named(const char *name, const vp_target **out, vp_err *err)
     return VP_FAIL(err, VP_ERR_USAGE, "no target %s: there are %s", shown, all);
 }
 
+bool vp_library_is_known(const char *name, const char **nearest)
+{
+    /* those that recordings and dry runs name, and dialects do not */
+    const char       *names[48] = {"torch", "bitsandbytes", "liger-kernel", "flash-attn"};
+    int               n         = 4, at;
+    const vp_dialect *d;
+
+    for (int i = 0; (d = vp_dialect_at(i)) != NULL && n < 48; i++)
+        names[n++] = d->library;
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    at       = vp_word_nearest(name, names, n);
+    *nearest = at >= 0 ? names[at] : NULL;
+    return false;
+}
+
 vp_status vp_target_writes_for(const vp_target *t, json_t *versions, vp_err *err)
 {
     for (int i = 0; i < t->n_files; i++) {
         const vp_dialect *of = t->files[i].dialect;
-        for (const vp_dialect *d = of; d; d = of->base_version ? NULL : d->base)
+        for (const vp_dialect *d = of; d; d = of->base_version ? NULL : d->base) {
+            const char *named = json_string_value(json_object_get(versions, d->library));
+            if (named && d->oldest && vp_version_compare(named, d->oldest) < 0)
+                return VP_FAIL(
+                    err, VP_ERR_USAGE,
+                    "%s %s: its keys are known from %s on; older ones differ in names, and "
+                    "nobody here read which",
+                    d->library, named, d->oldest);
             if (d->writes && !json_object_get(versions, d->library) &&
                 json_object_set_new(versions, d->library, json_string(d->writes)))
                 return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+        }
     }
     return VP_OK;
 }
