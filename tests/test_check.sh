@@ -517,5 +517,11 @@ for name, text, what in (("gap.sh", "if [ -n \"$L\" ]; then ARGS=(--per_device_t
     code, j, err = check(write(name, text), "--model", "gpt2", "--device", "4090")
     ok(code == 0 and j["fits"] is None and j["fits_not_answered"] == "not answered: what %s says is not known" % what, "no verdict: " + what, (code, j.get("fits"), j.get("fits_not_answered")))
 
+# ---- methods that were not recorded: no verdict of supervised fine-tuning's ----
+for name, text, method in (("orpo.py", "from trl import ORPOConfig\na = ORPOConfig(output_dir='o', per_device_train_batch_size=2, max_length=512, beta=0.1)\n", "orpo"),
+                           ("rm.yaml", "model_name_or_path: x\noutput_dir: o\nper_device_train_batch_size: 4\nmax_length: 512\ncenter_rewards_coefficient: 0.01\n", "reward")):
+    code, j, err = check(write(name, text), "--model", "qwen2.5-0.5b", "--device", "h100")
+    ok(code == 0 and j["fits"] is None and "says %s, and no such step" % method in j["fits_not_answered"], "no verdict: " + method, (code, j.get("fits_not_answered")))
+
 finish()
 P

@@ -183,6 +183,9 @@ static const struct {
     {"oumi", "model.model_name model.model_max_length", NULL, "training"},
     {"TRL's trainers that generate (GRPO, RLOO)",
      "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
+    {"TRL's trainers that generate (GRPO, RLOO)", NULL,
+     "GRPOConfig RLOOConfig PPOConfig OnlineDPOConfig NashMDConfig XPOConfig"},
+    {"a training loop of the script's own around Accelerate", NULL, "Accelerator"},
 };
 
 /* The first of these keys, paths from the root, that is there; NULL. */
@@ -588,7 +591,10 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
             vp_find(out, file, VP_ERROR, at ? at : file->doc->root, at ? at->key : "", NULL,
                     "not judged: %s of %s, whose files are no target's; vplan dryrun -- COMMAND "
                     "plays its training without a GPU",
-                    at ? "a key" : "a command", whose);
+                    at                                      ? "a key"
+                    : file->doc->format == VP_FORMAT_PYTHON ? "a call"
+                                                            : "a command",
+                    whose);
             continue;
         }
         if (is_of_another_method(out, file)) {

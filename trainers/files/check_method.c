@@ -2,6 +2,7 @@
  * fine-tuning: a second model beside the first, pairs or values of its own take other bytes. */
 #include "trainers/files/check.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,17 +10,10 @@
 static const struct {
     const char *method, *words;
 } methods[] = {
-    {"dpo", "dpo ipo"},
-    {"kto", "kto"},
-    {"orpo", "orpo"},
-    {"cpo", "cpo simpo"},
-    {"reward", "rm reward"},
-    {"ppo", "ppo"},
-    {"grpo", "grpo gdpo"},
-    {"rloo", "rloo"},
-    {"gkd", "gkd gold"},
-    {"nash_md", "nash_md"},
-    {"online_dpo", "online_dpo xpo"},
+    {"sft", "sft"},      {"dpo", "dpo ipo"},     {"kto", "kto"},
+    {"orpo", "orpo"},    {"cpo", "cpo simpo"},   {"reward", "rm reward"},
+    {"ppo", "ppo"},      {"grpo", "grpo gdpo"},  {"rloo", "rloo"},
+    {"gkd", "gkd gold"}, {"nash_md", "nash_md"}, {"online_dpo", "online_dpo xpo"},
 };
 
 /* Keys whose value is the method: axolotl's, LLaMA-Factory's, ms-swift's. */
@@ -30,6 +24,7 @@ static const struct {
     const char *method, *keys;
 } keys_of[] = {
     {"kto", "desirable_weight undesirable_weight"},
+    {"reward", "center_rewards_coefficient"},
     {"dpo", "beta precompute_ref_log_probs precompute_ref_batch_size max_prompt_length "
             "ref_model_init_kwargs ld_alpha f_divergence_type"},
 };
@@ -53,13 +48,19 @@ static const char *method_named(const char *word, size_t n)
     return NULL;
 }
 
-/* Of "trl dpo", "trl.scripts.dpo" and "scripts/dpo.py". */
+/* Of "trl dpo", "trl.scripts.dpo" and "scripts/dpo.py"; of "DPOConfig" in a script of Python. */
 static const char *method_of_program(const char *program)
 {
-    const char *found = NULL;
+    static const char suffix[] = "Config";
+    const char       *found    = NULL;
+    char              word[32];
 
     for (const char *p = program; p && *p; p += strcspn(p, " ./"), p += *p != '\0') {
-        const char *method = method_named(p, strcspn(p, " ./"));
+        size_t n = strcspn(p, " ./"), m = strlen(suffix);
+        bool   is = n > m && n < sizeof word && strncmp(p + n - m, suffix, m) == 0;
+        for (size_t i = 0; is && i < n - m; i++)
+            word[i] = (char)tolower((unsigned char)p[i]);
+        const char *method = is ? method_named(word, n - m) : method_named(p, n);
         found              = method ? method : found;
     }
     return found;
@@ -105,6 +106,8 @@ const char *vp_checked_method(const vp_checked *c, const char **said)
             continue;
         method = method_of_program(doc->program);
         *said  = doc->program;
+        if (!method && doc->call && doc->format == VP_FORMAT_PYTHON)
+            method = method_of_program(doc->call), *said = doc->call;
         for (size_t i = 0; i < sizeof says / sizeof *says && !method; i++) {
             const vp_value *v = vp_value_at(doc->root, says[i]);
             if (v && v->text)
@@ -119,5 +122,5 @@ const char *vp_checked_method(const vp_checked *c, const char **said)
         if (c->files[f].doc && c->files[f].dialect &&
             strcmp(c->files[f].dialect->library, "trl") == 0)
             method = method_of_keys(c->files[f].doc->root, said);
-    return method;
+    return method && strcmp(method, "sft") == 0 ? NULL : method;
 }

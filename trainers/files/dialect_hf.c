@@ -467,12 +467,6 @@ const vp_dialect vp_dialect_swift_fsdp = {
 
 /* ---- TRL ---- */
 
-/* Of DPO, KTO, CPO and GRPO, whose files have most keys in common with SFT's. */
-#define OTHER_LOSSES \
-    "sigmoid|hinge|ipo|exo_pair|nca_pair|robust|bco_pair|sppo_hard|aot|aot_pair|aot_unpaired|" \
-    "discopop|apo_zero|apo_down|apo_zero_unpaired|sft|kto|simpo|alphapo|grpo|dr_grpo|bnpo|dapo|" \
-    "cispo|sapo|luspo|vespo"
-
 static const vp_key trl_keys[] = {
     {"gradient_checkpointing", VP_KEY_BOOL, "true"},
     {"bf16", VP_KEY_BOOL, "!fp16"}, /* trl/trainer/base_config.py */
@@ -485,7 +479,8 @@ static const vp_key trl_keys[] = {
     {"padding_free", VP_KEY_BOOL, "false"},
     {"pad_to_multiple_of", VP_KEY_ANY},
     {"precompute_ref_log_probs", VP_KEY_BOOL, "false"},
-    {"loss_type", VP_KEY_TEXT, "nll"}, /* trainers of other methods have words of their own */
+    {"loss_type", VP_KEY_ANY,
+     "nll"}, /* trainers of other methods have words of their own, and lists */
     {"activation_offloading", VP_KEY_BOOL, "false"},
     {"assistant_only_loss", VP_KEY_BOOL, "false"},
     {"model_name_or_path", VP_KEY_TEXT},
@@ -522,7 +517,15 @@ static const vp_section trl_sections[] = {
      "dataset_text_field dataset_kwargs eos_token truncation_mode shuffle_dataset:b eval_packing:b "
      "completion_only_loss:b pad_token model_revision lora_target_parameters lora_task_type "
      "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming:b "
-     "ignore_bias_buffers:b env datasets streaming test_split_size",
+     "ignore_bias_buffers:b env datasets streaming test_split_size "
+     /* of DPO (judge_trl.c), with what it had before */
+     "beta:r loss_weights ld_alpha:r f_divergence_type f_alpha_divergence_coef:r label_smoothing:r "
+     "use_weighting:b discopop_tau:r disable_dropout:b sync_ref_model:b ref_model_mixup_alpha:r "
+     "ref_model_sync_steps:i precompute_ref_batch_size:i max_prompt_length:i "
+     "max_completion_length:i rpo_alpha:r reference_free:b generate_during_eval:b "
+     "use_logits_to_keep:b padding_value:i label_pad_token_id:i model_adapter_name "
+     "ref_adapter_name force_use_ref_model:b ref_model_init_kwargs use_liger_loss:b "
+     "is_encoder_decoder:b base_model_attribute_name tools",
      .scripts = SCRIPTS_HAVE},
 };
 
@@ -598,10 +601,6 @@ static const vp_rule trl_rules[] = {
      "Liger's loss drops the mask of the assistant's tokens without a word: the loss is over the "
      "whole sample",
      "use_liger_kernel: false"},
-    {"loss_type", "!=nll|chunked_nll|dft|" OTHER_LOSSES, NULL, NULL, VP_ERROR,
-     "is no loss of TRL's; SFTTrainer (nll, dft) finds that out when it runs", "nll", .own = true},
-    {"loss_type", "=" OTHER_LOSSES, NULL, NULL, VP_NOTE,
-     "is a loss of another of TRL's trainers; SFTTrainer has nll and dft", NULL, .own = true},
 };
 
 const vp_dialect vp_dialect_trl = {
@@ -618,12 +617,13 @@ const vp_dialect vp_dialect_trl = {
     /* scripts of everybody's have the others */
     .flag_signs = "use_peft activation_offloading assistant_only_loss padding_free",
     .programs =
-        "SFTConfig DPOConfig trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
+        "SFTConfig DPOConfig RewardConfig ORPOConfig CPOConfig KTOConfig GKDConfig PRMConfig trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
     .own        = "save_strategy eval_strategy evaluation_strategy logging_strategy "
                   "save_total_limit overwrite_output_dir load_best_model_at_end optim use_peft "
                   "assistant_only_loss padding_free activation_offloading",
     .base       = &vp_dialect_transformers,
     .base_says  = true,
+    .judge      = vp_judge_trl,
     .sees_cards = VP_DATA_PARALLEL,
 };
 

@@ -81,7 +81,8 @@ typedef struct vp_document {
     /* of a script of Python what a call is given that a file of its own may hold as well: adapters
      * (LoraConfig), what a model is loaded with (from_pretrained); one behind the other by next */
     struct vp_document *parts;
-    const char         *call; /* of such a one: what is called, "peft.LoraConfig" */
+    /* of such a one: what is called, "peft.LoraConfig"; of a script what makes the trainer's arguments */
+    const char *call;
     /* of a script of Python: the settings files that it reads, a list of strings; NULL: none */
     vp_value *files;
     /* what stood in the file and was not read: statements of Python, words without a key */

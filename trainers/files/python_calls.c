@@ -162,11 +162,22 @@ static void drop_variables(vp_document *doc)
     }
 }
 
+static bool has_own_loop(const vp_document *doc)
+{
+    for (const vp_value *v = doc->root->first; v; v = v->next)
+        if (v->call && vp_python_ends_in(v->call, "Accelerator"))
+            return true;
+    return false;
+}
+
 void vp_python_settle(vp_document *doc, const char *arguments)
 {
     drop_what_is_read(doc);
     drop_other_engines(doc);
+    doc->call    = arguments;
     doc->program = is_of_unsloth(doc) ? "unsloth" : arguments;
+    if (!doc->program && has_own_loop(doc))
+        doc->program = "Accelerator";
     if (doc->program)
         drop_variables(doc);
 }

@@ -169,6 +169,7 @@ typedef struct vp_section {
 } vp_section;
 
 struct vp_judged; /* trainers/files/check_internal.h */
+void vp_judge_trl(struct vp_judged *);
 
 typedef struct vp_dialect {
     const char *name;    /* "deepspeed" */
