@@ -27,6 +27,14 @@ def refused(what, code, words, config, *options):
     ok(rc == code and all(w in message for w in words), what, "%d %s" % (rc, message))
 
 
+# ---- what PyTorch fails at: positions that FSDP2 casts in forward and not where a layer is recomputed (played: tests/oracles/programs/worlds.py) ----
+olmo = dict(model_type="olmo2", architectures=["Olmo2ForCausalLM"], hidden_size=2048, num_attention_heads=16, num_key_value_heads=16, intermediate_size=8192, vocab_size=100352,
+            num_hidden_layers=4, max_position_embeddings=4096, tie_word_embeddings=False)
+for words, code in (("--parallel fsdp2 --recompute full", 4), ("--parallel fsdp --recompute full", 0), ("--parallel fsdp2 --recompute none", 0), ("--parallel zero3 --recompute full", 0),
+                    ("--parallel fsdp2 --recompute full --precision bf16", 0)):
+    rc, j = estimate(olmo, "--trainer", "hf", "--world", "2", "--seq", "512", "--micro-batch", "2", *words.split())
+    ok(rc == code and (rc == 0 or "CheckpointError" in j["error"]["message"]), "OLMo 2: " + words, (rc, j.get("error")))
+
 # ---- rows ----
 rows, adapted, synced, single, quantised = [list(csv.DictReader(line for line in open("tests/golden/trainers/" + name) if not line.startswith("#")))
                          for name in ("worlds.csv", "adapted_worlds.csv", "synced_worlds.csv", "single_worlds.csv", "quantised_worlds.csv")]

@@ -204,6 +204,9 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "vocab_size": 49152,
          "max_position_embeddings": 16384,
          "sliding_window": 4096,
+         "attention_dropout": 0.1,
+         "residual_dropout": 0.1,
+         "embedding_dropout": 0.1,
          "tie_word_embeddings": true,
          "use_bias": true
      }),
@@ -219,6 +222,9 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "vocab_size": 49152,
          "max_position_embeddings": 16384,
          "sliding_window": 4096,
+         "attention_dropout": 0.1,
+         "residual_dropout": 0.1,
+         "embedding_dropout": 0.1,
          "tie_word_embeddings": true,
          "use_bias": true
      }),

@@ -203,6 +203,27 @@ static void end(run *r)
     r->step         = NULL;
 }
 
+/* FSDP2 casts what a layer is given before its forward pass, but not where the layer is recomputed (torch 2.11,
+ * FSDPState._pre_forward): checkpoints then hold other formats. Most families give their rotary positions in the format of the hidden
+ * states; these leave them in fp32. */
+static vp_status refuse_recomputed(const vp_model *model, const vp_hf_request *q, vp_err *err)
+{
+    static const char *const wide[]   = {"olmo", "olmo2", "olmo3", "ernie4_5"};
+    bool                     by_fsdp2 = vp_hf_is_shared(q) && strcmp(q->parallel, "fsdp2") == 0;
+    bool                     casts    = strcmp(vp_hf_computed_precision(q), q->precision) != 0;
+
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (by_fsdp2 && casts && strcmp(q->recompute, "none") != 0 &&
+            strcmp(model->family, wide[i]) == 0)
+            return VP_FAIL(err, VP_ERR_INPUT,
+                           "--recompute %s --parallel fsdp2 with --precision %s does not run: "
+                           "FSDP2 casts %s's rotary positions, which are fp32, before a layer's "
+                           "forward pass, but not where it is recomputed (CheckpointError in torch "
+                           "2.11); --parallel fsdp runs",
+                           q->recompute, q->precision, model->family);
+    return VP_OK;
+}
+
 /* Beside adapters it is trained as it was loaded. */
 static vp_status check_head(run *r, vp_err *err)
 {
@@ -230,6 +251,7 @@ static vp_status set_up(run *r, vp_err *err)
 
     VP_TRY(refuse_adapters(q, err));
     VP_TRY(refuse_trl_ways(q, err));
+    VP_TRY(refuse_recomputed(r->model, q, err));
     VP_TRY(vp_hf_find(r->model, q, VP_HF_STEP, r->out, &r->found, err));
     if (vp_hf_trains_head(q, r->out->task))
         VP_TRY(check_head(r, err));

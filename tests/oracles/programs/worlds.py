@@ -95,7 +95,7 @@ def wanted(adapters):
                  (("fsdp2", 2, "none", 0, "bf16-amp"), ("fsdp2", 8, "none", 2, "bf16-amp"), ("fsdp2", 4, "params", 3, "bf16-amp"), ("fsdp2", 4, "none", 3, "bf16"),
                   ("fsdp2", 2, "params", 2, "bf16-mixed"), ("zero3", 4, "optimizer", 2, "bf16-mixed"), ("zero3", 2, "params", 0, "bf16-mixed"))] +
                 [("ddp", world, "none", step_of(i, "bf16-amp"), "nf4-dq") for world, i in ((2, 3), (4, 2))] +
-                [("fsdp2", 2 + 2 * (k % 2), "none", (name, "bf16-amp", "full" if k % 3 else "none", "adamw_torch", 2, 512, 1))
+                [("fsdp2", 2 + 2 * (k % 2), "none", (name, "bf16-amp", "full" if k % 3 and name[:5] != "olmo2" else "none", "adamw_torch", 2, 512, 1))
                  for k, name in enumerate(sorted(SHORT) + ["pythia-410m"])])
     added_up = ("smollm2-360m", "bf16-mixed", "full", "adamw_torch", 1, 512, 2)
     out += [("zero2", 4, "none", STEPS[0][:3] + ("adamw_8bit",) + STEPS[0][4:])]
