@@ -225,8 +225,9 @@ out:
 /* What the trainer itself would refuse is refused here: the rules that check judges files by. */
 static vp_status check_rules(job *j)
 {
-    vp_checked c  = {.arena = j->arena, .target = j->target, .versions = j->s->versions};
-    vp_status  st = VP_OK;
+    vp_checked c = {
+        .arena = j->arena, .target = j->target, .versions = j->s->versions, .settings = *j->s};
+    vp_status st = VP_OK;
 
     for (int i = 0; i < j->out->n_files; i++) {
         vp_checked_file file = {.doc     = j->out->files[i].document,

@@ -89,7 +89,11 @@ void vp_judge_trl(vp_judged *x)
     const vp_value *loss    = vp_value_member(x->file->doc->root, "loss_type");
     const vp_value *weights = vp_value_member(x->file->doc->root, "loss_weights");
     const char     *said, *method = vp_checked_method(x->c, &said);
-    bool            is_dpo = method && strcmp(method, "dpo") == 0;
+    if (!method) /* of what is to be written the settings say it; of what was read too, if no file does */
+        method = x->c->settings.value[VP_SETTING_METHOD];
+    if (method && strcmp(method, vp_setting_otherwise(VP_SETTING_METHOD)) == 0)
+        method = NULL;
+    bool is_dpo = method && strcmp(method, "dpo") == 0;
 
     if (is_dpo)
         judge_pairs(x);
