@@ -110,6 +110,10 @@ for v, is_known in (("4.57", True), ("5.17", True), ("4.50", False)):
     open("old.yaml", "w").write("output_dir: o\nper_device_train_batch_size: %d\ngradient_accumulation_steps: %d\nbf16: true\n" % (chosen["micro_batch"], chosen["accumulation"]))
     code, out, err = call("check", "--json", "old.yaml", "--for", "hf", "--model", "gpt2", "--seq", "512", "--device", "4090", "--versions", "transformers=" + v)
     ok(json.loads(out)["allocated_peak_bytes"] == said["allocated_peak_bytes"], "and check's", (code, out, err))
+# ---- trainers of next tokens have no step of a masked model ----
+for trainer in ("trl", "axolotl", "llamafactory"):
+    code, _, err = call("plan", "roberta-large", "--trainer", trainer, "--device", "4090", "--seq", "256", "--global-batch", "8")
+    ok(code == 4 and "predict the next token" in err and "--trainer hf" in err, "roberta by " + trainer, (code, err))
 # ---- plan counts what estimate counts: Trainer's clipping too, where a plain loop's step stands in (its norms begin a segment here) ----
 MEDIUM = ("gpt2-medium", "--trainer", "hf", "--device", "4090", "--seq", "512", "--micro-batch", "4", "--recompute", "full", "--precision", "bf16-mixed", "--optimizer", "adamw_torch_fused")
 code, planned, _ = plan(*MEDIUM, "--global-batch", "4")

@@ -41,6 +41,7 @@ typedef struct vp_language {
     /* what its one switch for Liger's loss puts in place: "all" its kernels; NULL: the loss */
     const char *ligers;
     const char *liger_families; /* that it has kernels of Liger's for; NULL: not known */
+    bool        next_token;     /* it trains models that predict the next token alone */
 } vp_language;
 
 /* The largest miss of reserved bytes over the rows of recorded steps (tests/golden/trainers/steps.csv)
