@@ -56,6 +56,10 @@ const vp_dialect *vp_dialect_named(const char *name);
 void vp_check_keys(vp_checked *c, vp_checked_file *file);
 void vp_check_rules(vp_checked *c, vp_checked_file *file);
 
+/* judge_*.c: what no rule of a dialect's can say. */
+void vp_judge_trl(vp_judged *x);
+void vp_judge_trainer(vp_judged *x);
+
 /* check_settings.c: what the files say together, and where they disagree. */
 void vp_check_settings(vp_checked *c);
 void vp_check_lengths(vp_checked *c, int64_t positions);

@@ -714,6 +714,15 @@ static void check_rule(vp_checked *c, vp_checked_file *file, const vp_rule *r)
     vp_find(c, file, r->severity, v, r->key, r->instead, "%s", r->message);
 }
 
+/* What no rule of a dialect can say. */
+static const struct {
+    const vp_dialect *of;
+    void (*judge)(vp_judged *x);
+} judges[] = {
+    {&vp_dialect_trl, vp_judge_trl},
+    {&vp_dialect_transformers, vp_judge_trainer},
+};
+
 void vp_check_rules(vp_checked *c, vp_checked_file *file)
 {
     for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
@@ -722,7 +731,8 @@ void vp_check_rules(vp_checked *c, vp_checked_file *file)
             if (vp_version_within(version, d->rules[i].since, d->rules[i].until) &&
                 (!d->rules[i].own || vp_check_is_own(file)))
                 check_rule(c, file, &d->rules[i]);
-        if (d->judge)
-            d->judge(&(vp_judged){c, file});
+        for (size_t i = 0; i < sizeof judges / sizeof *judges; i++)
+            if (judges[i].of == d)
+                judges[i].judge(&(vp_judged){c, file});
     }
 }

@@ -89,6 +89,7 @@ static const vp_key trainer_keys[] = {
     {"save_steps", VP_KEY_REAL, "500", .min = 0, .max = BIG},
     {"eval_steps", VP_KEY_REAL, .min = 0, .max = BIG},
     {"save_total_limit", VP_KEY_INT, .min = -1, .max = BIG}, /* -1 as 0: no limit */
+    {"hub_strategy", VP_KEY_WORD, "every_save", "end|every_save|checkpoint|all_checkpoints"},
     {"seed", VP_KEY_INT, "42", .min = 0, .max = BIG},
     {"use_liger_kernel", VP_KEY_BOOL, "false"},
     {"liger_kernel_config", VP_KEY_MAP},
@@ -169,7 +170,7 @@ static const vp_key trainer_keys[] = {
     "trackio_bucket_id trackio_static_space_id eval_delay:r prediction_loss_only:b eval_on_start:b " \
     "eval_do_concat_batches:b eval_use_gather_object:b include_for_metrics batch_eval_metrics:b " \
     "save_only_model:b enable_jit_checkpoint:b push_to_hub:b hub_token hub_private_repo:b hub_model_id " \
-    "hub_strategy hub_always_push:b hub_revision load_best_model_at_end:b metric_for_best_model " \
+    "hub_always_push:b hub_revision load_best_model_at_end:b metric_for_best_model " \
     "greater_is_better:b ignore_data_skip:b restore_callback_states_from_checkpoint:b " \
     "full_determinism:b data_seed:i parallelism_config dataloader_drop_last:b " \
     "dataloader_multiprocessing_context dataloader_in_order:b label_names length_column_name " \
@@ -316,9 +317,22 @@ static const vp_saying trainer_says[] = {
     {VP_ALWAYS, NULL, "dataloader_pin_memory", "true"},
 };
 
+#define LAYERWISE \
+    "galore_adamw_layerwise|galore_adamw_8bit_layerwise|galore_adafactor_layerwise|apollo_adamw_layerwise"
+
 static const vp_rule trainer_rules[] = {
     {"fp16", "=true", "bf16", "=true", VP_ERROR, "fp16 and bf16 exclude each other",
      "bf16 alone, on a card that has it"},
+    {"fp16_full_eval", "=true", "bf16_full_eval", "=true", VP_ERROR,
+     "fp16_full_eval and bf16_full_eval exclude each other", "bf16_full_eval alone"},
+    {"logging_steps", "=0", "logging_strategy", "=steps", VP_ERROR, "0 steps are refused",
+     "logging_strategy: no"},
+    {"optim", "=" LAYERWISE, "gradient_accumulation_steps", ">1", VP_ERROR,
+     "steps in the backward pass: Trainer refuses to accumulate beside it",
+     "gradient_accumulation_steps: 1"},
+    {"optim", "=" LAYERWISE "|galore_adamw|galore_adamw_8bit|galore_adafactor|apollo_adamw",
+     "optim_target_modules", "unset", VP_ERROR, "Trainer refuses it without optim_target_modules",
+     "optim_target_modules: all-linear"},
     {"dataloader_prefetch_factor", "set", "dataloader_num_workers", "=0", VP_ERROR,
      "a prefetch factor without workers is refused", "dataloader_num_workers: 2"},
     {"gradient_checkpointing_kwargs", "set", "gradient_checkpointing", "=false", VP_WARNING,
@@ -623,7 +637,6 @@ const vp_dialect vp_dialect_trl = {
                   "assistant_only_loss padding_free activation_offloading",
     .base       = &vp_dialect_transformers,
     .base_says  = true,
-    .judge      = vp_judge_trl,
     .sees_cards = VP_DATA_PARALLEL,
 };
 

@@ -168,9 +168,6 @@ typedef struct vp_section {
     const char *prefix;
 } vp_section;
 
-struct vp_judged; /* trainers/files/check_internal.h */
-void vp_judge_trl(struct vp_judged *);
-
 typedef struct vp_dialect {
     const char *name;    /* "deepspeed" */
     const char *library; /* whose version counts: "deepspeed" */
@@ -200,8 +197,7 @@ typedef struct vp_dialect {
     vp_format   only;           /* the one form its files have; BY_NAME: any */
     /* keys whose product the processes are divided by before the global batch is; NULL */
     const char *shards;
-    bool        any_case;              /* words are compared without case */
-    void (*judge)(struct vp_judged *); /* what no rule can say; NULL */
+    bool        any_case; /* words are compared without case */
     /* what one process makes of several cards that it sees; NULL: nothing that files do not say */
     const char              *sees_cards;
     const struct vp_dialect *base;         /* whose keys it also has, */

@@ -1,0 +1,144 @@
+/* trainers/files/judge_trainer.c: what TrainingArguments refuses and no rule of two keys can say: steps and strategies that do not
+ * go together, words of fsdp. Read in transformers/training_args.py of 4.57 and 5.17. */
+#include "trainers/files/check_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What counts for a key, where the text says it. */
+static const char *text_of(const vp_judged *x, const char *key, char *buf, size_t size)
+{
+    const vp_value *v = vp_value_at(x->file->doc->root, key);
+    const char     *text;
+
+    if (v && (v->kind >= VP_VALUE_LIST || (v->kind == VP_VALUE_STRING && !v->quoted &&
+                                           x->file->doc->format == VP_FORMAT_PYTHON)))
+        return NULL;
+    text = vp_effective(x->c, x->file, key, buf, size);
+    return text && strchr(text, '$') ? NULL : text;
+}
+
+/* The strategy by which something happens: steps, epoch, no, best. */
+static const char *strategy_of(const vp_judged *x, const char *key, char *buf, size_t size)
+{
+    const char *text = text_of(x, key, buf, size);
+
+    return text && strcmp(text, "false") == 0 ? "no" : text;
+}
+
+static const vp_value *at(const vp_judged *x, const char *key)
+{
+    return vp_value_at(x->file->doc->root, key);
+}
+
+static double number_of(const vp_judged *x, const char *key)
+{
+    char        buf[128], *end;
+    const char *text = text_of(x, key, buf, sizeof buf);
+    double      n    = text ? strtod(text, &end) : NAN;
+
+    return text && text[0] && !*end ? n : NAN;
+}
+
+static bool is(const char *text, const char *word)
+{
+    return text && strcmp(text, word) == 0;
+}
+
+/* From 1 on steps are counted, and whole. */
+static void judge_steps(vp_judged *x, const char *key, const char *strategy)
+{
+    char   buf[64];
+    double n = number_of(x, key);
+
+    if (at(x, key) && n > 1 && n != floor(n) &&
+        is(strategy_of(x, strategy, buf, sizeof buf), "steps"))
+        vp_find(x->c, x->file, VP_ERROR, at(x, key), key, NULL,
+                "%g is refused: from 1 on it must be a whole number", n);
+}
+
+static void judge_best(vp_judged *x)
+{
+    const vp_value *best = at(x, "load_best_model_at_end");
+    char            a[64], b[64];
+    const char     *eval = strategy_of(x, "eval_strategy", a, sizeof a),
+               *save     = strategy_of(x, "save_strategy", b, sizeof b);
+    double saves = number_of(x, "save_steps"), evals = number_of(x, "eval_steps");
+
+    if (!vp_is_there(best) || best->kind != VP_VALUE_BOOL || !eval || !save || is(save, "best"))
+        return;
+    if (strcmp(eval, save) != 0) {
+        vp_find(x->c, x->file, VP_ERROR, best, best->key, NULL,
+                "Trainer refuses it: it evaluates by %s and saves by %s, which must be the same",
+                eval, save);
+        return;
+    }
+    if (!at(x, "eval_steps") || evals == 0)
+        evals = number_of(x, "logging_steps");
+    if (is(eval, "steps") && saves >= 1 && evals >= 1 && fmod(saves, evals) != 0)
+        vp_find(x->c, x->file, VP_ERROR, best, best->key, NULL,
+                "Trainer refuses it: save_steps %g is no multiple of eval_steps %g", saves, evals);
+}
+
+static const char any_word[] =
+    "full_shard shard_grad_op no_shard hybrid_shard hybrid_shard_zero2 offload auto_wrap";
+static const char words_of_one[] = "no_shard hybrid_shard hybrid_shard_zero2";
+
+static void judge_word_of_fsdp(vp_judged *x, const vp_value *v, const char *word, bool is_two)
+{
+    if (!vp_listed(any_word, word))
+        vp_find(x->c, x->file, VP_ERROR, v, "fsdp", NULL,
+                "%.40s is none of full_shard, shard_grad_op, no_shard, hybrid_shard, "
+                "hybrid_shard_zero2, offload, auto_wrap",
+                word);
+    else if (is_two && vp_listed(words_of_one, word))
+        vp_find(x->c, x->file, VP_ERROR, v, "fsdp", "fsdp_config: {version: 1}",
+                "%s is FSDP 1's alone, and this is FSDP 2", word);
+}
+
+static void judge_fsdp(vp_judged *x)
+{
+    const vp_value *v = at(x, "fsdp"), *config = at(x, "fsdp_config");
+    char            buf[64], word[64];
+    const char     *version = text_of(x, "fsdp_config.fsdp_version", buf, sizeof buf);
+    bool            is_two  = is(version, "2") && !(config && config->kind != VP_VALUE_MAP);
+
+    if (v && v->kind == VP_VALUE_LIST)
+        for (const vp_value *e = v->first; e; e = e->next)
+            if (e->kind == VP_VALUE_STRING &&
+                (e->quoted || x->file->doc->format != VP_FORMAT_PYTHON))
+                judge_word_of_fsdp(x, v, e->text, is_two);
+    if (!v || v->kind != VP_VALUE_STRING || strchr(v->text, '$') ||
+        (!v->quoted && x->file->doc->format == VP_FORMAT_PYTHON))
+        return;
+    for (const char *p = v->text + strspn(v->text, " "); *p; p += strspn(p, " ")) {
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, " "), p);
+        judge_word_of_fsdp(x, v, word, is_two);
+        p += strcspn(p, " ");
+    }
+}
+
+void vp_judge_trainer(vp_judged *x)
+{
+    static const char *const own[] = {"training_args", "sft", "llamafactory"};
+    char                     buf[64];
+    bool                     is_own = false;
+
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        is_own = is_own || strcmp(x->file->dialect->name, own[i]) == 0;
+    if (!is_own || at(x, "evaluation_strategy"))
+        return;
+    judge_steps(x, "logging_steps", "logging_strategy");
+    judge_steps(x, "save_steps", "save_strategy");
+    judge_steps(x, "eval_steps", "eval_strategy");
+    judge_best(x);
+    judge_fsdp(x);
+    if (at(x, "lr_scheduler_type") && is(strategy_of(x, "eval_strategy", buf, sizeof buf), "no")) {
+        const char *by = text_of(x, "lr_scheduler_type", buf, sizeof buf);
+        if (is(by, "reduce_lr_on_plateau") || is(by, "greedy"))
+            vp_find(x->c, x->file, VP_ERROR, at(x, "lr_scheduler_type"), "lr_scheduler_type",
+                    "eval_strategy: steps", "%s is refused: it wants an evaluation", by);
+    }
+}
