@@ -487,7 +487,7 @@ static bool is_beyond_plan(const vp_check_fit *x)
            !says(v[VP_SETTING_CLIP_NORM], plans_norm(x->request.job.language));
 }
 
-/* What to type to have the lines changed; nothing where plan would refuse it, or plan something else. */
+/* What to type to have the lines changed, or what is faster; nothing where plan would refuse it, or plan something else. */
 static void print_next(const vp_check_fit *x, const vp_checked *c)
 {
     vp_text  command = {0};
@@ -510,7 +510,7 @@ static void print_next(const vp_check_fit *x, const vp_checked *c)
         }
 }
 
-static void print_mend(const vp_check_fit *x, const vp_checked *c)
+static void print_mend(const vp_check_fit *x)
 {
     const vp_mended *m = &x->mended;
     char             bytes[32], time[32];
@@ -521,7 +521,6 @@ static void print_mend(const vp_check_fit *x, const vp_checked *c)
                vp_time_text(m->chosen.best->seconds, time, sizeof time));
         for (int64_t i = 0; i < m->n_lines; i++)
             print_line(&m->lines[i]);
-        print_next(x, c);
     } else if (m->chosen.least) {
         vp_screen_line("nothing", "of what converges alike fits; the least needs %s",
                        vp_size_text(m->chosen.least->bytes.high_bytes, bytes, sizeof bytes));
@@ -543,8 +542,8 @@ static void print_otherwise(const vp_check_fit *x)
     if (tuning && strcmp(tuning, "full") != 0)
         return; /* they train adapters already */
     snprintf(command, sizeof command,
-             "vplan estimate %s --trainer hf --device %s --seq %lld --micro-batch 1", r->model_name,
-             x->device.name, (long long)r->seq);
+             "vplan estimate %s --trainer %s --device %s --seq %lld --micro-batch 1", r->model_name,
+             r->job.language->own ? r->job.language->own : "hf", x->device.name, (long long)r->seq);
     vp_screen_command("next", command);
 }
 
@@ -560,6 +559,11 @@ static void print_tight(const vp_mended *m, int64_t budget_bytes)
     else
         vp_screen_line("tight", "it may fit all the same: PyTorch finds room by giving back its "
                                 "cache in the first step");
+}
+
+static bool is_faster(const vp_mended *m)
+{
+    return m->chosen.best && m->chosen.best->seconds < 0.98 * m->now_s;
 }
 
 void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
@@ -580,8 +584,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
     if (m->is_tight)
         print_tight(m, x->request.budget_bytes);
     if (!m->fits)
-        print_mend(x, c);
-    else if (m->chosen.best && m->chosen.best->seconds < 0.98 * m->now_s)
+        print_mend(x);
+    else if (is_faster(m))
         vp_screen_line("faster", "%s a step fits too: micro-batch %s x %s, recompute %s",
                        vp_time_text(m->chosen.best->seconds, time, sizeof time),
                        m->chosen.best->settings.value[VP_SETTING_MICRO_BATCH],
@@ -593,6 +597,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
         vp_screen_line("assumed", "%s", m->now.assumptions[i]);
     if (allocator_text(m, text, sizeof text)[0])
         vp_screen_line("assumed", "%s", text);
-    if (!m->fits && !m->chosen.best)
+    if (m->chosen.best && (!m->fits || is_faster(m)))
+        print_next(x, c);
+    else if (!m->fits)
         print_otherwise(x);
 }

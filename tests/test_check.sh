@@ -458,6 +458,10 @@ for words, way in (("--use_deepspeed --zero_stage 3 --offload_optimizer_device c
     code, j, err = check("--", "accelerate", "launch", *words.split(), "--num_processes", "4", "sees.py")
     c = j["common"]
     ok(code == 0 and (c["parallel"], c.get("offload")) == (way, "optimizer+params"), words, (code, c))
+# ---- where something faster fits, the screen ends with the commands that write it ----
+write("slow.yaml", "output_dir: o\nper_device_train_batch_size: 4\nbf16: true\ngradient_checkpointing: true\n")
+p = subprocess.run([vplan, "check", "slow.yaml", "--model", "gpt2", "--device", "h100", "--seq", "1024"], stdout=subprocess.PIPE, universal_newlines=True)
+ok(p.returncode == 0 and "\nfaster " in p.stdout and p.stdout.rstrip().endswith("vplan emit settings.json --for hf --edit slow.yaml"), "the next command", p.stdout)
 # ---- checkpoints that a script switches on in the model: its trainer is told nothing of them ----
 SCRIPT = """from transformers import AutoModelForCausalLM, TrainingArguments
 model = AutoModelForCausalLM.from_pretrained("gpt2")

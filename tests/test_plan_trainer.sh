@@ -111,7 +111,7 @@ for v, is_known in (("4.57", True), ("5.17", True), ("4.50", False)):
     code, out, err = call("check", "--json", "old.yaml", "--for", "hf", "--model", "gpt2", "--seq", "512", "--device", "4090", "--versions", "transformers=" + v)
     ok(json.loads(out)["allocated_peak_bytes"] == said["allocated_peak_bytes"], "and check's", (code, out, err))
 # ---- trainers of next tokens have no step of a masked model ----
-for trainer in ("trl", "axolotl", "llamafactory"):
+for trainer in ("trl", "axolotl", "llamafactory", "ms-swift"):
     code, _, err = call("plan", "roberta-large", "--trainer", trainer, "--device", "4090", "--seq", "256", "--global-batch", "8")
     ok(code == 4 and "predict the next token" in err and "--trainer hf" in err, "roberta by " + trainer, (code, err))
 # ---- plan counts what estimate counts: Trainer's clipping too, where a plain loop's step stands in (its norms begin a segment here) ----

@@ -93,7 +93,7 @@ static const vp_language languages[] = {
     {"llamafactory", "hf", WIDENED, ITS_STEP("LLaMA-Factory"), NULL, AXES(trainer_axes),
      .ligers = "all", .liger_families = LIGERS_OF_LLAMAFACTORY, .next_token = true},
     {"ms-swift", "hf", WIDENED, ITS_STEP("ms-swift"), NULL, AXES(trainer_axes), .ligers = "all",
-     .liger_families = LIGERS},
+     .liger_families = LIGERS, .next_token = true},
     {"accelerate", "torch", PLAYED, ITS_LOOP("accelerate"), NULL, AXES(trainer_axes)},
     {"deepspeed", "torch", WIDENED, ITS_LOOP("DeepSpeed"), NULL, AXES(trainer_axes),
      .wraps = "at stage 0 DeepSpeed's engine keeps 16-bit weights and gradients and fp32 copies of "
