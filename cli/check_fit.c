@@ -278,6 +278,21 @@ out:
     return st;
 }
 
+/* What ends in an error on this card is one of the files' own, beside no verdict. */
+static vp_status say_refused(vp_checked *c, const char *why, vp_err *err)
+{
+    static const char mark[] = " does not run here: ";
+    const char       *reason = strstr(why, mark);
+
+    if (!reason)
+        return VP_OK;
+    return vp_check_refused(
+        c,
+        strncmp(why, "--optimizer", strlen("--optimizer")) == 0 ? VP_SETTING_OPTIMIZER
+                                                                : VP_SETTING_PRECISION,
+        vp_arena_printf(c->arena, "does not run on this card: %s", reason + strlen(mark)), err);
+}
+
 vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_options *o,
                             vp_check_fit *x, vp_err *err)
 {
@@ -291,6 +306,7 @@ vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_o
         VP_TRY(vp_check_positions(c, x->model->graph.max_seq, err));
     VP_TRY(vp_mend(arena, c, &x->request, &x->mended, err));
     if (x->mended.why) {
+        VP_TRY(say_refused(c, x->mended.why, err));
         x->why = vp_arena_printf(arena, "not answered: %s%s", x->mended.why,
                                  strstr(x->mended.why, "say seq") ? "; --seq N says it"
                                  : strstr(x->mended.why, "say micro_batch")

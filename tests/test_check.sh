@@ -527,5 +527,11 @@ for name, text, method in (("orpo.py", "from trl import ORPOConfig\na = ORPOConf
     code, j, err = check(write(name, text), "--model", "qwen2.5-0.5b", "--device", "h100")
     ok(code == 0 and j["fits"] is None and "says %s, and no such step" % method in j["fits_not_answered"], "no verdict: " + method, (code, j.get("fits_not_answered")))
 
+# ---- what ends in an error on the card is an error of the file's ----
+code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\nmax_length: 512\n"), "--model", "qwen2.5-0.5b", "--device", "t4")
+ok(code == 4 and ("error", 3, "bf16") in [(f["severity"], f["line"], f["key"]) for f in j["findings"]] and j["fits"] is None, "TRL's bf16 on a T4", (code, j["findings"]))
+code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nfp16: true\nper_device_train_batch_size: 1\nmax_length: 512\n"), "--model", "qwen2.5-0.5b", "--device", "t4")
+ok(code == 0 and j["fits"], "TRL's fp16 on a T4", (code, j["findings"], j.get("fits_not_answered")))
+
 finish()
 P

@@ -325,6 +325,30 @@ static bool is_for_people(const char *path)
     return n > 3 && strcmp(path + n - 3, ".md") == 0;
 }
 
+/* --no_NAME of a command: HfArgumentParser has it for fields that are true by default, and takes no value. */
+static void complete_switches(const vp_checked *c, const vp_checked_file *file)
+{
+    static const char on[] =
+        "average_tokens_across_devices dataloader_in_order dataloader_pin_memory disable_dropout "
+        "eval_do_concat_batches log_on_each_node logging_nan_inf_filter remove_unused_columns "
+        "skip_memory_metrics";
+    const vp_dialect *d = file->dialect;
+
+    while (d && d != &vp_dialect_transformers)
+        d = d->base;
+    for (vp_value *v = d && file->doc->format == VP_FORMAT_FLAGS ? file->doc->root->first : NULL; v;
+         v           = v->next) {
+        const char   *name = strncmp(v->key, "no_", 3) == 0 ? v->key + 3 : NULL;
+        const vp_key *k    = name ? vp_file_key(c, file, name, NULL) : NULL;
+        bool is_on = name && (vp_listed(on, name) || (k && k->type == VP_KEY_BOOL && k->otherwise &&
+                                                      strcmp(k->otherwise, "true") == 0));
+        if (!is_on || v->kind != VP_VALUE_BOOL || v->text[0])
+            continue;
+        v->key = name, v->boolean = false, v->text = "false";
+        file->doc->root->index = NULL; /* by the names of before */
+    }
+}
+
 /* Names as the trainer's own reader completes them. */
 static void complete_names(const vp_checked_file *file)
 {
@@ -445,6 +469,7 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
     else
         choose_command(c, file, opts->target);
     complete_names(file);
+    complete_switches(c, file);
     find_version(c, file);
     for (vp_document *part = file->doc->parts; part && c->n_files < VP_CHECK_MAX_FILES;
          part              = part->next)
@@ -624,12 +649,17 @@ out:
     return st;
 }
 
-vp_status vp_check_positions(vp_checked *c, int64_t positions, vp_err *err)
+vp_status vp_check_sort(vp_checked *c, vp_err *err)
 {
-    vp_check_lengths(c, positions);
     if (vp_arena_failed(c->arena))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     if (c->n_findings)
         qsort(c->findings, (size_t)c->n_findings, sizeof *c->findings, by_place);
     return VP_OK;
+}
+
+vp_status vp_check_positions(vp_checked *c, int64_t positions, vp_err *err)
+{
+    vp_check_lengths(c, positions);
+    return vp_check_sort(c, err);
 }

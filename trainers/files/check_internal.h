@@ -64,6 +64,9 @@ void vp_judge_trainer(vp_judged *x);
 void vp_check_settings(vp_checked *c);
 void vp_check_lengths(vp_checked *c, int64_t positions);
 
+/* Findings in their places again, where some came late. */
+vp_status vp_check_sort(vp_checked *c, vp_err *err);
+
 /* Whether a saying of the dialect has this very word for the key: a name of its own where others write a path. */
 bool vp_is_literal(const vp_dialect *d, const char *key, const char *text);
 

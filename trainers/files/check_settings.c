@@ -253,6 +253,12 @@ static bool may_be(const statement *s, const char *word)
     return false;
 }
 
+/* ", line 3"; "" of a command's words, which have none. */
+static const char *line_of(vp_arena *arena, const vp_value *v)
+{
+    return v->line ? vp_arena_printf(arena, ", line %d", v->line) : "";
+}
+
 /* Weights are loaded as what autocast does not compute in. It runs, but for the whole model under fp16's: GradScaler unscales
  * gradients in fp32 alone (torch 2.11, torch/amp/grad_scaler.py); adapters are in fp32. */
 static void find_mixture(vp_checked *c, const vp_checked_file *file, const statement *loaded,
@@ -262,7 +268,7 @@ static void find_mixture(vp_checked *c, const vp_checked_file *file, const state
     char             by[128] = "by default";
 
     if (other->at)
-        snprintf(by, sizeof by, "by %s, line %d", other->key, other->at->line);
+        snprintf(by, sizeof by, "by %s%s", other->key, line_of(c->arena, other->at));
     const char *tuning = c->settings.value[VP_SETTING_TUNING];
     bool        ends   = may_be(computed, "fp16-mixed") && (!tuning || strcmp(tuning, "full") == 0);
 
@@ -294,8 +300,9 @@ static void read_setting(vp_checked *c, const vp_checked_file *file, vp_setting 
 }
 
 typedef struct merged {
-    statement   all;
-    const char *first_name, *yields_to; /* as in vp_checked_file */
+    statement         all;
+    const char       *first_name, *yields_to; /* as in vp_checked_file */
+    const vp_dialect *first;                  /* whose file it is */
 } merged;
 
 /* What the card has no hardware for, in the line that asks for it. */
@@ -309,6 +316,38 @@ static void check_card(vp_checked *c, const merged *m)
     if (c->no_bf16 && m->all.at)
         vp_find(c, &at, VP_WARNING, m->all.at, m->all.key, NULL,
                 "means %s: %s; PyTorch emulates it, which is slow", m->all.words[0], c->no_bf16);
+}
+
+static bool is_based_on(const vp_dialect *d, const vp_dialect *of)
+{
+    while (d && d != of)
+        d = d->base;
+    return d != NULL;
+}
+
+/* Where Trainer is told bf16 or fp16, what accelerate's file says of it does nothing (transformers/training_args.py: the
+ * environment counts, then the arguments). */
+static bool is_beaten_by_trainer(vp_checked *c, vp_setting setting, const vp_checked_file *file,
+                                 const statement *one, merged *m)
+{
+    const vp_checked_file first = {.name = m->first_name, .dialect = m->first};
+    bool                  later =
+        file->dialect == &vp_dialect_accelerate && is_based_on(m->first, &vp_dialect_transformers);
+    bool sooner =
+        m->first == &vp_dialect_accelerate && is_based_on(file->dialect, &vp_dialect_transformers);
+    const statement *said = later ? &m->all : one, *beaten = later ? one : &m->all;
+
+    if (setting != VP_SETTING_PRECISION || !(later || sooner) || !said->at || !beaten->at ||
+        !said->key || (strcmp(said->key, "bf16") != 0 && strcmp(said->key, "fp16") != 0) ||
+        said->at->kind != VP_VALUE_BOOL || !said->at->boolean)
+        return false;
+    vp_find(c, later ? file : &first, VP_WARNING, beaten->at, beaten->key, NULL,
+            "%s here does nothing: Trainer is told %s by %s%s, and that counts",
+            joined(c->arena, beaten), joined(c->arena, said), said->key,
+            line_of(c->arena, said->at));
+    if (sooner)
+        *m = (merged){*one, file->name, file->yields_to, file->dialect};
+    return true;
 }
 
 /* A default says nothing beside what is written. */
@@ -327,16 +366,19 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
         *all          = one;
         m->first_name = file->name;
         m->yields_to  = file->yields_to;
+        m->first      = file->dialect;
         return;
     }
     statement both = words_of_both(all, &one);
     if (both.n)
         *all = both;
+    else if (is_beaten_by_trainer(c, setting, file, &one, m))
+        return;
     else if (one.at && !same_text(file->yields_to, m->first_name)) /* else two defaults */
         vp_find(c, file, VP_ERROR, one.at, one.key, NULL,
-                "%s is %s here and %s by %s in %s, line %d: one switch in two files",
+                "%s is %s here and %s by %s in %s%s: one switch in two files",
                 vp_setting_key(setting), joined(c->arena, &one), joined(c->arena, all), all->key,
-                m->first_name, all->at->line);
+                m->first_name, line_of(c->arena, all->at));
 }
 
 /* Programs say it too, and so do keys that only one method has. Of methods that no setting has a word for: nothing. */
@@ -515,10 +557,10 @@ static void check_pairs(vp_checked *c)
                         : vp_same_value(said, y))
                     continue;
                 if (v)
-                    snprintf(by, sizeof by, "line %d", v->line);
+                    snprintf(by, sizeof by, "%s", line_of(c->arena, v));
                 vp_find(c, &c->files[b], VP_ERROR, w, pairs[i].key_b, NULL,
-                        "%s here, %s is %s in %s, %s: %s", y, pairs[i].key_a, said,
-                        c->files[a].name, v ? by : "by default", pairs[i].message);
+                        "%s here, %s is %s in %s%s: %s", y, pairs[i].key_a, said, c->files[a].name,
+                        v ? by : ", by default", pairs[i].message);
             }
 }
 
@@ -690,6 +732,21 @@ void vp_check_lengths(vp_checked *c, int64_t positions)
                     "%s tokens%s are longer than the %lld positions of this model", one.words[0],
                     one.at ? "" : ", the default,", (long long)positions);
     }
+}
+
+vp_status vp_check_refused(vp_checked *c, vp_setting setting, const char *why, vp_err *err)
+{
+    for (int f = 0; f < c->n_files; f++) {
+        statement one = {0};
+        if (c->files[f].doc && c->files[f].dialect)
+            read_setting(c, &c->files[f], setting, &one);
+        if (!one.n || (!one.at && !c->by_default[setting]))
+            continue;
+        vp_find(c, &c->files[f], VP_ERROR, one.at, one.at ? one.key : vp_setting_key(setting), NULL,
+                "%s", why);
+        return vp_check_sort(c, err);
+    }
+    return VP_OK;
 }
 
 void vp_check_settings(vp_checked *c)

@@ -489,6 +489,9 @@ static const vp_key trl_keys[] = {
     {"max_length", VP_KEY_INT, "1024", "null", .min = 1, .max = BIG,
      .costs = "samples are cut at 1,024 tokens"},
     {"packing", VP_KEY_BOOL, "false"},
+    /* SFTTrainer's own */
+    {"gradient_checkpointing_kwargs.selective", VP_KEY_BOOL, "false", .since = "1.15"},
+    {"accelerate_config", VP_KEY_TEXT}, /* of the command trl: named.c */
     {"packing_strategy", VP_KEY_WORD, "bfd", "bfd|bfd_split|wrapped|bfd-requeue"},
     {"padding_free", VP_KEY_BOOL, "false"},
     {"pad_to_multiple_of", VP_KEY_ANY},

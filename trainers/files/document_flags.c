@@ -74,7 +74,11 @@ static vp_status take_key(taker *t, char *word, int line, int column)
         if (*p == '-')
             *p = '_';
     const vp_value *before = vp_value_member(t->into->root, name);
-    if (before)
+    if (before && !line)
+        VP_TRY(vp_document_remark(t->doc, line, name, true, t->err,
+                                  "--%s stands here twice: argparse takes the last without a word",
+                                  vp_text_escape(name, shown, sizeof shown)));
+    else if (before)
         VP_TRY(vp_document_remark(t->doc, line, name, true, t->err,
                                   "--%s stands here and in line %d: argparse takes the last "
                                   "without a word",

@@ -153,6 +153,56 @@ static vp_status open_of_options(namer *x, const vp_document *doc, const vp_dial
     return VP_OK;
 }
 
+/* What the files mean that TRL brings with it (trl/accelerate_configs of 1.16). */
+static const struct {
+    const char *name, *file, *text;
+} brought[] = {
+#define ALL         "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
+#define ZERO(stage) "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: " stage "}\n" ALL
+#define FSDP(version, shards) \
+    "distributed_type: FSDP\nfsdp_config: {fsdp_version: " version \
+    ", fsdp_reshard_after_forward: " shards "}\n" ALL
+    {"single_gpu", "TRL's single_gpu.yaml", "distributed_type: 'NO'\nmixed_precision: bf16\n"},
+    {"multi_gpu", "TRL's multi_gpu.yaml", "distributed_type: MULTI_GPU\n" ALL},
+    {"zero1", "TRL's zero1.yaml", ZERO("1")},
+    {"zero2", "TRL's zero2.yaml", ZERO("2")},
+    {"zero3", "TRL's zero3.yaml", ZERO("3")},
+    {"fsdp1", "TRL's fsdp1.yaml", FSDP("1", "FULL_SHARD")},
+    {"fsdp2", "TRL's fsdp2.yaml", FSDP("2", "true")},
+};
+
+/* `trl sft --accelerate_config zero2`: a file, or a name of one that TRL has. */
+static vp_status open_of_trl(namer *x, const vp_document *doc)
+{
+    vp_checked     *c = x->c;
+    const vp_value *v =
+        doc->format == VP_FORMAT_FLAGS ? vp_value_member(doc->root, "accelerate_config") : NULL;
+    size_t n = sizeof brought / sizeof *brought;
+
+    if (!v || v->kind != VP_VALUE_STRING || strchr(v->text, '$'))
+        return VP_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(brought[i].name, v->text) != 0 || access(v->text, F_OK) == 0)
+            continue;
+        if (c->n_files == VP_CHECK_MAX_FILES)
+            return VP_FAIL(x->err, VP_ERR_USAGE, "more than %d files at once, with those they name",
+                           VP_CHECK_MAX_FILES);
+        c->files[c->n_files].is_named  = true;
+        c->files[c->n_files].yields_to = c->files[x->i].name;
+        return vp_check_open(c,
+                             &(vp_check_input){.path    = brought[i].file,
+                                               .bytes   = brought[i].text,
+                                               .n_bytes = (int64_t)strlen(brought[i].text)},
+                             x->opts, &vp_dialect_accelerate, x->err);
+    }
+    if (vp_launch_is_path(v->text, strlen(v->text)))
+        return open_named(x, v, v->key, v->text, &vp_dialect_accelerate, true);
+    vp_find(c, &c->files[x->i], VP_ERROR, v, v->key, NULL,
+            "is neither a file nor one that TRL has: single_gpu, multi_gpu, zero1, zero2, zero3, "
+            "fsdp1, fsdp2");
+    return VP_OK;
+}
+
 /* `axolotl train FILE`: settings of the program's own. */
 static vp_status open_of_program(namer *x, const vp_document *doc, const vp_dialect *d)
 {
@@ -220,6 +270,8 @@ vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, v
         VP_TRY(open_of_keys(&x, doc->launch, &vp_dialect_launch));
     const vp_dialect *own = vp_check_is_run_by(d, doc) ? d : NULL;
     VP_TRY(open_of_options(&x, doc, own));
+    if (d == &vp_dialect_trl)
+        VP_TRY(open_of_trl(&x, doc));
     VP_TRY(open_of_program(&x, doc, own));
     if (doc->format == VP_FORMAT_FLAGS && !d)
         VP_TRY(open_of_script(&x, doc));
