@@ -411,6 +411,12 @@ static const vp_saying accelerate_says[] = {
     {VP_SETTING_PARALLEL, "fsdp", "distributed_type", "FSDP"},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", "1"},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_sharding_strategy", "FULL_SHARD"},
+    /* its newer name; launch says FULL_SHARD by the older one, which counts (accelerate 1.15) */
+    {VP_SETTING_PARALLEL, "fsdp", "distributed_type", "FSDP", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", "1", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_sharding_strategy", NULL, .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_reshard_after_forward", "FULL_SHARD",
+     .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp2", "distributed_type", "FSDP"},
     {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.fsdp_version", "2"},
     {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.fsdp_reshard_after_forward", "true"},
