@@ -239,11 +239,13 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
         VP_TRY_ALLOC(err, x->why);
         goto out;
     }
-    x->why = c->missing ? vp_arena_printf(arena, "not answered: %s is named and was not read",
-                                          vp_text_escape(c->missing, shown, sizeof shown))
-             : c->gap   ? vp_arena_printf(arena, "not answered: what %s says is not known",
-                                          vp_text_escape(c->gap, shown, sizeof shown))
-                        : other_adapters(arena, c);
+    x->why = c->missing     ? vp_arena_printf(arena, "not answered: %s is named and was not read",
+                                              vp_text_escape(c->missing, shown, sizeof shown))
+             : c->uncounted ? vp_arena_printf(arena, "not answered: what %s takes is not counted",
+                                              vp_text_escape(c->uncounted, shown, sizeof shown))
+             : c->gap       ? vp_arena_printf(arena, "not answered: what %s says is not known",
+                                              vp_text_escape(c->gap, shown, sizeof shown))
+                            : other_adapters(arena, c);
     if (x->why)
         goto out;
     r->target = target_of(c);

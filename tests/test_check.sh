@@ -533,5 +533,37 @@ ok(code == 4 and ("error", 3, "bf16") in [(f["severity"], f["line"], f["key"]) f
 code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nfp16: true\nper_device_train_batch_size: 1\nmax_length: 512\n"), "--model", "qwen2.5-0.5b", "--device", "t4")
 ok(code == 0 and j["fits"], "TRL's fp16 on a T4", (code, j["findings"], j.get("fits_not_answered")))
 
+# ---- what no estimate counts is a note at its line, and no verdict ----
+HF = "output_dir: o\nper_device_train_batch_size: 1\nbf16: true\n"
+AX = "base_model: x\nadapter: lora\nlora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nsequence_len: 512\nmicro_batch_size: 1\ngradient_accumulation_steps: 1\noptimizer: adamw_torch\nbf16: true\ndatasets:\n- {path: x, type: alpaca}\n"
+LFF = "stage: sft\nfinetuning_type: %s\ncutoff_len: 512\ntemplate: x\nmodel_name_or_path: x\nper_device_train_batch_size: 1\nbf16: true\n"
+TT = "tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, max_seq_len: 512}\nbatch_size: 1\noptimizer: {_component_: torch.optim.AdamW, fused: true}\ndtype: bf16\nenable_activation_checkpointing: true\n"
+for name, text, line, key in (
+        ("u.yaml", HF + "parallelism_config:\n  tp_size: 2\n", 5, "parallelism_config.tp_size"), ("u.yaml", HF + "parallelism_config:\n  tp_size: 1\n", None, None),
+        ("u.toml", titan.replace("[activation_checkpoint]", "tensor_parallel_degree = 4\n[activation_checkpoint]"), 6, "parallelism.tensor_parallel_degree"),
+        ("u.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --seq-length 512 --micro-batch-size 1 --bf16 --pipeline-model-parallel-size 2\n", 1, "pipeline_model_parallel_size"),
+        ("u.yaml", TT + "model: {_component_: torchtune.models.llama3_1.qlora_llama3_1_8b, lora_rank: 8}\n", 6, "model._component_"), ("u.yaml", TT + "optimizer_in_bwd: true\n", 6, "optimizer_in_bwd"),
+        ("u.yaml", TT + "model: {_component_: torchtune.models.llama3_1.llama3_1_8b}\n", None, None),
+        ("u.yaml", AX + "load_in_8bit: true\n", 13, "load_in_8bit"), ("u.yaml", AX + "plugins:\n- axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n", 13, "plugins"), ("u.yaml", AX, None, None),
+        ("u.py", "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments\nm = AutoModelForCausalLM.from_pretrained('x', quantization_config=BitsAndBytesConfig(load_in_8bit=True))\nargs = TrainingArguments(output_dir='o', per_device_train_batch_size=1, bf16=True)\n", 2, "quantization_config.load_in_8bit"),
+        ("u.yaml", LFF % "lora" + "quantization_bit: 8\n", 8, "quantization_bit"), ("u.yaml", LFF % "full" + "use_apollo: true\n", 8, "use_apollo"), ("u.yaml", LFF % "full" + "use_adam_mini: true\n", 8, "use_adam_mini"),
+        ("u.yaml", "model_name_or_path: x\noutput_dir: o\nmax_length: 512\ngradient_checkpointing_kwargs: {selective: true}\n", 4, "gradient_checkpointing_kwargs.selective")):
+    code, j, err = check(write(name, text), "--model", "qwen2.5-0.5b", "--device", "h100", "--seq", "512")
+    found = [(f["severity"], f["line"], f["key"]) for f in j["findings"] if "is not counted" in f["message"]]
+    ok(code in (0, 3) and found == ([("note", line, key)] if key else []) and bool(key) == (j.get("fits_not_answered") == "not answered: what %s in %s takes is not counted" % (key, name)), "not counted: %s" % (key or name), (code, found, j.get("fits_not_answered"), [f for f in j["findings"] if f["severity"] == "error"]))
+# ---- commands whose settings stand elsewhere: no question whose they are ----
+write("plain.yaml", "model_name_or_path: x\noutput_dir: o\nmax_length: 512\nper_device_train_batch_size: 4\n")
+write("ds.json", '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}')
+for command, means in (("torchrun --nproc_per_node=4 my.py --config plain.yaml", {"world": 4, "micro_batch": 4}), ("accelerate launch my.py --config plain.yaml", {"micro_batch": 4}),
+                       ("deepspeed --num_gpus 2 my.py --deepspeed_config ds.json", {"world": 2, "micro_batch": 2, "parallel": "zero2"}),
+                       ("tune run --nproc_per_node 2 full_finetune_distributed --config llama3_2/1B_full batch_size=8 dtype=bf16 optimizer.fused=True", {"world": 2, "micro_batch": 8, "precision": "bf16"}),
+                       ("litgpt finetune_lora x --data JSON --data.json_path my.json --train.micro_batch_size 2", {"micro_batch": 2}), ("litgpt finetune_lora x --data.json_path my.json --data JSON --train.micro_batch_size 2", {"micro_batch": 2})):
+    code, j, err = check("--", *command.split())
+    ok(code == 0 and all(j["common"].get(k) == v for k, v in means.items()), command, (code, j.get("common"), j.get("findings"), err))
+code, j, err = check("--model", "gpt2", "--device", "4090", "--", "tune", "run", "lora_finetune_single_device", "--config", "llama3_2/1B_lora", "batch_size=8")
+ok(code == 0 and j["fits_not_answered"] == "not answered: llama3_2/1B_lora is named and was not read", "a file that torchtune brings", (code, j.get("fits_not_answered")))
+code, j, err = check("--model", "gpt2", "--device", "4090", "--", "python", "-m", "torchtitan.train", "--job.config_file", "./no.toml", "--training.local_batch_size", "2")
+ok(code == 0 and j["fits_not_answered"] == "not answered: ./no.toml is named and was not read", "torchtitan's file", (code, j.get("fits_not_answered"), j["findings"]))
+
 finish()
 P

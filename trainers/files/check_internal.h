@@ -59,6 +59,11 @@ void vp_check_rules(vp_checked *c, vp_checked_file *file);
 /* judge_*.c: what no rule of a dialect's can say. */
 void vp_judge_trl(vp_judged *x);
 void vp_judge_trainer(vp_judged *x);
+void vp_judge_uncounted(vp_judged *x); /* of every dialect */
+
+/* Whether what counts for a key is "=a|b", "!=3", "<3", ">1", "set", "unset", "~part", "!~part". */
+bool vp_check_holds(const vp_checked *c, const vp_checked_file *file, const char *path,
+                    const char *is);
 
 /* check_settings.c: what the files say together, and where they disagree. */
 void vp_check_settings(vp_checked *c);

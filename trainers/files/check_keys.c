@@ -568,6 +568,18 @@ static void check_age(vp_checked *c, const vp_checked_file *file, const vp_key *
                 k->since, version);
 }
 
+/* --data JSON --data.path x: an argument of what another key names, which has its own. */
+static bool is_of_named(vp_checked *c, const vp_checked_file *file, const vp_section *s,
+                        const vp_value *v)
+{
+    const char *dot  = s->path[0] ? NULL : strchr(v->key, '.');
+    const char *name = dot ? vp_arena_printf(c->arena, "%.*s", (int)(dot - v->key), v->key) : NULL;
+    const vp_value *named = name ? vp_value_member(file->doc->root, name) : NULL;
+
+    return named && named->kind == VP_VALUE_STRING &&
+           (vp_file_key(c, file, name, NULL) || known_at(file, "", name));
+}
+
 static void check_section(vp_checked *c, vp_checked_file *file, const vp_section *s)
 {
     const vp_value *map = s->path[0] ? vp_value_at(file->doc->root, s->path) : file->doc->root;
@@ -585,6 +597,8 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
         if (!k && file->doc->format == VP_FORMAT_PYTHON && isdigit((unsigned char)v->key[0]))
             continue; /* an argument without a name: replace(old, ...) */
         const char *known = k ? NULL : known_at(file, s->path, v->key);
+        if (!k && !known && is_of_named(c, file, s, v))
+            continue;
         if (!k && !known) {
             check_stranger(c, file, s, path, v, &own);
             continue;
@@ -667,15 +681,17 @@ void vp_check_keys(vp_checked *c, vp_checked_file *file)
 
 /* ---- rules ---- */
 
-/* "=a|b", "!=3", "<3", ">1", "set", "unset", "~part", "!~part" */
-static bool holds(const vp_checked *c, const vp_checked_file *file, const char *path,
-                  const char *is)
+bool vp_check_holds(const vp_checked *c, const vp_checked_file *file, const char *path,
+                    const char *is)
 {
     const vp_value *v = vp_value_at(file->doc->root, path);
     char            buf[512];
     const char     *text;
     double          x;
 
+    if (is[0] == 'u' && file->doc->format == VP_FORMAT_FLAGS &&
+        vp_value_member(file->doc->root, "config"))
+        return false; /* the file that the command names may say it */
     if (strcmp(is, "set") == 0 || strcmp(is, "unset") == 0)
         return (v && v->kind != VP_VALUE_NULL) == (is[0] == 's');
     text = vp_effective(c, file, path, buf, sizeof buf);
@@ -704,7 +720,8 @@ static void check_rule(vp_checked *c, vp_checked_file *file, const vp_rule *r)
 {
     const vp_value *v;
 
-    if (!holds(c, file, r->key, r->is) || (r->other && !holds(c, file, r->other, r->other_is)))
+    if (!vp_check_holds(c, file, r->key, r->is) ||
+        (r->other && !vp_check_holds(c, file, r->other, r->other_is)))
         return;
     v = vp_value_at(file->doc->root, r->key);
     if (!v && strcmp(r->is, "unset") != 0) /* by a default: where the other stands */
@@ -735,4 +752,5 @@ void vp_check_rules(vp_checked *c, vp_checked_file *file)
             if (judges[i].of == d)
                 judges[i].judge(&(vp_judged){c, file});
     }
+    vp_judge_uncounted(&(vp_judged){c, file});
 }

@@ -213,7 +213,7 @@ static const vp_key torchtune_keys[] = {
 static const vp_section torchtune_sections[] = {
     {"", VP_STRANGERS_KEPT,
      "model checkpointer dataset datasets dataset_val seed shuffle:b epochs:i max_steps_per_epoch:i lr_scheduler output_dir "
-     "resume_from_checkpoint:b metric_logger log_every_n_steps:i log_peak_memory_stats:b log_level device "
+     "config resume_from_checkpoint:b metric_logger log_every_n_steps:i log_peak_memory_stats:b log_level device "
      "profiler"},
     {"model", VP_STRANGERS_KEPT,
      "lora_attn_modules apply_lora_to_mlp:b apply_lora_to_output:b lora_rank:i lora_alpha:r lora_dropout:r "
@@ -300,6 +300,10 @@ const vp_dialect vp_dialect_torchtune = {
              "enable_activation_offloading model._component_ tokenizer._component_ "
              "checkpointer._component_",
     .flag_signs = "",
+    .programs = "full_finetune_single_device full_finetune_distributed lora_finetune_single_device "
+                "lora_finetune_distributed lora_dpo_single_device lora_dpo_distributed "
+                "full_dpo_distributed qat_distributed qat_lora_finetune_distributed "
+                "knowledge_distillation_single_device knowledge_distillation_distributed",
 };
 
 /* ---- Megatron-LM ---- */

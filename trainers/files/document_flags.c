@@ -74,6 +74,8 @@ static vp_status take_key(taker *t, char *word, int line, int column)
         if (*p == '-')
             *p = '_';
     const vp_value *before = vp_value_member(t->into->root, name);
+    if (before && before->kind == VP_VALUE_MAP && !before->text)
+        before = NULL;
     if (before && !line)
         VP_TRY(vp_document_remark(t->doc, line, name, true, t->err,
                                   "--%s stands here twice: argparse takes the last without a word",
@@ -86,6 +88,9 @@ static vp_status take_key(taker *t, char *word, int line, int column)
     /* a.b is a member, as jsonargparse and tyro have it */
     vp_value *v = strchr(name, '.') ? vp_value_make(t->into, name)
                                     : vp_value_add(t->into, t->into->root, name);
+    if (!v && !vp_arena_failed(
+                  t->doc->arena)) /* --data JSON --data.path x: members of a class that is named */
+        v = vp_value_add(t->into, t->into->root, name);
     if (!v)
         VP_TRY(too_many(t, line));
     v->kind = VP_VALUE_BOOL, v->boolean = true, v->text = "";
@@ -219,6 +224,26 @@ out:
     return st;
 }
 
+/* `tune run RECIPE --config X batch_size=8`: OmegaConf's override. */
+static bool is_override(const taker *t, const char *word)
+{
+    const char *p = word;
+
+    while (isalnum((unsigned char)*p) || *p == '_' || *p == '.')
+        p++;
+    return p > word && *p == '=' && t->doc->program &&
+           strncmp(t->doc->program, "tune run ", 9) == 0;
+}
+
+static vp_status take_override(taker *t, const char *word, int line, int column)
+{
+    char *option = vp_arena_printf(t->doc->arena, "--%s", word);
+
+    if (!option)
+        return VP_FAIL(t->err, VP_ERR_NOMEM, "out of host memory");
+    return take_key(t, option, line, column);
+}
+
 static vp_status take(taker *t, char *word, bool quoted, int line, int column)
 {
     vp_status st = VP_OK;
@@ -242,10 +267,13 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
         t->in_launcher               = true;
         t->doc->launch->has_launcher = true;
         t->into                      = t->doc->launch;
-        t->doc->launch->starts_all   = !strstr(word, "torch"); /* torchrun's default is one */
+        /* torchrun's default is one, and so is tune run's */
+        t->doc->launch->starts_all = !strstr(word, "torch") && strcmp(word, "run") != 0;
         VP_TRY(take_program(t, word));
     } else if (is_key(word)) {
         VP_TRY(take_key(t, word, line, column));
+    } else if (is_override(t, word)) {
+        VP_TRY(take_override(t, word, line, column));
     } else if (is_named_for_options(word) && t->into == t->doc && t->doc->root->first) {
         VP_TRY(say_unknown(t, word, line));
         t->open = NULL;

@@ -35,6 +35,8 @@ bool vp_launch_is_launcher(const char *before, const char *word)
         return is_one_of(word, modules);
     if (before && strcmp(base_of(before), "accelerate") == 0)
         return strcmp(word, "launch") == 0;
+    if (before && strcmp(base_of(before), "tune") == 0) /* torchtune's, with torchrun's options */
+        return strcmp(word, "run") == 0;
     return is_one_of(base_of(word), programs);
 }
 

@@ -142,8 +142,15 @@ static vp_status open_of_options(namer *x, const vp_document *doc, const vp_dial
     static const char *const own[] = {"config", "config_file", "config-file", "job.config_file"};
 
     for (size_t i = 0; doc->format == VP_FORMAT_FLAGS && i < sizeof own / sizeof *own; i++) {
-        const vp_value *v = vp_value_member(doc->root, own[i]);
+        const vp_value *v = vp_value_at(doc->root, own[i]);
         vp_status       st;
+        if (v && v->kind == VP_VALUE_STRING && d == &vp_dialect_torchtune &&
+            !vp_launch_is_path(v->text, strlen(v->text)) && !strchr(v->text, '$')) {
+            vp_find(x->c, &x->c->files[x->i], VP_WARNING, v, own[i], NULL,
+                    "torchtune brings it: it is not read here, and what it says is missing from "
+                    "this answer; tune cp writes it to a file");
+            x->c->missing = v->text;
+        }
         if (!v || v->kind != VP_VALUE_STRING || !vp_launch_is_path(v->text, strlen(v->text)))
             continue;
         st = open_named(x, v, own[i], v->text, d, true);
@@ -151,6 +158,21 @@ static vp_status open_of_options(namer *x, const vp_document *doc, const vp_dial
             return st;
     }
     return VP_OK;
+}
+
+/* --deepspeed_config of a script with a parser of its own. */
+static vp_status open_of_engine(namer *x, const vp_document *doc)
+{
+    static const char *const own[] = {"deepspeed_config", "deepspeed"};
+    vp_status                st    = VP_OK;
+
+    for (size_t i = 0; doc->format == VP_FORMAT_FLAGS && i < sizeof own / sizeof *own; i++) {
+        const vp_value *v = vp_value_member(doc->root, own[i]);
+        if (v && v->kind == VP_VALUE_STRING && vp_launch_is_path(v->text, strlen(v->text)) &&
+            st == VP_OK)
+            st = open_named(x, v, own[i], v->text, &vp_dialect_deepspeed, true);
+    }
+    return st;
 }
 
 /* What the files mean that TRL brings with it (trl/accelerate_configs of 1.16). */
@@ -272,10 +294,15 @@ vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, v
     VP_TRY(open_of_options(&x, doc, own));
     if (d == &vp_dialect_trl)
         VP_TRY(open_of_trl(&x, doc));
+    if (!d)
+        VP_TRY(open_of_engine(&x, doc));
     VP_TRY(open_of_program(&x, doc, own));
     if (doc->format == VP_FORMAT_FLAGS && !d)
         VP_TRY(open_of_script(&x, doc));
     VP_TRY(open_of_reads(&x, doc));
+    /* a script with a parser of its own, which reads the file */
+    for (int f = first; f < c->n_files && !d && doc->format == VP_FORMAT_FLAGS; f++)
+        c->files[i].is_spoken_for = c->files[i].is_spoken_for || c->files[f].dialect != NULL;
     /* a command without options of its own says nothing beside its file, nor does a script that makes
      * no arguments but those that it reads */
     if (c->n_files > first && (!doc->root->first || (doc->files && !doc->program)))

@@ -1,0 +1,77 @@
+/* trainers/files/judge_uncounted.c: what files ask for and no estimate counts. Each is a note at its line, and fit is not answered,
+ * for the answer would be another training's. */
+#include "trainers/files/check_internal.h"
+
+#include <string.h>
+
+#define CUT      "cuts the layers themselves among the cards"
+#define SEQUENCE "cuts the sequence among the cards"
+#define EIGHT    "holds the frozen weights in 8 bits"
+#define PROJECTS "keeps other states than the optimizer that is named"
+
+static const struct {
+    const char *dialect, *key, *is, *what; /* is as in vp_rule */
+} uncounted[] = {
+    {"megatron", "tensor_model_parallel_size", ">1", CUT},
+    {"megatron", "pipeline_model_parallel_size", ">1", CUT},
+    {"megatron", "context_parallel_size", ">1", SEQUENCE},
+    {"megatron", "expert_model_parallel_size", ">1", CUT},
+    {"torchtitan", "parallelism.tensor_parallel_degree", ">1", CUT},
+    {"torchtitan", "parallelism.pipeline_parallel_degree", ">1", CUT},
+    {"torchtitan", "parallelism.context_parallel_degree", ">1", SEQUENCE},
+    {"torchtitan", "parallelism.expert_parallel_degree", ">1", CUT},
+    {"torchtitan recipe", "parallelism.tensor_parallel_degree", ">1", CUT},
+    {"torchtitan recipe", "parallelism.pipeline_parallel_degree", ">1", CUT},
+    {"torchtitan recipe", "parallelism.context_parallel_degree", ">1", SEQUENCE},
+    {"torchtitan recipe", "parallelism.expert_parallel_degree", ">1", CUT},
+    {"training_args", "parallelism_config.tp_size", ">1", CUT},
+    {"training_args", "parallelism_config.cp_size", ">1", SEQUENCE},
+    {"training_args", "parallelism_config.sp_size", ">1", SEQUENCE},
+    {"model_args", "tp_plan", "set", CUT},
+    {"accelerate", "parallelism_config.parallelism_config_tp_size", ">1", CUT},
+    {"accelerate", "parallelism_config.parallelism_config_cp_size", ">1", SEQUENCE},
+    {"accelerate", "parallelism_config.parallelism_config_sp_size", ">1", SEQUENCE},
+    {"deepspeed", "tensor_parallel.autotp_size", ">1", CUT},
+    {"deepspeed", "sequence_parallel_size", ">1", SEQUENCE},
+    {"axolotl", "tensor_parallel_size", ">1", CUT},
+    {"axolotl", "context_parallel_size", ">1", SEQUENCE},
+    {"axolotl", "sequence_parallel_degree", ">1", SEQUENCE},
+    {"axolotl", "expert_parallel_size", ">1", CUT},
+    {"ms-swift", "sequence_parallel_size", ">1", SEQUENCE},
+    {"ms-swift", "deepspeed_autotp_size", ">1", CUT},
+    {"sft", "load_in_8bit", "=true", EIGHT},
+    {"model_args", "quantization_config.load_in_8bit", "=true", EIGHT},
+    {"axolotl", "load_in_8bit", "=true", EIGHT},
+    {"llamafactory", "quantization_bit", "=8", EIGHT},
+    {"ms-swift", "quant_bits", "=8", EIGHT},
+    {"unsloth", "load_in_8bit", "=true", EIGHT},
+    {"torchtune", "model._component_", "~lora_", "trains adapters"},
+    {"torchtune", "loss._component_", "~DPOLoss", "trains on pairs, beside a reference"},
+    {"torchtune", "optimizer_in_bwd", "=true", "steps in the backward pass"},
+    {"sft", "gradient_checkpointing_kwargs.selective", "=true",
+     "keeps what some operations give, and recomputes the rest"},
+    {"axolotl", "plugins", "~cut_cross_entropy", "never holds the logits of all tokens"},
+    {"llamafactory", "use_galore", "=true", PROJECTS},
+    {"llamafactory", "use_apollo", "=true", PROJECTS},
+    {"llamafactory", "use_badam", "=true", PROJECTS},
+    {"llamafactory", "use_muon", "=true", PROJECTS},
+    {"llamafactory", "use_adam_mini", "=true", PROJECTS},
+    {"ms-swift", "use_galore", "=true", PROJECTS},
+};
+
+void vp_judge_uncounted(vp_judged *x)
+{
+    for (const vp_dialect *d = x->file->dialect; d; d = d->base)
+        for (size_t i = 0; i < sizeof uncounted / sizeof *uncounted; i++) {
+            const vp_value *v = strcmp(uncounted[i].dialect, d->name) == 0
+                                    ? vp_value_at(x->file->doc->root, uncounted[i].key)
+                                    : NULL;
+            if (!v || !vp_check_holds(x->c, x->file, uncounted[i].key, uncounted[i].is))
+                continue;
+            vp_find(x->c, x->file, VP_NOTE, v, uncounted[i].key, NULL,
+                    "%s: what that takes is not counted, and fit not answered", uncounted[i].what);
+            if (!x->c->uncounted)
+                x->c->uncounted =
+                    vp_arena_printf(x->c->arena, "%s in %s", uncounted[i].key, x->file->name);
+        }
+}
