@@ -517,6 +517,7 @@ ok([f["path"] if "path" in f else f for f in j.get("files", [])] in ([], ["reads
 for name, text, what in (("gap.sh", "if [ -n \"$L\" ]; then ARGS=(--per_device_train_batch_size 4); fi\ntrl sft --model_name_or_path gpt2 --max_length 512 --dataset_name x \"${ARGS[@]}\"\n", "${ARGS[@]}"),
                          ("gap.py", "from trl import SFTConfig\nargs = SFTConfig(output_dir='o', max_length=512, **more)\n", "**more"),
                          ("gap.py", "from transformers import AutoModelForCausalLM\nfrom trl import SFTConfig\nm = AutoModelForCausalLM.from_pretrained('gpt2', **kw())\nargs = SFTConfig(output_dir='o', max_length=512)\n", "**kw()"),
+                         ("gap.py", "from trl import SFTConfig\na = SFTConfig(output_dir='o', max_length=512, model_init_kwargs=f())\n", "model_init_kwargs"),
                          ("gap.py", "from trl import SFTConfig, DPOConfig\na = SFTConfig(output_dir='o', max_length=512)\nb = DPOConfig(output_dir='p', max_length=512)\n", "DPOConfig()")):
     code, j, err = check(write(name, text), "--model", "gpt2", "--device", "4090")
     ok(code == 0 and j["fits"] is None and j["fits_not_answered"] == "not answered: what %s says is not known" % what, "no verdict: " + what, (code, j.get("fits"), j.get("fits_not_answered")))

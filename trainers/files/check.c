@@ -384,6 +384,33 @@ static const vp_dialect *dialect_of_call(const char *call)
                                                          : NULL;
 }
 
+/* What TRL loads the model with by model_init_kwargs beats what its own keys say (trl/scripts/sft.py of 1.16). */
+static void take_init_kwargs(vp_checked *c, const vp_checked_file *file)
+{
+    static const char *const keys[][2] = {{"dtype", "dtype"},
+                                          {"torch_dtype", "dtype"},
+                                          {"attn_implementation", "attn_implementation"}};
+    vp_value                *map       = file->dialect == &vp_dialect_trl
+                                             ? vp_value_member(file->doc->root, "model_init_kwargs")
+                                             : NULL;
+    bool                     is_unread = map && map->call;
+
+    if (is_unread && !c->gap)
+        c->gap = map->key;
+    for (size_t i = 0; map && map->kind == VP_VALUE_MAP && i < sizeof keys / sizeof *keys; i++) {
+        vp_value *v = is_unread ? map : vp_value_member(map, keys[i][0]), *own;
+        if (!v || (is_unread && i == 1))
+            continue;
+        own = vp_value_add(file->doc, file->doc->root, keys[i][1]);
+        if (!own)
+            return; /* the arena stays failed, or the file has 100,000 others */
+        const char *key = own->key;
+        *own            = *v;
+        own->key = key, own->next = NULL;
+        vp_python_name_as_files_do(own);
+    }
+}
+
 /* What a call of a script is given, judged as a file of its own. */
 static void open_part(vp_checked *c, const vp_checked_file *script, vp_document *part,
                       const vp_target *target)
@@ -470,6 +497,7 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
         choose_command(c, file, opts->target);
     complete_names(file);
     complete_switches(c, file);
+    take_init_kwargs(c, file);
     find_version(c, file);
     for (vp_document *part = file->doc->parts; part && c->n_files < VP_CHECK_MAX_FILES;
          part              = part->next)

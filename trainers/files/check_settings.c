@@ -105,6 +105,18 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
         *at = v;
         return vp_is_there(v) && strtod(text ? text : "", NULL) != 0;
     }
+    if (strcmp(row->value, "$count") == 0) { /* [0, 1, 2], "0,1,2" */
+        int64_t n = v && v->kind == VP_VALUE_LIST ? v->n_children : 0;
+        if (v && v->kind == VP_VALUE_STRING && strchr(v->text, ',') &&
+            strspn(v->text, "0123456789, ") == strlen(v->text))
+            n = 1;
+        for (const char *p = n && v->kind == VP_VALUE_STRING ? v->text : ""; *p; p++)
+            n += *p == ',' && p[1];
+        *at = v;
+        snprintf(buf, buf_size, "%lld", (long long)n);
+        *argument = buf;
+        return n > 0;
+    }
     if (strncmp(row->value, "$with:", 6) == 0) {
         *at = v;
         return text && is_named_in(text, row->value + 6);

@@ -66,6 +66,7 @@ static const vp_saying lightning_says[] = {
     {VP_SETTING_PARALLEL, "zero3", "trainer.strategy", "deepspeed_stage_3_offload",
      "offload_optimizer=cpu,offload_params=cpu"},
     {VP_SETTING_WORLD, "*", "trainer.devices", "$"},
+    {VP_SETTING_WORLD, "*", "trainer.devices", "$count", .read_only = true},
     {VP_ALWAYS, NULL, "trainer.num_nodes", "1"},
     {VP_ALWAYS, NULL, "trainer.accelerator", "gpu"},
     {VP_SETTING_ACCUMULATION, "*", "trainer.accumulate_grad_batches", "$"},

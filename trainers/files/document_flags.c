@@ -366,6 +366,18 @@ out:
     return st;
 }
 
+/* A file of Windows: what ends in a backslash goes on with the CR alone, and that is a part of the last word. */
+static vp_status say_line_ends(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
+{
+    const char *end = memchr(bytes, '\n', (size_t)n);
+
+    if (!end || end == bytes || end[-1] != '\r')
+        return VP_OK;
+    return vp_document_remark(doc, 1, NULL, true, err,
+                              "the line ends in CR LF, as Windows has it: bash takes the CR for a "
+                              "part of the word before it; sed -i 's/\\r$//' mends it");
+}
+
 static bool is_bare(const vp_shell_command *c)
 {
     return c->words[0].text[0] == '-';
@@ -395,6 +407,7 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n, vp_
         one = at ? vp_document_new(doc->arena, doc->name, VP_FORMAT_FLAGS) : doc;
         VP_TRY_ALLOC(err, one);
         VP_TRY(take_command(one, &exported, c, err));
+        VP_TRY(say_line_ends(one, bytes, n, err));
         one->root->line = c->line;
         if (!one->root->first && !(one->launch && one->program) &&
             !vp_launch_names_file(one->program)) { /* mkdir, echo: nothing said */

@@ -11,6 +11,7 @@
 #include "trainers/files/python_calls.h"
 
 #include "base/text.h"
+#include "trainers/files/launch.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -621,19 +622,40 @@ static void skip_condition(reader *r)
     }
 }
 
+/* os.environ["PYTORCH_ALLOC_CONF"] = "...": how PyTorch allocates, as a command's variable says it. */
+static vp_status add_variable(reader *r, const char *key, const vp_value *value)
+{
+    vp_value *v;
+    vp_status st = VP_OK;
+
+    if (strcmp(key, "PYTORCH_ALLOC_CONF") != 0 && strcmp(key, "PYTORCH_CUDA_ALLOC_CONF") != 0)
+        return VP_OK;
+    if (!r->doc->launch)
+        r->doc->launch = vp_document_new(r->doc->arena, r->doc->name, VP_FORMAT_FLAGS);
+    VP_TRY_ALLOC(r->err, r->doc->launch);
+    v = vp_value_add(r->doc->launch, r->doc->launch->root, key);
+    VP_TRY_ALLOC(r->err, v);
+    be_same(v, value);
+    v->line = r->line;
+    VP_TRY(vp_launch_settle(r->doc, r->err));
+out:
+    return st;
+}
+
 /* name["key"] = value, of a map that stands above; false: the statement is another. */
 static vp_status read_item(reader *r, bool *is_one)
 {
     reader    before = *r;
-    vp_value *map, *v, key = {0};
+    vp_value *map, *v, key = {0}, variable = {0};
     vp_status st   = VP_OK;
     char     *name = take_name(r);
 
     *is_one = false;
     VP_TRY_ALLOC(r->err, name);
-    map = value_of(r, name, NULL);
-    if (!map || map->call || map->kind != VP_VALUE_MAP || r->at + 1 >= r->end || *r->at != '[' ||
-        !strchr("\"'", r->at[1]))
+    bool is_variable = strcmp(name, "os.environ") == 0;
+    map              = is_variable ? NULL : value_of(r, name, NULL);
+    if ((!is_variable && (!map || map->call || map->kind != VP_VALUE_MAP)) || r->at + 1 >= r->end ||
+        *r->at != '[' || !strchr("\"'", r->at[1]))
         goto out;
     r->at++;
     VP_TRY(read_string(r, &key));
@@ -645,6 +667,14 @@ static vp_status read_item(reader *r, bool *is_one)
     r->at++;
     skip(r, false);
     *is_one = true;
+    if (is_variable) {
+        if (r->at < r->end && strchr("\"'", *r->at)) {
+            VP_TRY(read_string(r, &variable));
+            VP_TRY(add_variable(r, key.text, &variable));
+        }
+        skip_line(r);
+        goto out;
+    }
     VP_TRY(add(r, map, key.text, &v));
     before = *r;
     VP_TRY(read_value(r, v, 1));

@@ -32,6 +32,7 @@ static const struct {
     {"accelerate", "parallelism_config.parallelism_config_cp_size", ">1", SEQUENCE},
     {"accelerate", "parallelism_config.parallelism_config_sp_size", ">1", SEQUENCE},
     {"deepspeed", "tensor_parallel.autotp_size", ">1", CUT},
+    {"deepspeed", "optimizer.type", "!=AdamW|Adam|adamw|adam|auto", "is DeepSpeed's own optimizer"},
     {"deepspeed", "sequence_parallel_size", ">1", SEQUENCE},
     {"axolotl", "tensor_parallel_size", ">1", CUT},
     {"axolotl", "context_parallel_size", ">1", SEQUENCE},

@@ -66,7 +66,7 @@ typedef struct vp_saying {
     /* "$": what stands for the letter in the word; "$word": the word; "$global": micro-batch x
      * accumulation x world; "$file:NAME": NAME is written, any text is read but another row's word;
      * "$set": read only, anything is there but false, "" and an empty list; "$nonzero": read only, a
-     * number other than 0; "$with:NAME": read only, NAME=X is in the text and X is not 0; NULL: the key
+     * number other than 0; "$count": read only, of how many there is a list; "$with:NAME": read only, NAME=X is in the text and X is not 0; NULL: the key
      * must not be there */
     const char *value;
     const char *when; /* "parallel=zero1|zero2,target=hf": all must hold; "!=" too; NULL: always */
