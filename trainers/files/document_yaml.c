@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <yaml.h>
 
@@ -115,6 +116,39 @@ static vp_status check_tag(reader *r, const yaml_char_t *tag, bool scalar)
                       vp_text_escape((const char *)tag, shown, sizeof shown));
 }
 
+/* 1:30 is 90 to YAML 1.1: digits to the base 60, the first of them not 0. */
+static vp_status take_sixties(reader *r, vp_value *v)
+{
+    const char *t     = v->text + (v->text[0] == '-' || v->text[0] == '+');
+    bool        is_it = v->kind == VP_VALUE_STRING && !v->quoted && *t >= '1' && *t <= '9';
+    int64_t     n = 0, part = 0;
+    int         digits = 0, n_parts = 1;
+    char        shown[64];
+    vp_status   st = VP_OK;
+
+    for (; is_it && *t; t++) {
+        if (*t == ':') {
+            is_it = digits > 0 && n < INT64_MAX / 100 && (n_parts == 1 || part < 60);
+            n = n * 60 + part, part = 0, digits = 0, n_parts++;
+        } else if (isdigit((unsigned char)*t)) {
+            part  = part * 10 + (*t - '0'), digits++;
+            is_it = digits <= (n_parts == 1 ? 12 : 2);
+        } else {
+            is_it = false;
+        }
+    }
+    if (!is_it || n_parts < 2 || !digits || part >= 60 || n >= INT64_MAX / 100)
+        return VP_OK;
+    n = (n * 60 + part) * (v->text[0] == '-' ? -1 : 1);
+    VP_TRY(vp_document_remark(r->doc, line_of(r), v->key, false, r->err,
+                              "%s is %lld to YAML 1.1, which takes it for digits to the base 60",
+                              vp_text_escape(v->text, shown, sizeof shown), (long long)n));
+    v->kind = VP_VALUE_INT, v->integer = n, v->real = (double)n;
+    VP_TRY_ALLOC(r->err, v->text = vp_arena_printf(r->doc->arena, "%lld", (long long)n));
+out:
+    return st;
+}
+
 static vp_status read_value(reader *r, vp_value *v, int depth);
 
 static vp_status read_scalar(reader *r, vp_value *v)
@@ -128,6 +162,7 @@ static vp_status read_scalar(reader *r, vp_value *v)
     v->quoted = r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE ||
                 (tag && strstr(tag, ":str") != NULL);
     vp_value_resolve(v);
+    VP_TRY(take_sixties(r, v));
     VP_TRY(keep_anchor(r, r->event.data.scalar.anchor, v));
 out:
     return st;

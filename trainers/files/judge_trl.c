@@ -84,6 +84,20 @@ static void judge_loss(vp_judged *x, const vp_value *v, const char *words, const
                 "is no loss of TRL's: %s, and finds that out when it runs", trainer);
 }
 
+/* no_gradient_checkpointing: true of a file, which only a command has. */
+static void judge_switches(vp_judged *x)
+{
+    for (const vp_value *v = x->file->doc->root->first; v && x->file->doc->format == VP_FORMAT_YAML;
+         v                 = v->next) {
+        const char   *name = strncmp(v->key, "no_", 3) == 0 ? v->key + 3 : NULL;
+        const vp_key *k    = name ? vp_file_key(x->c, x->file, name, NULL) : NULL;
+        if (k && k->type == VP_KEY_BOOL && vp_check_is_own(x->file))
+            vp_find(x->c, x->file, VP_ERROR, v, v->key,
+                    vp_arena_printf(x->c->arena, "%s: false", name),
+                    "is a switch of a command's: TrlParser refuses it in a file");
+    }
+}
+
 void vp_judge_trl(vp_judged *x)
 {
     const vp_value *loss    = vp_value_member(x->file->doc->root, "loss_type");
@@ -95,6 +109,7 @@ void vp_judge_trl(vp_judged *x)
         method = NULL;
     bool is_dpo = method && strcmp(method, "dpo") == 0;
 
+    judge_switches(x);
     if (is_dpo)
         judge_pairs(x);
     for (const vp_value *v = method || !vp_check_is_own(x->file) ? NULL : x->file->doc->root->first;
