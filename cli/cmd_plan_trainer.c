@@ -572,6 +572,8 @@ static const char *difference_text(const vp_settings *s, const vp_settings *than
     return buf;
 }
 
+enum { WIDTH_OF_SETTINGS = 44 };
+
 static void print_alternatives(const answer *a)
 {
     const vp_choice *than = a->chosen.best ? a->chosen.best : a->chosen.least;
@@ -583,7 +585,7 @@ static void print_alternatives(const answer *a)
     for (int i = 0; i < a->chosen.n_alternatives; i++) {
         const vp_choice *c = a->chosen.alternatives[i];
         difference_text(&c->settings, &than->settings, text, sizeof text);
-        printf("  %-44.44s %12s %9s%s\n", text,
+        printf("  %-*s %12s %9s%s\n", WIDTH_OF_SETTINGS, vp_screen_head(text, WIDTH_OF_SETTINGS),
                vp_size_text(c->bytes.high_bytes, bytes, sizeof bytes),
                vp_time_text(c->seconds, time, sizeof time),
                c->fits       ? ""

@@ -212,3 +212,19 @@ void vp_screen_field(const char *text)
         putchar('"');
     vp_text_release(&shown);
 }
+
+char *vp_screen_head(char *text, int width)
+{
+    while ((int)strlen(text) > width) {
+        char *cut = NULL;
+        for (char *p = text; p < text + width; p++)
+            if (p[0] == ',' && p[1] == ' ')
+                cut = p;
+        if (!cut)
+            break;
+        printf("  %.*s\n", (int)(cut + 1 - text), text);
+        text    = cut - 1; /* two spaces before what goes on */
+        text[0] = text[1] = ' ';
+    }
+    return text;
+}

@@ -43,4 +43,8 @@ void vp_screen_copies(const vp_simulation *step);
 /* How high each phase reaches, with what lies outside the arena. */
 void vp_screen_phases(const vp_itemised *itemised, int64_t outside_bytes);
 
+/* Prints of a table's first column, behind two spaces, what does not go into width letters, line by line from comma to comma;
+ * returns what is left for the last line, in text. */
+char *vp_screen_head(char *text, int width);
+
 #endif

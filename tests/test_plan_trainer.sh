@@ -630,5 +630,10 @@ for words in ("plan", "llama-3.2-1b", *T4, "--global-batch", "4", "--qlora"), ("
     ok(code == 4 and "--precision is not given, and bf16-amp, the default for this card, does not run here" in err, "%s: it is the default" % words[0], (code, err))
     code, _, err = call(*words, "--precision", "bf16-amp")
     ok(code == 4 and "precision bf16-amp does not run here" in err and "not given" not in err, "%s: it was given" % words[0], (code, err))
+# ---- a row that is longer than its column goes on in the next line, and says all ----
+code, out, err = call("plan", "qwen2.5-1.5b", "--trainer", "hf", "--device", "t4", "--seq", "2048", "--global-batch", "64", "--world", "2", "--parallel", "fsdp2", "-o", "long.json", "--force")
+rows = re.search(r"^nearest: .*\n((?:  .*\n)+)", out, re.M)
+ok(rows and re.search(r"^  \d+ x \d+, [^\n]*,\n     ?\w[\w ]*(?: \d[\d,.]* [KMG]?iB)", rows.group(1), re.M) and all(len(l) <= 80 for l in rows.group(1).split("\n")), "nearest, in two lines", (code, out, err))
+
 finish()
 P
