@@ -550,7 +550,7 @@ for words, asked, nearest in (("llama-3.1-8b --qlora --precision bf16-mixed", "-
                               ("qwen2.5-0.5b --device t4 --precision fp16", "--precision fp16", "--precision fp16-mixed")):
     p = subprocess.run([vplan, "estimate", "--trainer", "trl", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     ok(p.returncode == 4 and "with %s is not covered" % asked in p.stderr and "The nearest that was has %s. " % nearest in p.stderr, "refused: " + words, p.stderr)
-p = subprocess.run([vplan, "estimate", "starcoder2-3b", "--trainer", "hf", "--seq", "512", *"--lora r=8,targets=c_fc,dropout=0.05".split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+p = subprocess.run([vplan, "estimate", "smollm3-3b", "--trainer", "hf", "--seq", "512", *"--lora r=8,targets=all-linear,dropout=0.05".split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 ok(p.returncode == 4 and "dropout in adapters" in p.stderr and "dropouts as" not in p.stderr, "dropout of adapters is not the config's", p.stderr)
 beyond = dict(model_type="gemma3_text", hidden_size=640, num_attention_heads=4, num_key_value_heads=1, head_dim=256, intermediate_size=2048, vocab_size=1024, num_hidden_layers=15,
               max_position_embeddings=4096, sliding_window=512)
@@ -558,6 +558,16 @@ refused("layers that leave another number behind whole blocks", beyond, ["--seq"
         ["15 layers", "whole groups of 6 layers"])
 p = subprocess.run([vplan, "estimate", "olmo-7b", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 ok(p.returncode == 4 and "--trainer hf" in p.stderr and "qwen2" in p.stderr, "TRL's own step of a family that was not recorded", p.stderr)
+
+# ---- dropouts that a class has not unless told are a step of their own, each set of them; those of a class are there as a whole or not at all ----
+phi = dict(model_type="phi", architectures=["PhiForCausalLM"], hidden_size=2048, intermediate_size=8192, num_hidden_layers=4, num_attention_heads=32, num_key_value_heads=32, vocab_size=51200,
+           max_position_embeddings=2048, hidden_act="gelu_new")
+without, some = [estimate(dict(phi, **more), "--precision", "bf16", "--seq", "512", "--micro-batch", "2")[1] for more in ({}, {"resid_pdrop": 0.1})]
+forward = [next(p["allocated_bytes"] for p in j["phases"] if p["name"] == "forward1") for j in (without, some)]
+ok(forward[1] > forward[0], "phi-2's dropout keeps masks", forward)
+refused("another set of dropouts", dict(phi, embd_pdrop=0.1), ["--seq", "512"], 4, ["dropout by embd_pdrop", "as the model's class"])
+refused("others in place of a class's", dict(model_type="opt", hidden_size=768, ffn_dim=3072, num_hidden_layers=4, num_attention_heads=12, vocab_size=50272, word_embed_proj_dim=768,
+                                             max_position_embeddings=2048, dropout=0.0, attention_dropout=0.1), ["--seq", "512"], 4, ["in place of them"])
 
 # ---- a family without sdpa runs eager attention on every card; fp16 where it was recorded, and a refusal that says the formats apart ----
 for card in ("h100", "t4"):

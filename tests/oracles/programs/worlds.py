@@ -33,7 +33,7 @@ STEPS = [
 rows.MODELS["llama-3.1-8b-4"] = dict(rows.MODELS["llama-3.1-8b"], num_hidden_layers=4)
 # Some layers of models whose adapters were recorded later: rows of FSDP2.
 SHORT = {"%s-%d" % (name, n): dict(dict(rows.NAMED, **rows.MODELS)[name], num_hidden_layers=n)
-         for name, n in (("gemma-2b", 4), ("gemma2-2b", 4), ("phi3-mini", 4), ("olmo2-1b", 6), ("granite-3.3-2b", 6), ("starcoder2-3b", 4), ("falcon-7b", 2))}
+         for name, n in (("gemma-2b", 4), ("gemma2-2b", 4), ("phi3-mini", 4), ("olmo2-1b", 6), ("granite-3.3-2b", 6), ("starcoder2-3b", 4), ("falcon-7b", 2), ("falcon3-1b", 4))}
 rows.MODELS.update(SHORT)
 LARGE_TABLES = ("llama-3.1-8b-4", "bf16-mixed", "none", "adamw_torch", 1, 512, 1)
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
@@ -96,7 +96,7 @@ def wanted(adapters):
                   ("fsdp2", 2, "params", 2, "bf16-mixed"), ("zero3", 4, "optimizer", 2, "bf16-mixed"), ("zero3", 2, "params", 0, "bf16-mixed"))] +
                 [("ddp", world, "none", step_of(i, "bf16-amp"), "nf4-dq") for world, i in ((2, 3), (4, 2))] +
                 [("fsdp2", 2 + 2 * (k % 2), "none", (name, "bf16-amp", "full" if k % 3 and name[:5] != "olmo2" else "none", "adamw_torch", 2, 512, 1))
-                 for k, name in enumerate(sorted(SHORT) + ["pythia-410m"])])
+                 for k, name in enumerate(sorted(SHORT, key=lambda name: (name[:7] == "falcon3", name)) + ["pythia-410m"])])
     added_up = ("smollm2-360m", "bf16-mixed", "full", "adamw_torch", 1, 512, 2)
     out += [("zero2", 4, "none", STEPS[0][:3] + ("adamw_8bit",) + STEPS[0][4:])]
     out += [(parallel, world, "none", LARGE_TABLES) for parallel, world in (("zero3", 4), ("zero3", 8), ("zero2", 4), ("fsdp2", 4))]
