@@ -69,6 +69,11 @@ hostile.update({"open.toml": "[training\nx = 1\n", "twice.toml": "a = 1\na = 2\n
                 "list.toml": "a = [1, 2\n", "inline.toml": "a = {b = 1,\n c = 2}\n", "deep.toml": "a = " + "[" * 5000, "dots.toml": ".".join("a" * 200) + " = 1\n", "esc.toml": "a = \"\\q\"\n",
                 "uni.toml": "a = \"\\uD800\"\n", "num.toml": "a = 1__0\n", "zero.toml": "a = 012\n", "float.toml": "a = 1.\n", "big.toml": "a = 99999999999999999999\n", "value.toml": "a =\n", "noeq.toml": "a 1\n",
                 "over.toml": "a = 1\n[a]\nb = 2\n", "array.toml": "a = 1\n[[a]]\n", "long.toml": "a = \"" + "x" * (10 << 20) + "\"\n", "wide.toml": "a = [" + "1," * 200000 + "]\n", "two.toml": "a = 1 b = 2\n"})
+args = "from trl import SFTConfig\nargs = SFTConfig(output_dir='o', max_length=512)\n"
+for name, first, more in (("list", "a0 = [1, 2]\n", "a%d = [a%d, a%d]\n"), ("dict", "a0 = {'a': 1}\n", "a%d = {'a': a%d, 'b': a%d}\n"), ("stars", "a0 = {'a': 1}\n", "a%d = dict(**a%d, **a%d)\n"), ("call", "a0 = BitsAndBytesConfig(a=1)\n", "a%d = BitsAndBytesConfig(a=a%d, b=a%d)\n")):
+    hostile["bomb-%s.py" % name] = first + "".join(more % (i, i - 1, i - 1) for i in range(1, 60)) + args
+hostile.update({"self.py": "d = {'a': 1}\nd['a'] = d\nd['b'] = {'x': d, 'y': d}\n" * 30 + args, "stars.py": "a = dict(**a)\na['x'] = a\nb = [b, a]\nSFTConfig(**a, **b)\n" + args, "item.py": "x = {}\nx['a'] =\nx['\nos.environ['a'] = \n" + args,
+                "sixty.yaml": "model_name_or_path: x\nuse_peft: false\nmax_steps: 99:59:59:59:59:59:59:59:59:59:59\nseed: 1:\nrun_name: ':'\n"})
 for i in range(1, 30):
     hostile["cut%02d.toml" % i] = titan[: 5 * i]
 for i in range(1, 60):  # a right file, cut anywhere

@@ -166,6 +166,33 @@ static void be_inner(vp_value *v, const vp_value *inner)
     v->next = outer.next;
 }
 
+/* The same in a tree of its own: a name that is used often means as many values as there would be. */
+static vp_status copy_value(reader *r, vp_value *v, const vp_value *known, int depth)
+{
+    const vp_value *stop = known->last;
+    vp_value       *copy;
+    vp_status       st = VP_OK;
+
+    if (depth > VP_DOCUMENT_MAX_DEPTH || r->doc->n_values > VP_DOCUMENT_MAX_VALUES / 2) {
+        be_unread(v); /* data, not settings */
+        return VP_OK;
+    }
+    be_same(v, known);
+    if (v->kind < VP_VALUE_LIST)
+        return VP_OK;
+    const vp_value *m = v->first;
+    v->first = v->last = NULL, v->n_children = 0, v->index = NULL;
+    for (; m; m = m == stop ? NULL : m->next) {
+        if (m == v)
+            continue; /* d["a"] = d */
+        VP_TRY(add(r, v, m->key, &copy));
+        VP_TRY(copy_value(r, copy, m, depth + 1));
+        copy->line = m->line, copy->column = m->column;
+    }
+out:
+    return st;
+}
+
 /* What the script gave a name last, among what stands at the root; NULL: nothing. */
 static vp_value *value_of(const reader *r, const char *name, const vp_value *but)
 {
@@ -184,7 +211,7 @@ static vp_status copy_members(reader *r, vp_value *into, const vp_value *from)
 
     for (const vp_value *m = from->first; m; m = m->next) {
         VP_TRY(add(r, into, m->key, &copy));
-        be_same(copy, m);
+        VP_TRY(copy_value(r, copy, m, 1));
         copy->line = m->line, copy->column = m->column;
     }
 out:
@@ -334,7 +361,7 @@ static vp_status read_name_or_number(reader *r, vp_value *v, int depth)
         v->kind = VP_VALUE_STRING, v->text = name;
         if (last && ((last->call && vp_python_ends_in(last->call, "BitsAndBytesConfig")) ||
                      (!last->call && last->kind >= VP_VALUE_LIST)))
-            be_same(v, last);
+            VP_TRY(copy_value(r, v, last, depth));
         else if (last && last->call)
             be_unread(v);
         else if (last && last->kind < VP_VALUE_LIST)
