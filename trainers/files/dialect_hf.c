@@ -72,6 +72,7 @@ static const vp_key trainer_keys[] = {
     {"tf32", VP_KEY_BOOL},
     {"optim", VP_KEY_WORD, "adamw_torch_fused", VP_HF_OPTIMIZERS},
     {"optim_args", VP_KEY_TEXT},
+    {"optim_target_modules", VP_KEY_ANY},
     {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
     {"learning_rate", VP_KEY_REAL, "5.0e-05", .min = 0, .max = 100},
     {"weight_decay", VP_KEY_REAL, "0.0", .min = 0, .max = 100},
@@ -163,7 +164,7 @@ static const vp_key trainer_keys[] = {
 };
 
 #define TRAINER_KNOWN \
-    "lr_scheduler_kwargs optim_target_modules average_tokens_across_devices:b " \
+    "lr_scheduler_kwargs average_tokens_across_devices:b " \
     "label_smoothing_factor:r torch_compile_backend torch_compile_mode neftune_noise_alpha:r " \
     "logging_first_step:b log_on_each_node:b logging_nan_inf_filter:b include_num_input_tokens_seen " \
     "log_level log_level_replica disable_tqdm:b run_name project trackio_space_id " \
