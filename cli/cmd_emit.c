@@ -195,15 +195,6 @@ typedef struct edited {
     vp_text     text, diff;
 } edited;
 
-static int n_errors(const vp_checked *c)
-{
-    int n = 0;
-
-    for (int i = 0; i < c->n_findings; i++)
-        n += c->findings[i].severity == VP_ERROR;
-    return n;
-}
-
 /* By the versions that are written for, or, where the file has keys of newer ones and nobody named any, by the newest. */
 static vp_status check_base(const emit_options *o, const vp_target *target, const vp_settings *s,
                             vp_arena *arena, edited *x, vp_err *err)
@@ -213,10 +204,10 @@ static vp_status check_base(const emit_options *o, const vp_target *target, cons
     vp_status      st = VP_OK;
 
     VP_TRY(vp_check(arena, &input, 1, &(vp_check_opts){target, s->versions}, &x->checked, err));
-    if (!n_errors(&x->checked))
+    if (!x->checked.n_errors)
         return VP_OK;
     VP_TRY(vp_check(arena, &input, 1, &(vp_check_opts){target, o->named}, &newest, err));
-    if (n_errors(&newest) < n_errors(&x->checked))
+    if (newest.n_errors < x->checked.n_errors)
         x->checked = newest;
 out:
     return st;

@@ -232,6 +232,8 @@ for f in tracked:
         ok(not dead, "links", "%s leads nowhere: %s" % (f, ", ".join(dead)))
 large = [f for f in tracked if os.path.getsize(f) > 4 << 20]
 ok(not large, "large files", large)
+odd = [f for f in tracked if not re.fullmatch(r"[\w./+-]+", f, re.A)]
+ok(not odd, "names of files", odd)  # a pattern that nothing matched is a name to touch
 ignored = subprocess.run(["git", "ls-files", "-ci", "--exclude-standard"], stdout=subprocess.PIPE).stdout.decode().split()
 ok(not ignored, "tracked files that .gitignore names", ignored)
 # ---- mistakes that are made on purpose still fit the sources they are aimed at ----
