@@ -195,6 +195,46 @@ static const char *other_method(vp_arena *arena, const vp_checked *c, const vp_t
                            said, method, target ? target->name : "it");
 }
 
+/* A script loads the model for something else than what is counted; NULL: it does not, or does not say. */
+static const char *other_class(vp_arena *arena, const vp_checked *c, const vp_model *model)
+{
+    static const struct {
+        const char *word;
+        vp_head     head;
+    } classes[] = {{"ForCausalLM", VP_HEAD_NEXT_TOKEN},
+                   {"LMHeadModel", VP_HEAD_NEXT_TOKEN},
+                   {"ForSequenceClassification", VP_HEAD_SEQUENCE},
+                   {"ForTokenClassification", VP_HEAD_TOKEN},
+                   {"ForMaskedLM", VP_HEAD_MASKED}};
+
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_document *doc = c->files[f].dialect == &vp_dialect_model ? c->files[f].doc : NULL;
+        const char        *loads    = doc ? doc->call : NULL;
+        bool               is_named = false, is_one = !loads || !strstr(loads, "AutoModel");
+        for (size_t i = 0; loads && i < sizeof classes / sizeof *classes && !is_named; i++)
+            if (strstr(loads, classes[i].word))
+                is_named = true, is_one = classes[i].head == model->head;
+        if (!is_one)
+            return vp_arena_printf(arena,
+                                   "not answered: %.*s in %s, and %s is what is counted; --model "
+                                   "with a config.json whose architectures name the class asks",
+                                   (int)strcspn(loads, "."), loads, c->files[f].name,
+                                   model->class_name);
+    }
+    return NULL;
+}
+
+/* A setting that memory depends on and that is written as what the text does not say; NULL: none. Of the number of processes
+ * --world says it, or a command. */
+static const char *unread_of(const vp_checked *c, const vp_check_fit_options *o)
+{
+    for (int s = 0; s < VP_N_SETTINGS; s++)
+        if (c->unread[s] && s != VP_SETTING_WORLD && s != VP_SETTING_LORA_ALPHA &&
+            !(s == VP_SETTING_SEQ && o->seq))
+            return c->unread[s];
+    return NULL;
+}
+
 /* Everything that can be missing is a reason, not an error. */
 static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
                         vp_check_fit *x, vp_err *err)
@@ -245,7 +285,12 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
                                               vp_text_escape(c->uncounted, shown, sizeof shown))
              : c->gap       ? vp_arena_printf(arena, "not answered: what %s says is not known",
                                               vp_text_escape(c->gap, shown, sizeof shown))
-                            : other_adapters(arena, c);
+             : unread_of(c, o)
+                 ? vp_arena_printf(arena, "not answered: what %s says is not known",
+                                   vp_text_escape(unread_of(c, o), shown, sizeof shown))
+                 : other_adapters(arena, c);
+    if (!x->why)
+        x->why = other_class(arena, c, x->model);
     if (x->why)
         goto out;
     r->target = target_of(c);

@@ -72,6 +72,8 @@ hostile.update({"open.toml": "[training\nx = 1\n", "twice.toml": "a = 1\na = 2\n
 args = "from trl import SFTConfig\nargs = SFTConfig(output_dir='o', max_length=512)\n"
 for name, first, more in (("list", "a0 = [1, 2]\n", "a%d = [a%d, a%d]\n"), ("dict", "a0 = {'a': 1}\n", "a%d = {'a': a%d, 'b': a%d}\n"), ("stars", "a0 = {'a': 1}\n", "a%d = dict(**a%d, **a%d)\n"), ("call", "a0 = BitsAndBytesConfig(a=1)\n", "a%d = BitsAndBytesConfig(a=a%d, b=a%d)\n")):
     hostile["bomb-%s.py" % name] = first + "".join(more % (i, i - 1, i - 1) for i in range(1, 60)) + args
+hostile["bomb-join.py"] = "a0 = {'a': 1}\n" + "".join("a%d = {**a%d, 'x': a%d, 'y': a%d} | a%d\na%d.update(a%d, z=a%d)\n" % ((i,) + (i - 1,) * 4 + (i, i - 1, i - 1)) for i in range(1, 60)) + args
+hostile.update({"update.py": "d = {}\nd.update(d)\nd.update(\nd.update({**d, **\n" + args, "methods.py": "m = AutoModel.from_pretrained('x').to(\n" + args, "import.py": "from trl import (\n" + args, "or.py": "d = {} | {\n" + args})
 hostile.update({"self.py": "d = {'a': 1}\nd['a'] = d\nd['b'] = {'x': d, 'y': d}\n" * 30 + args, "stars.py": "a = dict(**a)\na['x'] = a\nb = [b, a]\nSFTConfig(**a, **b)\n" + args, "item.py": "x = {}\nx['a'] =\nx['\nos.environ['a'] = \n" + args,
                 "sixty.yaml": "model_name_or_path: x\nuse_peft: false\nmax_steps: 99:59:59:59:59:59:59:59:59:59:59\nseed: 1:\nrun_name: ':'\n"})
 for i in range(1, 30):
@@ -523,9 +525,25 @@ for name, text, what in (("gap.sh", "if [ -n \"$L\" ]; then ARGS=(--per_device_t
                          ("gap.py", "from trl import SFTConfig\nargs = SFTConfig(output_dir='o', max_length=512, **more)\n", "**more"),
                          ("gap.py", "from transformers import AutoModelForCausalLM\nfrom trl import SFTConfig\nm = AutoModelForCausalLM.from_pretrained('gpt2', **kw())\nargs = SFTConfig(output_dir='o', max_length=512)\n", "**kw()"),
                          ("gap.py", "from trl import SFTConfig\na = SFTConfig(output_dir='o', max_length=512, model_init_kwargs=f())\n", "model_init_kwargs"),
+                         ("gap.py", "from trl import SFTConfig\na = SFTConfig(output_dir='o', max_length=512, gradient_accumulation_steps=cli.n)\n", "gradient_accumulation_steps in gap.py"),
+                         ("gap.sh", "accelerate launch t.py --output_dir o --per_device_train_batch_size 4 --gradient_accumulation_steps $((16 / n))\n", "gradient_accumulation_steps in gap.sh"),
+                         ("gap.py", "from transformers import AutoModelForCausalLM as A\nimport transformers\nm = transformers.AutoModelForCausalLM.from_pretrained('gpt2')\nif wanted:\n    m.gradient_checkpointing_enable()\na = transformers.TrainingArguments('o', per_device_train_batch_size=2)\n", "gradient_checkpointing_enable in gap.py"),
+                         ("gap.py", "from trl import SFTTrainer\nt = SFTTrainer(model=m, args=training_args)\n", "args=training_args"),
                          ("gap.py", "from trl import SFTConfig, DPOConfig\na = SFTConfig(output_dir='o', max_length=512)\nb = DPOConfig(output_dir='p', max_length=512)\n", "DPOConfig()")):
     code, j, err = check(write(name, text), "--model", "gpt2", "--device", "4090")
     ok(code == 0 and j["fits"] is None and j["fits_not_answered"] == "not answered: what %s says is not known" % what, "no verdict: " + what, (code, j.get("fits"), j.get("fits_not_answered")))
+write("given.yaml", "model_name_or_path: x\nper_device_train_batch_size: 4\nmax_length: 512\noutput_dir: o\n")
+code, j, err = check(write("given.py", "from trl import SFTTrainer\nt = SFTTrainer(model=m, args=training_args)\n"), "given.yaml", "--model", "gpt2", "--device", "4090")
+ok(code == 0 and j["fits"] is True and j["common"]["micro_batch"] == 4, "a script and the file that its parser reads", (code, j.get("common"), j.get("fits_not_answered")))
+# ---- another class than the one that is counted has another head ----
+LOADS = "from transformers import %s, TrainingArguments\nm = %s.from_pretrained('x', dtype='float32')\na = TrainingArguments('o', per_device_train_batch_size=2)\n"
+write("classes.json", json.dumps(dict(model_type="bert", architectures=["BertForSequenceClassification"], hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, vocab_size=30522,
+                                      max_position_embeddings=512, type_vocab_size=2, num_labels=2)))
+for loads, fits in (("AutoModelForCausalLM", True), ("GPT2LMHeadModel", True), ("AutoModelForSequenceClassification", None), ("GPT2ForSequenceClassification", None), ("AutoModelForSeq2SeqLM", None), ("AutoModel", None)):
+    code, j, err = check(write("loads.py", LOADS % (loads, loads)), "--model", "gpt2", "--device", "4090", "--seq", "128")
+    ok(code == 0 and j["fits"] is fits and (fits or loads in j["fits_not_answered"]), "counted as " + loads, (code, j.get("fits"), j.get("fits_not_answered"), j["findings"]))
+code, j, err = check(write("loads.py", LOADS % (("AutoModelForSequenceClassification",) * 2)), "--model", "classes.json", "--device", "4090", "--seq", "128")
+ok(code == 0 and j["fits"] is True, "the class that config.json names", (code, j.get("fits_not_answered"), err))
 
 # ---- methods that were not recorded: no verdict of supervised fine-tuning's ----
 for name, text, method in (("orpo.py", "from trl import ORPOConfig\na = ORPOConfig(output_dir='o', per_device_train_batch_size=2, max_length=512, beta=0.1)\n", "orpo"),

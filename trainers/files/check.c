@@ -381,6 +381,9 @@ static const vp_dialect *dialect_of_call(const char *call)
     return !call                                         ? NULL
            : vp_python_ends_in(call, ".from_pretrained") ? &vp_dialect_model
            : vp_python_ends_in(call, "LoraConfig")       ? &vp_dialect_lora
+           : vp_python_ends_in(call, "SFTTrainer")       ? &vp_dialect_sft_call
+           : vp_python_ends_in(call, "DPOTrainer")       ? &vp_dialect_dpo_call
+           : vp_python_ends_in(call, "Trainer")          ? &vp_dialect_trainer_call
                                                          : NULL;
 }
 
@@ -618,6 +621,28 @@ static int by_place(const void *a, const void *b)
     return m ? m : strcmp(x->message, y->message);
 }
 
+/* Trainer(args=training_args): the command gives them, or a file that is given too does. */
+static void check_given(vp_checked *c, const vp_checked_file *file)
+{
+    vp_document *doc = file->doc;
+
+    if (!doc->given)
+        return;
+    doc->has_gap = true;
+    for (int f = 0; f < c->n_files; f++)
+        for (const vp_dialect *d =
+                 c->files[f].doc && c->files[f].doc->root->first ? c->files[f].dialect : NULL;
+             d; d = d->base)
+            if (&c->files[f] != file && d == &vp_dialect_transformers && !c->files[f].is_part)
+                return;
+    vp_find(c, file, VP_NOTE, NULL, "", NULL,
+            "%s: nothing in the text makes them; what the script's command says is missing from "
+            "this answer",
+            doc->given);
+    if (!c->gap)
+        c->gap = doc->given;
+}
+
 vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const vp_check_opts *opts,
                    vp_checked *out, vp_err *err)
 {
@@ -664,6 +689,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
             continue;
         }
         check_remarks(out, file);
+        check_given(out, file);
         check_dots(out, file);
         vp_check_keys(out, file);
         vp_check_rules(out, file);

@@ -50,6 +50,8 @@ typedef struct vp_checked {
     bool             by_default[VP_N_SETTINGS]; /* nobody wrote it */
     /* "none or ddp": the files alone do not tell which, the launch or the model does; else NULL */
     const char *may_be[VP_N_SETTINGS];
+    /* where it is written as what the text does not say, "optim in train.py"; NULL: nowhere */
+    const char *unread[VP_N_SETTINGS];
     const char *missing;   /* a file that was named and is not there; NULL */
     const char *gap;       /* options or arguments that the text does not say, "${ARGS[@]}"; NULL */
     const char *uncounted; /* a key whose bytes no estimate counts, and its file; NULL */

@@ -25,6 +25,10 @@ const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, cons
 const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const char *path,
                          char *buf, size_t buf_size);
 
+/* Whether something is written that the text does not say the value of: a call, a shell's variable; is_name: a name of Python's
+ * too, where the value may be any. */
+bool vp_value_is_unknown(const vp_checked_file *file, const vp_value *v, bool is_name);
+
 /* Whether two texts are the same value: 1e9 and 1000000000, True and true. */
 bool vp_same_value(const char *a, const char *b);
 

@@ -109,7 +109,7 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
     k = vp_file_key(c, file, path, &version);
     if (v && k && k->words && among(k->words, "null", false))
         return vp_value_text(v, buf, buf_size);
-    if (!k || !k->otherwise || is_in_another_file(file->doc->root, path))
+    if (!k || !k->otherwise || file->doc->has_gap || is_in_another_file(file->doc->root, path))
         return NULL;
     if (k->was && vp_version_compare(version, k->changed) < 0) {
         snprintf(buf, buf_size, "%s", k->was);
@@ -204,6 +204,7 @@ static bool is_name_of_python(const vp_checked_file *file, const vp_key *k, cons
                    !v->quoted && (isalpha((unsigned char)v->text[0]) || v->text[0] == '_');
 
     return is_name && (k->type == VP_KEY_INT || k->type == VP_KEY_REAL || k->type == VP_KEY_BOOL ||
+                       k->type == VP_KEY_LIST ||
                        (k->type == VP_KEY_WORD && k->words &&
                         !among(k->words, v->text, file->dialect->any_case)));
 }
@@ -281,6 +282,18 @@ static void check_text(vp_checked *c, const vp_checked_file *file, const vp_key 
 static bool is_unread(const vp_value *v)
 {
     return v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0;
+}
+
+bool vp_value_is_unknown(const vp_checked_file *file, const vp_value *v, bool is_name)
+{
+    if (v->call)
+        return is_name || is_unread(v);
+    if (v->kind != VP_VALUE_STRING)
+        return false;
+    if (file->doc->format == VP_FORMAT_FLAGS)
+        return strpbrk(v->text, "$`") != NULL;
+    return is_name && file->doc->format == VP_FORMAT_PYTHON && !v->quoted &&
+           (isalpha((unsigned char)v->text[0]) || v->text[0] == '_');
 }
 
 /* Another of the files has a literal under this key: a script that reads its arguments from a file beside it. */
@@ -493,6 +506,19 @@ static bool is_parameter(const vp_checked_file *file, const vp_section *s)
     return s->strangers == VP_STRANGERS_KEPT && s->path[0] && file->dialect->base == NULL;
 }
 
+static bool is_call(const vp_checked_file *file)
+{
+    return file->is_part && file->doc->call && !file->doc->program;
+}
+
+/* The class's name, of the call that a part of a script is. */
+static const char *call_of(const vp_checked_file *file)
+{
+    const char *dot = strrchr(file->doc->call, '.');
+
+    return dot ? dot + 1 : file->doc->call;
+}
+
 static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_section *s,
                            const char *path, const vp_value *v, vp_text *own)
 {
@@ -527,8 +553,13 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
                 "%s refuses it unless %s, here or on the command line, names a module that has it",
                 file->dialect->library, s->unless);
     else if (fate == VP_STRANGERS_REFUSED)
-        vp_find(c, file, VP_ERROR, v, path, near, "%s refuses it: no such key in %s",
-                file->dialect->library, s->path[0] ? s->path : "its file");
+        vp_find(c, file, VP_ERROR, v, path, near,
+                is_call(file) && !s->path[0] ? "%s refuses it: no such argument of %s()"
+                                             : "%s refuses it: no such key in %s",
+                file->dialect->library,
+                s->path[0]      ? s->path
+                : is_call(file) ? call_of(file)
+                                : "its file");
     else if (near)
         vp_find(c, file, VP_ERROR, v, path, near,
                 fate == VP_STRANGERS_KEPT

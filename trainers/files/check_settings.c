@@ -16,6 +16,7 @@ typedef struct statement {
     int             n;
     const vp_value *at; /* where it is written; NULL: by default */
     const char     *key;
+    const char     *unread; /* a key of it whose value the text does not say; NULL */
 } statement;
 
 static bool same_text(const char *a, const char *b)
@@ -87,6 +88,22 @@ static bool is_named_in(const char *text, const char *name)
     return false;
 }
 
+/* Whether what a row looks at is written as what the text does not say, or what it stands in is. */
+static bool is_unread(const vp_checked_file *file, const vp_saying *row)
+{
+    const vp_value *v   = vp_value_at(file->doc->root, row->key);
+    const char     *dot = v ? NULL : strrchr(row->key, '.');
+    char            above[128];
+
+    if (dot) {
+        snprintf(above, sizeof above, "%.*s", (int)(dot - row->key), row->key);
+        v = vp_value_at(file->doc->root, above);
+        return v && v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0;
+    }
+    return v && !(row->value && strcmp(row->value, "$file:") == 0) &&
+           vp_value_is_unknown(file, v, row->value && row->value[0] == '$');
+}
+
 /* One row against the file. *argument: what "$" stands for, in buf; explicit: it is written there. */
 static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp_saying *row,
                       char *buf, size_t buf_size, const char **argument, const vp_value **at)
@@ -94,6 +111,8 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
     const vp_value *v = vp_value_at(file->doc->root, row->key);
     const char     *text;
 
+    if (is_unread(file, row))
+        return false;
     if (!row->value)
         return !v || v->kind == VP_VALUE_NULL;
     if (strcmp(row->value, "$set") == 0) {
@@ -227,6 +246,9 @@ static void read_layer(vp_checked *c, const vp_checked_file *file, const vp_dial
         if (!vp_version_within(version, row->since, row->until) ||
             !vp_when_holds(row->when, &c->settings, target))
             continue;
+        for (int k = 0; k < n && !out->unread; k++)
+            if (is_unread(file, &row[k]))
+                out->unread = row[k].key;
         if (strcmp(row->word, "W") == 0 && out->n && out->at)
             continue;
         word = group_word(c, file, row, n, setting, &at, &key);
@@ -297,11 +319,13 @@ static void read_setting(vp_checked *c, const vp_checked_file *file, vp_setting 
     for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
         statement one = {0};
         read_layer(c, file, d, setting, &one);
+        out->unread    = out->unread ? out->unread : one.unread;
         statement both = words_of_both(out, &one);
         if (both.n) {
-            both.at  = out->at ? out->at : one.at;
-            both.key = out->at ? out->key : one.key;
-            *out     = both;
+            both.at     = out->at ? out->at : one.at;
+            both.key    = out->at ? out->key : one.key;
+            both.unread = out->unread;
+            *out        = both;
             continue;
         }
         if (setting == VP_SETTING_PRECISION && out->n && one.n && (out->at || one.at))
@@ -368,6 +392,8 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
     statement one = {0}, *all = &m->all;
 
     read_setting(c, file, setting, &one);
+    if (one.unread && !c->unread[setting])
+        c->unread[setting] = vp_arena_printf(c->arena, "%s in %s", one.unread, file->name);
     if (!one.n || (all->at && !one.at))
         return;
     /* the launcher's number of processes and the like beat what a file says, and any option the
@@ -428,8 +454,15 @@ static void merge_setting(vp_checked *c, vp_setting setting)
                                           .name    = c->files[f].name,
                                           .dialect = &vp_dialect_launch},
                        &m);
-    if (!all->n)
+    const char *unread  = c->unread[setting];
+    bool        besides = unread && strncmp(unread, "gradient_checkpointing_enable ", 30) == 0;
+    if (!all->n ||
+        (unread && !besides && !all->at)) /* what is written and not read is no default */
         return;
+    if (besides && strcmp(all->words[0], "none") == 0)
+        c->may_be[setting] = "none or full";
+    else
+        c->unread[setting] = NULL;
     if (setting == VP_SETTING_PRECISION)
         check_card(c, &m);
     c->settings.value[setting] = all->words[0];
@@ -682,9 +715,10 @@ static bool is_of_no_use(const vp_checked_file *file, const char *path)
 
 static bool costs_unsaid(vp_checked *c, const vp_checked_file *file, const vp_key *k)
 {
-    return k->costs && k->otherwise && !vp_value_at(file->doc->root, k->path) &&
-           !is_of_no_use(file, k->path) && vp_file_key(c, file, k->path, NULL) == k &&
-           !is_said_otherwise(c, file, k->path) && !is_said_elsewhere(c, file, k->path);
+    return k->costs && k->otherwise && !file->doc->has_gap &&
+           !vp_value_at(file->doc->root, k->path) && !is_of_no_use(file, k->path) &&
+           vp_file_key(c, file, k->path, NULL) == k && !is_said_otherwise(c, file, k->path) &&
+           !is_said_elsewhere(c, file, k->path);
 }
 
 static void check_costs(vp_checked *c)
@@ -796,7 +830,8 @@ const char *vp_checked_model(const vp_checked *c)
                 const vp_value *v = d->says[i].value && strcmp(d->says[i].value, "$model") == 0
                                         ? vp_value_at(c->files[f].doc->root, d->says[i].key)
                                         : NULL;
-                if (v && v->kind == VP_VALUE_STRING && v->text[0])
+                if (v && v->kind == VP_VALUE_STRING && v->text[0] &&
+                    !vp_value_is_unknown(&c->files[f], v, true))
                     return v->text;
             }
     for (int f = 0; f < c->n_files; f++) { /* saved adapters say what they are for */

@@ -58,6 +58,8 @@ static const vp_key trainer_keys[] = {
     {"gradient_checkpointing_kwargs.every_n_layers", VP_KEY_INT, NULL, .min = 1, .max = 1e6,
      .since = "5.17", .instead = "leave it out: all layers"},
     {"gradient_checkpointing_kwargs.offload", VP_KEY_BOOL, "false", .since = "5.17"},
+    {"gradient_checkpointing_enable",
+     VP_KEY_BOOL}, /* that a script calls, of a model it does not load */
     {"activation_checkpointing", VP_KEY_BOOL, .since = "5.23", .instead = "gradient_checkpointing"},
     {"activation_checkpointing_kwargs", VP_KEY_MAP, .since = "5.23",
      .instead = "gradient_checkpointing_kwargs"},
@@ -232,6 +234,7 @@ static const vp_saying trainer_says[] = {
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true", OLD},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.use_reentrant", "false", OLD},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.every_n_layers", NULL, OLD},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_enable", "true", .read_only = true},
     /* by use_reentrant=True too */
     {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing", "true", .since = "5.17", OLD,
      .read_only = true},

@@ -83,6 +83,10 @@ typedef struct vp_document {
     struct vp_document *parts;
     /* of such a one: what is called, "peft.LoraConfig"; of a script what makes the trainer's arguments */
     const char *call;
+    bool        has_gap; /* it is given more than the text says: no default is one */
+    /* of a script of Python: an argument that its trainer is given and nothing in the text makes, "args=training_args";
+     * NULL: none is */
+    const char *given;
     /* of a script of Python: the settings files that it reads, a list of strings; NULL: none */
     vp_value *files;
     /* what stood in the file and was not read: statements of Python, words without a key */

@@ -219,7 +219,7 @@ static vp_status say_unknown(taker *t, const char *word, int line)
                               "%s: the text does not say what stands there; options in it are "
                               "missing from this answer",
                               shown));
-    t->doc->last_remark->is_gap = true;
+    t->doc->last_remark->is_gap = t->doc->has_gap = true;
 out:
     return st;
 }

@@ -9,6 +9,7 @@
  * are not read. */
 #include "trainers/files/document.h"
 #include "trainers/files/python_calls.h"
+#include "trainers/files/python_reader.h"
 
 #include "base/text.h"
 #include "trainers/files/launch.h"
@@ -18,394 +19,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct reader {
-    vp_document *doc;
-    const char  *at, *end, *line_start;
-    int          line;
-    bool         unread;    /* what was met is no literal: no error, but not read */
-    bool         inside;    /* the statement stands in a function or behind a condition */
-    int          indent;    /* of its first letter */
-    const char  *arguments; /* the call that makes a trainer's, "TrainingArguments"; NULL: none */
-    vp_err      *err;
-} reader;
-
-/* The member of a call that stands for `**names`, of which nothing is known. */
-#define UNKNOWN_ARGUMENTS "**"
-
-static vp_status fail(reader *r, const char *text)
-{
-    return VP_FAIL_AT(r->err, VP_ERR_INPUT, r->doc->name, r->line, NULL, "%s, column %d", text,
-                      (int)(r->at - r->line_start) + 1);
-}
-
-/* Spaces and comments; inside brackets line ends too. */
-static void skip(reader *r, bool lines)
-{
-    while (r->at < r->end) {
-        if (*r->at == '\n' && lines)
-            r->line++, r->line_start = r->at + 1;
-        else if (*r->at == '\\' && r->at + 1 < r->end && r->at[1] == '\n')
-            r->at++, r->line++, r->line_start = r->at + 1;
-        else if (*r->at == '#')
-            while (r->at + 1 < r->end && r->at[1] != '\n')
-                r->at++;
-        else if (*r->at != ' ' && *r->at != '\t' && *r->at != '\r')
-            break;
-        r->at++;
-    }
-}
-
-static bool at_word(const reader *r, const char *word)
-{
-    size_t n = strlen(word);
-
-    return (size_t)(r->end - r->at) >= n && memcmp(r->at, word, n) == 0 &&
-           ((size_t)(r->end - r->at) == n ||
-            (!isalnum((unsigned char)r->at[n]) && r->at[n] != '_'));
-}
-
-static char *take_name(reader *r)
-{
-    const char *from = r->at;
-
-    while (r->at < r->end && (isalnum((unsigned char)*r->at) || *r->at == '_' || *r->at == '.'))
-        r->at++;
-    char *name = vp_arena_alloc(r->doc->arena, (size_t)(r->at - from) + 1);
-    if (name)
-        memcpy(name, from, (size_t)(r->at - from));
-    return name;
-}
-
-static vp_status read_string(reader *r, vp_value *v)
-{
-    char        quote = *r->at;
-    bool        three = r->end - r->at >= 3 && r->at[1] == quote && r->at[2] == quote;
-    const char *stop;
-    size_t      n  = 0;
-    vp_status   st = VP_OK;
-
-    r->at += three ? 3 : 1;
-    for (stop = r->at; stop < r->end; stop++) {
-        if (*stop == '\\' && stop + 1 < r->end)
-            stop++;
-        else if (three ? r->end - stop >= 3 && memcmp(stop, (char[]){quote, quote, quote}, 3) == 0
-                       : *stop == quote || *stop == '\n')
-            break;
-    }
-    if (stop >= r->end || *stop == '\n')
-        VP_TRY(fail(r, "a string that does not end"));
-    char *text = vp_arena_alloc(r->doc->arena, (size_t)(stop - r->at) + 1);
-    VP_TRY_ALLOC(r->err, text);
-    for (; r->at < stop; r->at++) {
-        if (*r->at == '\n')
-            r->line++, r->line_start = r->at + 1;
-        if (*r->at == '\\' && r->at + 1 < stop)
-            r->at++;
-        text[n++] = *r->at;
-    }
-    r->at += three ? 3 : 1;
-    v->kind = VP_VALUE_STRING, v->text = text, v->quoted = true;
-out:
-    return st;
-}
-
-static vp_status read_value(reader *r, vp_value *v, int depth);
-
-static vp_status add(reader *r, vp_value *parent, const char *key, vp_value **out)
-{
-    *out = vp_value_add(r->doc, parent, key);
-    if (*out)
-        return VP_OK;
-    if (vp_arena_failed(r->doc->arena))
-        return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
-    return fail(r, "more than 100,000 values");
-}
-
-/* To the comma or bracket that ends an argument that is no literal. */
-static void skip_argument(reader *r)
-{
-    vp_value ignored = {0};
-    int      depth   = 0;
-
-    for (; r->at < r->end; r->at++) {
-        skip(r, true);
-        if (r->at < r->end && (*r->at == '"' || *r->at == '\'')) {
-            if (read_string(r, &ignored) != VP_OK)
-                return;
-            skip(r, true);
-        }
-        if (r->at >= r->end || (depth == 0 && strchr(",)]}", *r->at)))
-            return;
-        depth += strchr("([{", *r->at) ? 1 : strchr(")]}", *r->at) ? -1 : 0;
-    }
-}
-
-/* There is a value, and it is not known: no default stands in for it. */
-static void be_unread(vp_value *v)
-{
-    v->kind = VP_VALUE_MAP, v->call = VP_VALUE_UNREAD, v->first = v->last = NULL;
-    v->n_children = 0, v->index = NULL;
-}
-
-/* A name for what stands above. */
-static void be_same(vp_value *v, const vp_value *known)
-{
-    vp_value own = *v;
-
-    *v     = *known;
-    v->key = own.key, v->next = own.next, v->line = own.line, v->column = own.column;
-}
-
-/* (4) is 4; (4,) is not. */
-static void be_inner(vp_value *v, const vp_value *inner)
-{
-    vp_value outer = *v;
-
-    *v      = *inner;
-    v->key  = outer.key;
-    v->next = outer.next;
-}
-
-/* The same in a tree of its own: a name that is used often means as many values as there would be. */
-static vp_status copy_value(reader *r, vp_value *v, const vp_value *known, int depth)
-{
-    const vp_value *stop = known->last;
-    vp_value       *copy;
-    vp_status       st = VP_OK;
-
-    if (depth > VP_DOCUMENT_MAX_DEPTH || r->doc->n_values > VP_DOCUMENT_MAX_VALUES / 2) {
-        be_unread(v); /* data, not settings */
-        return VP_OK;
-    }
-    be_same(v, known);
-    if (v->kind < VP_VALUE_LIST)
-        return VP_OK;
-    const vp_value *m = v->first;
-    v->first = v->last = NULL, v->n_children = 0, v->index = NULL;
-    for (; m; m = m == stop ? NULL : m->next) {
-        if (m == v)
-            continue; /* d["a"] = d */
-        VP_TRY(add(r, v, m->key, &copy));
-        VP_TRY(copy_value(r, copy, m, depth + 1));
-        copy->line = m->line, copy->column = m->column;
-    }
-out:
-    return st;
-}
-
-/* What the script gave a name last, among what stands at the root; NULL: nothing. */
-static vp_value *value_of(const reader *r, const char *name, const vp_value *but)
-{
-    vp_value *last = NULL;
-
-    for (vp_value *known = r->doc->root->first; known; known = known->next)
-        last = strcmp(known->key, name) == 0 && known != but ? known : last;
-    return last;
-}
-
-/* Members of one map go into another. */
-static vp_status copy_members(reader *r, vp_value *into, const vp_value *from)
-{
-    vp_value *copy;
-    vp_status st = VP_OK;
-
-    for (const vp_value *m = from->first; m; m = m->next) {
-        VP_TRY(add(r, into, m->key, &copy));
-        VP_TRY(copy_value(r, copy, m, 1));
-        copy->line = m->line, copy->column = m->column;
-    }
-out:
-    return st;
-}
-
-/* **name of a call: the members of a map that stands above, or, by the name "**", what nobody knows. */
-static vp_status read_stars(reader *r, vp_value *call)
-{
-    const char *from = r->at;
-    vp_value   *child;
-    vp_status   st = VP_OK;
-
-    r->at += 2;
-    skip(r, true);
-    char *name = take_name(r);
-    VP_TRY_ALLOC(r->err, name);
-    skip(r, true);
-    const vp_value *known = value_of(r, name, NULL);
-    if (known && known->kind == VP_VALUE_MAP && !known->call && r->at < r->end &&
-        (*r->at == ',' || *r->at == ')')) {
-        VP_TRY(copy_members(r, call, known));
-        goto out;
-    }
-    int line = r->line;
-    skip_argument(r);
-    VP_TRY(add(r, call, UNKNOWN_ARGUMENTS, &child));
-    be_unread(child);
-    child->line = line;
-    child->text = vp_arena_printf(r->doc->arena, "%.*s", (int)(r->at - from), from);
-    VP_TRY_ALLOC(r->err, child->text);
-out:
-    return st;
-}
-
-/* What stands in brackets: elements, "key": value, or name=value. */
-static vp_status read_items(reader *r, vp_value *v, char close, int depth)
-{
-    int       n_places = 0;
-    vp_status st       = VP_OK;
-
-    v->kind = close == ']' || (close == ')' && !v->call) ? VP_VALUE_LIST : VP_VALUE_MAP;
-    for (r->at++;; r->at++) {
-        const char *key = NULL, *from;
-        vp_value   *child, ignored = {0};
-        skip(r, true);
-        if (r->at >= r->end)
-            VP_TRY(fail(r, "the file ends inside brackets"));
-        if (*r->at == close)
-            break;
-        if (v->call && r->end - r->at > 2 && r->at[0] == '*' && r->at[1] == '*') {
-            VP_TRY(read_stars(r, v));
-            if (r->at < r->end && *r->at == ',')
-                continue;
-            if (r->at < r->end && *r->at == close)
-                break;
-            r->unread = true;
-            goto out;
-        }
-        int line = r->line, column = (int)(r->at - r->line_start) + 1;
-        if (close == '}') {
-            VP_TRY(read_value(r, &ignored, depth + 1));
-            skip(r, true);
-            if (r->unread || ignored.kind != VP_VALUE_STRING || r->at >= r->end || *r->at != ':') {
-                r->unread = true;
-                goto out;
-            }
-            key = ignored.text;
-            r->at++;
-        } else if (v->kind == VP_VALUE_MAP) { /* a call */
-            reader before = *r;
-            from          = take_name(r);
-            skip(r, true);
-            if (from && r->at + 1 < r->end && *r->at == '=' && r->at[1] != '=') {
-                key = from;
-                r->at++;
-            } else { /* an argument by place: by its number */
-                *r  = before;
-                key = vp_arena_printf(r->doc->arena, "%d", n_places++);
-            }
-            VP_TRY_ALLOC(r->err, key);
-        }
-        skip(r, true);
-        reader value = *r;
-        VP_TRY(add(r, v, key, &child));
-        VP_TRY(read_value(r, child, depth + 1));
-        skip(r, true);
-        if (v->call && key && (r->unread || (r->at < r->end && !strchr(",)", *r->at)))) {
-            *r = value;
-            skip_argument(r);
-            be_unread(child);
-        }
-        if (r->unread)
-            goto out;
-        if (key)
-            child->line = line, child->column = column;
-        if (r->at < r->end && *r->at == close) {
-            if (close == ')' && !v->call && v->first == child)
-                be_inner(v, child);
-            break;
-        }
-        if (r->at >= r->end || *r->at != ',') {
-            r->unread = true;
-            goto out;
-        }
-    }
-    r->at++;
-out:
-    return st;
-}
-
-static vp_status read_name_or_number(reader *r, vp_value *v, int depth)
-{
-    vp_status st = VP_OK;
-
-    if (isdigit((unsigned char)*r->at) || *r->at == '-' || *r->at == '.') {
-        const char *from = r->at;
-        while (r->at < r->end && (isalnum((unsigned char)*r->at) || strchr("+-._", *r->at)) &&
-               (!strchr("+-", *r->at) || r->at == from || strchr("eE", r->at[-1])))
-            r->at++;
-        char *text = vp_arena_alloc(r->doc->arena, (size_t)(r->at - from) + 1), *end;
-        VP_TRY_ALLOC(r->err, text);
-        memcpy(text, from, (size_t)(r->at - from));
-        v->text = text;
-        vp_value_resolve(v);
-        v->real = v->kind == VP_VALUE_STRING ? strtod(text, &end) : v->real;
-        if (v->kind == VP_VALUE_STRING && *end)
-            r->unread = true;
-        else if (v->kind == VP_VALUE_STRING)
-            v->kind = VP_VALUE_REAL;
-        goto out;
-    }
-    char *name = take_name(r);
-    VP_TRY_ALLOC(r->err, name);
-    if (strcmp(name, "True") == 0 || strcmp(name, "False") == 0) {
-        v->kind = VP_VALUE_BOOL, v->boolean = name[0] == 'T', v->text = name;
-    } else if (strcmp(name, "None") == 0) {
-        v->kind = VP_VALUE_NULL, v->text = name;
-    } else if (r->at < r->end && *r->at == '(') {
-        v->call = name;
-        VP_TRY(read_items(r, v, ')', depth));
-        if (strcmp(name, "dict") == 0 && !vp_value_member(v, "0") &&
-            !vp_value_member(v, UNKNOWN_ARGUMENTS))
-            v->call = NULL; /* {"a": 1}, written otherwise */
-    } else {                /* a name: torch.bfloat16, or a constant from above */
-        const vp_value *last = value_of(r, name, v);
-        v->kind = VP_VALUE_STRING, v->text = name;
-        if (last && ((last->call && vp_python_ends_in(last->call, "BitsAndBytesConfig")) ||
-                     (!last->call && last->kind >= VP_VALUE_LIST)))
-            VP_TRY(copy_value(r, v, last, depth));
-        else if (last && last->call)
-            be_unread(v);
-        else if (last && last->kind < VP_VALUE_LIST)
-            v->kind = last->kind, v->text = last->text, v->quoted = last->quoted,
-            v->boolean = last->boolean, v->integer = last->integer, v->real = last->real;
-    }
-out:
-    return st;
-}
-
-static vp_status read_value(reader *r, vp_value *v, int depth)
-{
-    vp_status st = VP_OK;
-
-    v->line = r->line, v->column = (int)(r->at - r->line_start) + 1;
-    if (depth > VP_DOCUMENT_MAX_DEPTH)
-        VP_TRY(fail(r, "nested deeper than 64"));
-    if (r->at >= r->end)
-        VP_TRY(fail(r, "the file ends where a value belongs"));
-    if (*r->at == '"' || *r->at == '\'')
-        VP_TRY(read_string(r, v));
-    else if (*r->at == '[')
-        VP_TRY(read_items(r, v, ']', depth));
-    else if (*r->at == '{')
-        VP_TRY(read_items(r, v, '}', depth));
-    else if (*r->at == '(')
-        VP_TRY(read_items(r, v, ')', depth));
-    else if (isalnum((unsigned char)*r->at) || *r->at == '_' || *r->at == '-' || *r->at == '.')
-        VP_TRY(read_name_or_number(r, v, depth));
-    else
-        r->unread = true;
-out:
-    return st;
-}
-
 /* To the end of the line. */
-static void skip_line(reader *r)
+static void skip_line(vp_python_reader *r)
 {
     while (r->at < r->end && *r->at != '\n')
         r->at++;
 }
 
 /* The arguments that another call made before v, of the same name or of another trainer; NULL: none. */
-static const vp_value *first_arguments(const reader *r, const vp_value *v)
+static const vp_value *first_arguments(const vp_python_reader *r, const vp_value *v)
 {
     for (const vp_value *old = r->doc->root->first; old && old != v; old = old->next)
         if (old->call && v->call && vp_python_makes_arguments(v->call) &&
@@ -417,7 +39,8 @@ static const vp_value *first_arguments(const reader *r, const vp_value *v)
 }
 
 /* Which of two sets of arguments the trainer gets is not followed: what they say differently, nobody knows. */
-static vp_status forget_what_differs(reader *r, const vp_value *first, const vp_value *second)
+static vp_status forget_what_differs(vp_python_reader *r, const vp_value *first,
+                                     const vp_value *second)
 {
     char      name[128];
     vp_status st = VP_OK;
@@ -427,7 +50,7 @@ static vp_status forget_what_differs(reader *r, const vp_value *first, const vp_
         bool            same =
             a && b && a->kind == b->kind && a->text && b->text && strcmp(a->text, b->text) == 0;
         if ((a || b) && !same)
-            be_unread(m);
+            vp_python_be_unread(m);
     }
     if (strcmp(first->call, second->call) == 0) {
         VP_TRY(vp_document_remark(
@@ -448,7 +71,7 @@ out:
 }
 
 /* What a call is given besides, nobody sees: no default is one. */
-static vp_status say_gap(reader *r, const vp_value *v)
+static vp_status say_gap(vp_python_reader *r, vp_document *of, const vp_value *v)
 {
     char      shown[160];
     vp_status st = vp_document_remark(r->doc, v->line, NULL, false, r->err,
@@ -457,12 +80,12 @@ static vp_status say_gap(reader *r, const vp_value *v)
                                       vp_text_escape(v->text, shown, sizeof shown));
 
     if (st == VP_OK)
-        r->doc->last_remark->is_gap = true;
+        r->doc->last_remark->is_gap = of->has_gap = true;
     return st;
 }
 
 /* The part that v is, behind those that there are: with the names and values of peft's and transformers' files. */
-static vp_status add_part(reader *r, const vp_value *v)
+vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v)
 {
     vp_document  *doc  = r->doc;
     vp_document  *part = vp_document_new(doc->arena, doc->name, VP_FORMAT_PYTHON);
@@ -477,8 +100,8 @@ static vp_status add_part(reader *r, const vp_value *v)
     part->call       = v->call;
     part->root->line = v->line, part->root->column = r->indent;
     for (const vp_value *m = v->first; m; m = m->next) {
-        if (strcmp(m->key, UNKNOWN_ARGUMENTS) == 0) {
-            VP_TRY(say_gap(r, m));
+        if (strcmp(m->key, VP_PYTHON_UNKNOWN) == 0) {
+            VP_TRY(say_gap(r, part, m));
             continue;
         }
         bool is_name = isdigit((unsigned char)m->key[0]) && vp_python_loads_model(v->call);
@@ -492,13 +115,13 @@ static vp_status add_part(reader *r, const vp_value *v)
                                        : m->key);
         VP_TRY_ALLOC(r->err, copy);
         const char *key = copy->key;
-        be_same(copy, m);
+        vp_python_be_same(copy, m);
         copy->key  = key;
         copy->next = NULL;
         copy->line = m->line, copy->column = m->column;
         vp_python_name_as_files_do(copy);
     }
-    if (!vp_python_loads_model(v->call) && !vp_value_member(part->root, "peft_type")) {
+    if (vp_python_ends_in(v->call, "LoraConfig") && !vp_value_member(part->root, "peft_type")) {
         copy = vp_value_add(part, part->root, "peft_type");
         VP_TRY_ALLOC(r->err, copy);
         copy->kind = VP_VALUE_STRING, copy->text = "LORA", copy->line = v->line;
@@ -507,7 +130,7 @@ out:
     return st;
 }
 
-static vp_status add_deepspeed(reader *r, const vp_value *v)
+static vp_status add_deepspeed(vp_python_reader *r, const vp_value *v)
 {
     vp_document  *part = vp_document_new(r->doc->arena, r->doc->name, VP_FORMAT_PYTHON);
     vp_document **end  = &r->doc->parts;
@@ -526,7 +149,7 @@ out:
 }
 
 /* Members of a call's, at the root too: what they are about is known by their names. */
-static vp_status join_root(reader *r, const vp_value *map)
+vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map)
 {
     vp_value *root = r->doc->root, *copy;
     vp_status st   = VP_OK;
@@ -537,33 +160,34 @@ static vp_status join_root(reader *r, const vp_value *map)
     }
     for (vp_value *m = map->first; m; m = m->next) {
         if (vp_python_is_part(m)) {
-            VP_TRY(add_part(r, m));
+            VP_TRY(vp_python_add_part(r, m));
             continue;
         }
-        if (strcmp(m->key, UNKNOWN_ARGUMENTS) == 0) {
-            if (vp_python_makes_arguments(map->call) || strncmp(map->call, "Fast", 4) == 0)
-                VP_TRY(say_gap(r, m));
+        if (strcmp(m->key, VP_PYTHON_UNKNOWN) == 0) {
+            if (map->call &&
+                (vp_python_makes_arguments(map->call) || strncmp(map->call, "Fast", 4) == 0))
+                VP_TRY(say_gap(r, r->doc, m));
             continue;
         }
         if (isdigit((unsigned char)m->key[0])) { /* an argument by place */
-            if (m->call && vp_python_ends_in(m->call, "Arguments"))
-                VP_TRY(join_root(r, m));
+            if (m->call && vp_python_trains(m->call))
+                VP_TRY(vp_python_join_root(r, m));
             continue;
         }
-        VP_TRY(add(r, root, m->key, &copy));
+        VP_TRY(vp_python_add(r, root, m->key, &copy));
         vp_value *after   = copy->next;
         *copy             = *m;
         copy->is_variable = !map->call;
         copy->next        = after;
         if (m->call && strcmp(m->key, "args") == 0)
-            VP_TRY(join_root(r, m));
+            VP_TRY(vp_python_join_root(r, m));
     }
 out:
     return st;
 }
 
 /* `config.a` of a function's configuration, `args.a` of what args was called with: a of the root. */
-static const char *without_owner(const reader *r, const char *name)
+static const char *without_owner(const vp_python_reader *r, const char *name)
 {
     const char     *dot   = strchr(name, '.');
     const vp_value *owner = NULL;
@@ -576,15 +200,16 @@ static const char *without_owner(const reader *r, const char *name)
 
 /* The names that a statement assigns to: "a", of "a, b" the last; NULL: it assigns nothing. *changes: what was there
  * before goes in, as in a += 1. */
-static const char *take_targets(reader *r, bool *changes, bool *is_plain)
+static const char *take_targets(vp_python_reader *r, bool *changes, bool *is_plain)
 {
     const char *name;
     ptrdiff_t   n = 0;
 
     do {
-        name = take_name(r);
-        skip(r, false);
-    } while (name && name[0] && r->at < r->end && *r->at == ',' && (r->at++, skip(r, false), true));
+        name = vp_python_take_name(r);
+        vp_python_skip(r, false);
+    } while (name && name[0] && r->at < r->end && *r->at == ',' &&
+             (r->at++, vp_python_skip(r, false), true));
     while (n < 3 && n < r->end - r->at && r->at[n] && strchr("+-*/%@&|^", r->at[n]))
         n++;
     if (!name || !name[0] || r->end - r->at < n + 2 || r->at[n] != '=' || r->at[n + 1] == '=')
@@ -596,7 +221,7 @@ static const char *take_targets(reader *r, bool *changes, bool *is_plain)
 }
 
 /* A second value of a name where it depends on a condition, or on which function runs, which of them counts. */
-static bool is_one_of_two(const reader *r, const vp_value *v)
+static bool is_one_of_two(const vp_python_reader *r, const vp_value *v)
 {
     if (!r->inside || v->kind >= VP_VALUE_LIST || strchr(v->key, '.'))
         return false;
@@ -607,62 +232,110 @@ static bool is_one_of_two(const reader *r, const vp_value *v)
     return false;
 }
 
-/* A call whose result is thrown away: of a trainer's, what it is called with; others say nothing here. */
-static vp_status read_call(reader *r)
+/* Whether what a statement does to what stands above happens in any case. */
+static bool is_certain(const vp_python_reader *r, const vp_value *above)
 {
-    vp_value *v, *root = r->doc->root;
-    reader    before = *r;
-    char     *name   = take_name(r);
-    vp_status st     = VP_OK;
+    return !r->conditional || r->indent + 1 <= above->column;
+}
+
+/* name.update({"a": 1}, b=2) of a map that stands above. */
+static vp_status take_update(vp_python_reader *r, vp_value *map, const vp_value *v)
+{
+    vp_value  unknown = {.key = VP_PYTHON_UNKNOWN, .text = v->key, .line = v->line};
+    bool      certain = is_certain(r, map);
+    vp_status st      = VP_OK;
+
+    vp_python_be_unread(&unknown);
+    for (const vp_value *m = v->first; m; m = m->next) {
+        bool by_place = isdigit((unsigned char)m->key[0]);
+        if (by_place && (m->kind != VP_VALUE_MAP || m->call)) {
+            VP_TRY(vp_python_put(r, map, &unknown, true));
+        } else if (by_place) {
+            for (const vp_value *own = m->first; own; own = own->next)
+                VP_TRY(vp_python_put(r, map, own, certain));
+        } else {
+            VP_TRY(vp_python_put(r, map, m, certain));
+        }
+    }
+    if (r->unread)
+        VP_TRY(vp_python_put(r, map, &unknown, true));
+out:
+    return st;
+}
+
+/* A call whose result is thrown away: of a trainer's, what it is called with; others say nothing here. */
+static vp_status read_call(vp_python_reader *r)
+{
+    vp_value        *v, *root = r->doc->root, *map = NULL;
+    vp_python_reader before = *r;
+    char            *name   = vp_python_take_name(r);
+    vp_status        st     = VP_OK;
 
     VP_TRY_ALLOC(r->err, name);
+    if (vp_python_ends_in(name, ".update")) {
+        map = vp_python_value_of(
+            r, vp_arena_printf(r->doc->arena, "%.*s", (int)(strlen(name) - 7), name), NULL);
+        if (!map || map->kind != VP_VALUE_MAP || map->call)
+            goto out;
+    }
     if (r->at >= r->end || *r->at != '(' ||
-        !(vp_python_ends_in(name, "Trainer") || vp_python_ends_in(name, "Arguments") ||
+        !(map || vp_python_ends_in(name, "Trainer") || vp_python_ends_in(name, "Arguments") ||
           vp_python_ends_in(name, "Config")))
         goto out;
     *r = before;
-    VP_TRY(add(r, root, name, &v));
-    VP_TRY(read_value(r, v, 1));
-    r->unread = false;
+    VP_TRY(vp_python_add(r, root, name, &v));
+    VP_TRY(vp_python_read_value(r, v, 1));
     vp_value_drop_last(root, v);
-    VP_TRY(join_root(r, v));
+    if (map)
+        VP_TRY(take_update(r, map, v));
+    else if (vp_python_is_trainer(v->call))
+        VP_TRY(vp_python_take_trainer(r, v));
+    else
+        VP_TRY(vp_python_join_root(r, v));
+    r->unread = false;
 out:
     return st;
 }
 
 /* Behind `if x:` on the line, where a statement may stand. */
-static void skip_condition(reader *r)
+static void skip_condition(vp_python_reader *r)
 {
     static const char *const words[] = {"if", "elif", "else", "for", "while", "with", "try"};
     bool                     is_one  = false;
     int                      depth   = 0;
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        is_one = is_one || at_word(r, words[i]);
+        is_one = is_one || vp_python_at_word(r, words[i]);
     for (; is_one && r->at < r->end && *r->at != '\n'; r->at++) {
         depth += strchr("([{", *r->at) ? 1 : strchr(")]}", *r->at) ? -1 : 0;
         if (*r->at == ':' && depth == 0) {
             r->at++;
-            skip(r, false);
+            vp_python_skip(r, false);
             return;
         }
     }
 }
 
-/* os.environ["PYTORCH_ALLOC_CONF"] = "...": how PyTorch allocates, as a command's variable says it. */
-static vp_status add_variable(reader *r, const char *key, const vp_value *value)
+/* os.environ["PYTORCH_ALLOC_CONF"] = "...": what a command's variable says. */
+static vp_status add_variable(vp_python_reader *r, const char *key, const vp_value *value)
 {
     vp_value *v;
     vp_status st = VP_OK;
 
-    if (strcmp(key, "PYTORCH_ALLOC_CONF") != 0 && strcmp(key, "PYTORCH_CUDA_ALLOC_CONF") != 0)
+    static const char *const names[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
+                                        "CUDA_VISIBLE_DEVICES"};
+    bool                     is_one  = false;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        is_one = is_one || strcmp(key, names[i]) == 0;
+    if (!is_one)
         return VP_OK;
     if (!r->doc->launch)
         r->doc->launch = vp_document_new(r->doc->arena, r->doc->name, VP_FORMAT_FLAGS);
     VP_TRY_ALLOC(r->err, r->doc->launch);
     v = vp_value_add(r->doc->launch, r->doc->launch->root, key);
     VP_TRY_ALLOC(r->err, v);
-    be_same(v, value);
+    vp_python_be_same(v, value);
     v->line = r->line;
     VP_TRY(vp_launch_settle(r->doc, r->err));
 out:
@@ -670,47 +343,49 @@ out:
 }
 
 /* name["key"] = value, of a map that stands above; false: the statement is another. */
-static vp_status read_item(reader *r, bool *is_one)
+static vp_status read_item(vp_python_reader *r, bool *is_one)
 {
-    reader    before = *r;
-    vp_value *map, *v, key = {0}, variable = {0};
-    vp_status st   = VP_OK;
-    char     *name = take_name(r);
+    vp_python_reader before = *r;
+    vp_value        *map, *v, key = {0}, variable = {0}, given = {0};
+    vp_status        st   = VP_OK;
+    char            *name = vp_python_take_name(r);
 
     *is_one = false;
     VP_TRY_ALLOC(r->err, name);
     bool is_variable = strcmp(name, "os.environ") == 0;
-    map              = is_variable ? NULL : value_of(r, name, NULL);
+    map              = is_variable ? NULL : vp_python_value_of(r, name, NULL);
     if ((!is_variable && (!map || map->call || map->kind != VP_VALUE_MAP)) || r->at + 1 >= r->end ||
         *r->at != '[' || !strchr("\"'", r->at[1]))
         goto out;
     r->at++;
-    VP_TRY(read_string(r, &key));
+    VP_TRY(vp_python_read_string(r, &key));
     if (r->at < r->end && *r->at == ']')
         r->at++;
-    skip(r, false);
+    vp_python_skip(r, false);
     if (r->end - r->at < 2 || r->at[0] != '=' || r->at[1] == '=')
         goto out;
     r->at++;
-    skip(r, false);
+    vp_python_skip(r, false);
     *is_one = true;
     if (is_variable) {
-        if (r->at < r->end && strchr("\"'", *r->at)) {
-            VP_TRY(read_string(r, &variable));
+        if (r->at < r->end && strchr("\"'", *r->at) && !r->conditional) {
+            VP_TRY(vp_python_read_string(r, &variable));
             VP_TRY(add_variable(r, key.text, &variable));
         }
         skip_line(r);
         goto out;
     }
-    VP_TRY(add(r, map, key.text, &v));
+    v      = &given;
+    v->key = key.text;
     before = *r;
-    VP_TRY(read_value(r, v, 1));
-    skip(r, false);
+    VP_TRY(vp_python_read_value(r, v, 1));
+    vp_python_skip(r, false);
     if (r->unread || (r->at < r->end && *r->at != '\n' && *r->at != ';')) {
         *r = before;
         skip_line(r);
-        be_unread(v);
+        vp_python_be_unread(v);
     }
+    VP_TRY(vp_python_put(r, map, v, is_certain(r, map)));
 out:
     if (!*is_one)
         *r = before;
@@ -718,17 +393,17 @@ out:
 }
 
 /* One line at its first letter: what is assigned or returned joins the root. */
-static vp_status read_statement(reader *r)
+static vp_status read_statement(vp_python_reader *r)
 {
-    vp_value   *v, *root = r->doc->root, ignored = {0};
-    const char *name    = NULL;
-    reader      before  = *r;
-    bool        changes = false, returns = at_word(r, "return"), is_plain = false;
-    int         line = r->line;
-    vp_status   st   = VP_OK;
+    vp_value        *v, *root = r->doc->root, ignored = {0};
+    const char      *name    = NULL;
+    vp_python_reader before  = *r;
+    bool             changes = false, returns = vp_python_at_word(r, "return"), is_plain = false;
+    int              line = r->line;
+    vp_status        st   = VP_OK;
 
     if (*r->at == '"' || *r->at == '\'') { /* a docstring */
-        VP_TRY(read_string(r, &ignored));
+        VP_TRY(vp_python_read_string(r, &ignored));
         goto out;
     }
     if (returns)
@@ -745,34 +420,38 @@ static vp_status read_statement(reader *r)
         skip_line(r);
         goto out;
     }
-    skip(r, false);
+    vp_python_skip(r, false);
     before = *r;
-    VP_TRY(add(r, root, name, &v));
-    VP_TRY(read_value(r, v, 1));
-    skip(r, false);
+    VP_TRY(vp_python_add(r, root, name, &v));
+    VP_TRY(vp_python_read_value(r, v, 1));
+    vp_python_skip(r, false);
     v->line        = line;
+    v->column      = r->indent + 1;
     v->is_variable = is_plain;
     if (r->unread || changes || (r->at < r->end && *r->at != '\n' && *r->at != ';')) {
         *r = before;
         skip_line(r);
-        be_unread(v);
+        vp_python_be_unread(v);
         if (returns)
             vp_value_drop_last(root, v);
     } else if (vp_python_is_part(v)) {
-        VP_TRY(add_part(r, v));
+        VP_TRY(vp_python_add_part(r, v));
         vp_value_drop_last(root, v);
-    } else if (vp_python_is_of_deepspeed(v)) {
+    } else if (vp_python_is_of_deepspeed(v) && !vp_value_member(v, VP_PYTHON_UNKNOWN)) {
         VP_TRY(add_deepspeed(r, v));
         vp_value_drop_last(root, v);
+    } else if (v->call && vp_python_is_trainer(v->call)) {
+        vp_value_drop_last(root, v);
+        VP_TRY(vp_python_take_trainer(r, v));
     } else if (vp_python_is_quantisation(v)) {
         /* the model that is loaded with it has it, by its name */
     } else if (v->kind == VP_VALUE_MAP) {
         const vp_value *first = first_arguments(r, v);
-        VP_TRY(join_root(r, v));
+        VP_TRY(vp_python_join_root(r, v));
         if (first)
             VP_TRY(forget_what_differs(r, first, v));
     } else if (is_one_of_two(r, v)) {
-        be_unread(v);
+        vp_python_be_unread(v);
     }
 out:
     return st;
@@ -794,7 +473,7 @@ static bool is_settings_file(const char *text, size_t n)
 
 /* parse_json_file(here / "training_args.json"), json.loads(Path("ds_config.json").read_text()): what such a
  * statement names in quotes is a settings file. A model's own config.json has no settings. */
-static vp_status note_files(reader *r, const char *from, int line)
+static vp_status note_files(vp_python_reader *r, const char *from, int line)
 {
     static const char *const reads[] = {"parse_json_file(", "parse_yaml_file(", "json.load",
                                         "yaml.safe_load(", NULL};
@@ -817,7 +496,7 @@ static vp_status note_files(reader *r, const char *from, int line)
                 r->doc->files = vp_arena_alloc(r->doc->arena, sizeof *r->doc->files);
             VP_TRY_ALLOC(r->err, r->doc->files);
             r->doc->files->kind = VP_VALUE_LIST;
-            VP_TRY(add(r, r->doc->files, NULL, &file));
+            VP_TRY(vp_python_add(r, r->doc->files, NULL, &file));
             file->kind = VP_VALUE_STRING, file->line = line;
             VP_TRY_ALLOC(r->err, file->text = vp_arena_printf(r->doc->arena, "%.*s",
                                                               (int)(end - p - 1), p + 1));
@@ -834,8 +513,9 @@ static bool has_text(const char *from, const char *end, const char *text)
 }
 
 /* What switches checkpoints on in the model itself, whatever its trainer is told (transformers' modeling_utils.py; peft's
- * utils/other.py, where it is the default), in the block that loads the model or around it. */
-static vp_status note_checkpoints(reader *r, const char *from, int line)
+ * utils/other.py, where it is the default). Behind a condition of its own nobody knows whether; behind one about the trainer's
+ * switch that says it. */
+static vp_status note_checkpoints(vp_python_reader *r, const char *from, int line, bool is_switched)
 {
     bool enables  = has_text(from, r->at, ".gradient_checkpointing_enable("),
          prepares = has_text(from, r->at, "prepare_model_for_kbit_training(") &&
@@ -847,48 +527,94 @@ static vp_status note_checkpoints(reader *r, const char *from, int line)
     for (vp_document *p = r->doc->parts; p; p = p->next)
         if (p->call && vp_python_loads_model(p->call))
             model = p;
-    if (!(enables || prepares) || !model || r->indent > model->root->column ||
-        vp_value_member(model->root, "gradient_checkpointing_enable"))
+    vp_document *doc   = model ? model : r->doc;
+    vp_value    *known = vp_value_member(doc->root, "gradient_checkpointing_enable");
+    if (!(enables || prepares) || is_switched || (known && known->kind == VP_VALUE_BOOL))
         return VP_OK;
-    v = vp_value_add(model, model->root, "gradient_checkpointing_enable");
+    v = known ? known : vp_value_add(doc, doc->root, "gradient_checkpointing_enable");
     if (!v)
         return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
-    v->kind = VP_VALUE_BOOL, v->boolean = true, v->text = "true";
+    v->kind = VP_VALUE_BOOL, v->boolean = true, v->text = "true", v->call = NULL;
     v->line = line, v->column = r->indent + 1;
+    if (r->conditional && !(model && r->indent <= model->root->column))
+        vp_python_be_unread(v);
     return VP_OK;
+}
+
+/* The statements that the next one stands in, by their indentation. */
+typedef struct blocks {
+    struct {
+        int  indent;
+        bool is_condition, is_switch; /* about checkpoints */
+    } open[VP_DOCUMENT_MAX_DEPTH];
+    int n;
+} blocks;
+
+static void enter_line(blocks *b, vp_python_reader *r)
+{
+    static const char *const words[] = {"if", "elif", "else", "for", "while", "except", "case"};
+    const char              *end     = memchr(r->at, '\n', (size_t)(r->end - r->at));
+    bool                     is      = false;
+
+    while (b->n && b->open[b->n - 1].indent >= r->indent)
+        b->n--;
+    r->conditional = false;
+    for (int i = 0; i < b->n; i++)
+        r->conditional = r->conditional || b->open[i].is_condition;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        is = is || vp_python_at_word(r, words[i]);
+    end = end ? end : r->end;
+    is  = is && !has_text(r->at, end, "__name__");
+    if (b->n == VP_DOCUMENT_MAX_DEPTH)
+        return;
+    b->open[b->n].indent       = r->indent;
+    b->open[b->n].is_condition = is;
+    b->open[b->n].is_switch    = is && has_text(r->at, end, "gradient_checkpointing");
+    b->n++;
+}
+
+static bool is_switched(const blocks *b)
+{
+    for (int i = 0; i < b->n; i++)
+        if (b->open[i].is_switch)
+            return true;
+    return false;
 }
 
 vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
 {
-    reader r = {
+    vp_python_reader r = {
         .doc = doc, .at = bytes, .end = bytes + n, .line_start = bytes, .line = 1, .err = err};
+    blocks    open  = {.n = 0};
     bool      after = false; /* a semicolon, on the line of another statement */
     vp_status st    = VP_OK;
 
     for (;;) {
-        skip(&r, true);
+        vp_python_skip(&r, true);
         if (r.at >= r.end)
             break;
         bool        ours = r.at > r.line_start && vp_value_at(doc->root, "SETTINGS");
         const char *from = r.at;
         const int   line = r.line;
         r.indent         = (int)(r.at - r.line_start);
+        if (!after)
+            enter_line(&open, &r);
         if (!ours)
             skip_condition(&r);
-        bool is_certain = r.at == from && strncmp(from, "def ", 4) != 0;
-        r.inside        = after ? r.inside : from > r.line_start || r.at > from;
-        after           = false;
+        r.conditional = r.conditional || r.at > from;
+        r.inside      = after ? r.inside : from > r.line_start || r.at > from;
+        after         = false;
         if (!ours && r.at < r.end && *r.at != '\n')
-            VP_TRY(read_statement(&r));
+            VP_TRY(vp_python_read_import(&r) ? VP_OK : read_statement(&r));
         if (!ours && r.at < r.end && *r.at == ';')
             r.at++, after = true;
         else if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
             skip_line(&r);
         VP_TRY(note_files(&r, from, line));
-        if (is_certain)
-            VP_TRY(note_checkpoints(&r, from, line));
+        if (strncmp(from, "def ", 4) != 0)
+            VP_TRY(note_checkpoints(&r, from, line, is_switched(&open)));
     }
-    vp_python_settle(doc, r.arguments);
+    vp_python_settle(doc, r.arguments, r.trainer);
 out:
     return st;
 }

@@ -170,10 +170,46 @@ static bool has_own_loop(const vp_document *doc)
     return false;
 }
 
-void vp_python_settle(vp_document *doc, const char *arguments)
+/* The class of arguments that a trainer makes where it is given none. */
+static const char *default_of(const char *trainer)
+{
+    return strcmp(trainer, "SFTTrainer") == 0   ? "SFTConfig"
+           : strcmp(trainer, "DPOTrainer") == 0 ? "DPOConfig"
+           : strstr(trainer, "Trainer") == trainer || strncmp(trainer, "Seq2Seq", 7) == 0
+               ? "TrainingArguments"
+               : NULL;
+}
+
+static void add_false(vp_document *doc, const char *key)
+{
+    vp_value *v = vp_value_member(doc->root, key) ? NULL : vp_value_add(doc, doc->root, key);
+
+    if (v)
+        v->kind = VP_VALUE_BOOL, v->text = "false";
+}
+
+/* SFTTrainer makes its own arguments of TrainingArguments, whose defaults are no defaults any more (trl/trainer/sft_trainer.py of
+ * 0.11 to 1.16). */
+static const char *as_trainer_takes(vp_document *doc, const char *arguments, const char *trainer)
+{
+    if (!arguments)
+        return doc->files ? NULL : default_of(trainer);
+    if (strcmp(arguments, "TrainingArguments") != 0 || strcmp(trainer, "SFTTrainer") != 0)
+        return arguments;
+    if (!vp_value_member(doc->root, "activation_checkpointing"))
+        add_false(doc, "gradient_checkpointing");
+    add_false(doc, "bf16");
+    return "SFTConfig";
+}
+
+void vp_python_settle(vp_document *doc, const char *arguments, const char *trainer)
 {
     drop_what_is_read(doc);
     drop_other_engines(doc);
+    if (arguments || doc->files)
+        doc->given = NULL;
+    if (trainer && !is_of_unsloth(doc))
+        arguments = as_trainer_takes(doc, arguments, trainer);
     doc->call    = arguments;
     doc->program = is_of_unsloth(doc) ? "unsloth" : arguments;
     if (!doc->program && has_own_loop(doc))

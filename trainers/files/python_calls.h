@@ -26,7 +26,8 @@ bool vp_python_is_of_deepspeed(const vp_value *v);
 /* torch.bfloat16 is bfloat16 in a file: of v and of what it holds. */
 void vp_python_name_as_files_do(vp_value *v);
 
-/* What of a script counts once all of it was read. arguments: the call that makes a trainer's; NULL: none. */
-void vp_python_settle(vp_document *doc, const char *arguments);
+/* What of a script counts once all of it was read. arguments: the call that makes a trainer's; NULL: none. trainer: the class that is
+ * given them; NULL: none. */
+void vp_python_settle(vp_document *doc, const char *arguments, const char *trainer);
 
 #endif

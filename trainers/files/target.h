@@ -283,7 +283,7 @@ extern const vp_dialect vp_dialect_transformers, vp_dialect_trl, vp_dialect_mode
     vp_dialect_llamafactory, vp_dialect_lightning, vp_dialect_litgpt, vp_dialect_torchtune,
     vp_dialect_torchtitan, vp_dialect_torchtitan_recipe, vp_dialect_unsloth, vp_dialect_megatron,
     vp_dialect_torch, vp_dialect_swift, vp_dialect_swift_fsdp, vp_dialect_accelerator,
-    vp_dialect_launch;
+    vp_dialect_launch, vp_dialect_trainer_call, vp_dialect_sft_call, vp_dialect_dpo_call;
 extern const vp_target vp_target_hf, vp_target_trl, vp_target_accelerate, vp_target_deepspeed,
     vp_target_axolotl, vp_target_llamafactory, vp_target_lightning, vp_target_litgpt,
     vp_target_torchtune, vp_target_torchtitan, vp_target_megatron, vp_target_torch, vp_target_swift,

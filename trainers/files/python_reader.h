@@ -1,0 +1,72 @@
+/* trainers/files/python_reader.h: values of Python as they stand in a text, one by one; the statements around them are
+ * document_python.c's. A name for a value that stands above is that value; what is no literal sets unread. */
+#ifndef VP_TRAINERS_FILES_PYTHON_READER_H
+#define VP_TRAINERS_FILES_PYTHON_READER_H
+
+#include "trainers/files/document.h"
+
+/* Whose classes a script imports. */
+enum {
+    VP_PYTHON_LIGHTNING          = 1,
+    VP_PYTHON_LIGHTNINGS_TRAINER = 2, /* by its own name */
+    VP_PYTHON_TRANSFORMERS       = 4, /* Trainer or Seq2SeqTrainer, by their own names */
+    VP_PYTHON_TRL                = 8,
+    VP_PYTHON_UNSLOTH            = 16
+};
+
+typedef struct vp_python_reader {
+    vp_document *doc;
+    const char  *at, *end, *line_start;
+    int          line;
+    bool         unread;      /* what was met is no literal: no error, but not read */
+    bool         inside;      /* the statement stands in a function or behind a condition */
+    bool         conditional; /* behind a condition or in a loop */
+    int          indent;      /* of its first letter */
+    const char  *arguments;   /* the call that makes a trainer's, "TrainingArguments"; NULL: none */
+    const char  *trainer;     /* the class that is given them, "SFTTrainer"; NULL: none */
+    unsigned     imports;     /* VP_PYTHON_TRL and others */
+    vp_err      *err;
+} vp_python_reader;
+
+/* The member of a call or a dictionary that stands for `**names`, of which nothing is known; its text is what stands there. */
+#define VP_PYTHON_UNKNOWN "**"
+
+/* Spaces and comments; inside brackets line ends too. */
+void  vp_python_skip(vp_python_reader *r, bool lines);
+bool  vp_python_at_word(const vp_python_reader *r, const char *word);
+char *vp_python_take_name(vp_python_reader *r);
+
+vp_status vp_python_read_string(vp_python_reader *r, vp_value *v);
+vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth);
+
+/* A child at the end; VP_ERR_INPUT where there are too many. */
+vp_status vp_python_add(vp_python_reader *r, vp_value *parent, const char *key, vp_value **out);
+
+/* m as a member of a map, in place of one of that key; where not certain, one that says something else is not known any more. */
+vp_status vp_python_put(vp_python_reader *r, vp_value *map, const vp_value *m, bool certain);
+
+/* There is a value, and it is not known: no default stands in for it. */
+void vp_python_be_unread(vp_value *v);
+
+/* What stands above under another key. */
+void vp_python_be_same(vp_value *v, const vp_value *known);
+
+/* What the script gave a name last, among what stands at the root; NULL: nothing. */
+vp_value *vp_python_value_of(const vp_python_reader *r, const char *name, const vp_value *but);
+
+/* The part of a script that v is (vp_document.parts), behind those that there are. */
+vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v);
+
+/* Members of a call's, at the root too: what they are about is known by their names. */
+vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map);
+
+/* "import ..." and "from ... import (...)", whose names may be a trainer's; false: the statement is another. */
+bool vp_python_read_import(vp_python_reader *r);
+
+/* Whether a call makes a trainer whose arguments are of one of the libraries that are known here. */
+bool vp_python_is_trainer(const char *call);
+
+/* What such a call says: its arguments are the root's, or a part. */
+vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v);
+
+#endif

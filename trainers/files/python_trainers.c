@@ -1,0 +1,174 @@
+/* trainers/files/python_trainers.c: calls of a trainer's class in a script. Lightning's has the settings itself; those of
+ * transformers and TRL are given arguments that another call makes, and refuse what they had in older versions. */
+#include "trainers/files/python_calls.h"
+#include "trainers/files/python_reader.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static const char *const transformers_classes[] = {"Trainer", "Seq2SeqTrainer", NULL};
+static const char *const trl_classes[]          = {
+             "SFTTrainer", "DPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer", "RewardTrainer", NULL};
+
+static bool is_one_of(const char *word, const char *const *list)
+{
+    for (; *list; list++)
+        if (strcmp(word, *list) == 0)
+            return true;
+    return false;
+}
+
+static const char *class_of(const char *call)
+{
+    const char *dot = strrchr(call, '.');
+
+    return dot ? dot + 1 : call;
+}
+
+bool vp_python_is_trainer(const char *call)
+{
+    return call && (is_one_of(class_of(call), transformers_classes) ||
+                    is_one_of(class_of(call), trl_classes));
+}
+
+/* Whether a word stands in the text as a name of its own. */
+static bool has_word(const char *from, const char *end, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = from; (p = memmem(p, (size_t)(end - p), word, n)); p++) {
+        bool begins = p == from || !(isalnum((unsigned char)p[-1]) || p[-1] == '_');
+        bool ends   = p + n == end || !(isalnum((unsigned char)p[n]) || p[n] == '_');
+        if (begins && ends)
+            return true;
+    }
+    return false;
+}
+
+static bool begins_with(const char *from, const char *end, const char *word)
+{
+    size_t n = strlen(word);
+
+    return (size_t)(end - from) > n && memcmp(from, word, n) == 0 &&
+           !isalnum((unsigned char)from[n]) && from[n] != '_';
+}
+
+bool vp_python_read_import(vp_python_reader *r)
+{
+    const char *from  = r->at, *module;
+    bool        opens = false;
+
+    if (!vp_python_at_word(r, "import") && !vp_python_at_word(r, "from"))
+        return false;
+    for (; r->at < r->end && (opens || *r->at != '\n'); r->at++) {
+        opens = *r->at == '(' || (opens && *r->at != ')');
+        if (*r->at == '\\' && r->at + 1 < r->end && r->at[1] == '\n')
+            r->at++;
+        if (*r->at == '\n')
+            r->line++, r->line_start = r->at + 1;
+    }
+    module = from + strcspn(from, " ");
+    module += strspn(module, " ");
+    if (begins_with(module, r->at, "lightning") || begins_with(module, r->at, "pytorch_lightning"))
+        r->imports |= VP_PYTHON_LIGHTNING |
+                      (has_word(from, r->at, "Trainer") ? VP_PYTHON_LIGHTNINGS_TRAINER : 0);
+    for (int i = 0; begins_with(module, r->at, "transformers") && transformers_classes[i]; i++)
+        if (has_word(module, r->at, transformers_classes[i]))
+            r->imports |= VP_PYTHON_TRANSFORMERS;
+    for (int i = 0; begins_with(module, r->at, "trl") && trl_classes[i]; i++)
+        if (has_word(module, r->at, trl_classes[i]))
+            r->imports |= VP_PYTHON_TRL;
+    if (begins_with(module, r->at, "unsloth"))
+        r->imports |= VP_PYTHON_UNSLOTH;
+    return true;
+}
+
+/* Trainer(...) of Lightning, which other libraries have by that name too. */
+static bool is_lightnings(const vp_python_reader *r, const vp_value *v)
+{
+    static const char *const own[] = {"accelerator", "devices",    "strategy",
+                                      "precision",   "max_epochs", "gpus"};
+    bool                     dots  = strchr(v->call, '.') != NULL;
+
+    if (strcmp(class_of(v->call), "Trainer") != 0 || strncmp(v->call, "transformers.", 13) == 0)
+        return false;
+    if (dots || (r->imports & (VP_PYTHON_LIGHTNINGS_TRAINER | VP_PYTHON_TRANSFORMERS)))
+        return r->imports & (dots ? VP_PYTHON_LIGHTNING : VP_PYTHON_LIGHTNINGS_TRAINER);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (vp_value_member(v, own[i]) && !vp_value_member(v, "args"))
+            return true;
+    return false;
+}
+
+/* Whether the class is surely that of the library, whose arguments are known. */
+static bool is_imported(const vp_python_reader *r, const char *call)
+{
+    bool dots = strchr(call, '.') != NULL;
+
+    if (is_one_of(class_of(call), trl_classes))
+        return dots ? strncmp(call, "trl.", 4) == 0 : r->imports & VP_PYTHON_TRL;
+    return dots ? strncmp(call, "transformers.", 13) == 0 : r->imports & VP_PYTHON_TRANSFORMERS;
+}
+
+/* SFTTrainer("gpt2"): of a model that is named TRL's trainers load what they train. */
+static vp_status take_model(vp_python_reader *r, const vp_value *v)
+{
+    const vp_value *by_name = vp_value_member(v, "model"), *by_place = vp_value_member(v, "0"),
+                   *model = by_name ? by_name : by_place;
+    vp_value *own;
+    vp_status st = VP_OK;
+
+    if (!model || model->kind != VP_VALUE_STRING || !model->quoted ||
+        !is_one_of(class_of(v->call), trl_classes))
+        return VP_OK;
+    VP_TRY(vp_python_add(r, r->doc->root, "model_name_or_path", &own));
+    vp_python_be_same(own, model);
+    own->line = model->line;
+out:
+    return st;
+}
+
+/* Trainer(args=training_args) of a script whose arguments its command gives. */
+static vp_status note_given(vp_python_reader *r, const vp_value *v)
+{
+    const vp_value *by_name = vp_value_member(v, "args"), *by_place = vp_value_member(v, "1"),
+                   *args = by_name ? by_name : by_place;
+
+    if (!args || args->kind == VP_VALUE_NULL ||
+        (args->kind == VP_VALUE_MAP && args->call && vp_python_trains(args->call)))
+        return VP_OK;
+    r->doc->given = vp_arena_printf(r->doc->arena, "args=%.80s", args->text ? args->text : "...");
+    return r->doc->given ? VP_OK : VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+}
+
+vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
+{
+    static const char *const judged[] = {"Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer",
+                                         NULL};
+    vp_value                *own;
+    vp_status                st = VP_OK;
+
+    if (is_lightnings(r, v)) {
+        VP_TRY(vp_python_add(r, r->doc->root, "trainer", &own));
+        vp_python_be_same(own, v);
+        own->line    = v->line;
+        r->arguments = r->arguments ? r->arguments : "Trainer";
+        goto out;
+    }
+    if (r->imports & VP_PYTHON_UNSLOTH) { /* it gives TRL's trainers back what they had */
+        VP_TRY(vp_python_join_root(r, v));
+        goto out;
+    }
+    r->trainer = class_of(v->call);
+    for (const vp_value *m = v->first; m; m = m->next)
+        if (vp_python_is_part(m))
+            VP_TRY(vp_python_add_part(r, m));
+        else if (m->kind == VP_VALUE_MAP && m->call && vp_python_trains(m->call))
+            VP_TRY(vp_python_join_root(r, m));
+    VP_TRY(take_model(r, v));
+    VP_TRY(note_given(r, v));
+    if (is_imported(r, v->call) && is_one_of(class_of(v->call), judged))
+        VP_TRY(vp_python_add_part(r, v));
+out:
+    return st;
+}

@@ -1,0 +1,494 @@
+/* trainers/files/python_values.c: literals of Python, lists, dictionaries and calls with keyword arguments, and the names of
+ * what stands above; what they are about is python_calls.c's. */
+#include "trainers/files/python_reader.h"
+
+#include "trainers/files/python_calls.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static vp_status fail(vp_python_reader *r, const char *text)
+{
+    return VP_FAIL_AT(r->err, VP_ERR_INPUT, r->doc->name, r->line, NULL, "%s, column %d", text,
+                      (int)(r->at - r->line_start) + 1);
+}
+
+/* Spaces and comments; inside brackets line ends too. */
+void vp_python_skip(vp_python_reader *r, bool lines)
+{
+    while (r->at < r->end) {
+        if (*r->at == '\n' && lines)
+            r->line++, r->line_start = r->at + 1;
+        else if (*r->at == '\\' && r->at + 1 < r->end && r->at[1] == '\n')
+            r->at++, r->line++, r->line_start = r->at + 1;
+        else if (*r->at == '#')
+            while (r->at + 1 < r->end && r->at[1] != '\n')
+                r->at++;
+        else if (*r->at != ' ' && *r->at != '\t' && *r->at != '\r')
+            break;
+        r->at++;
+    }
+}
+
+bool vp_python_at_word(const vp_python_reader *r, const char *word)
+{
+    size_t n = strlen(word);
+
+    return (size_t)(r->end - r->at) >= n && memcmp(r->at, word, n) == 0 &&
+           ((size_t)(r->end - r->at) == n ||
+            (!isalnum((unsigned char)r->at[n]) && r->at[n] != '_'));
+}
+
+char *vp_python_take_name(vp_python_reader *r)
+{
+    const char *from = r->at;
+
+    while (r->at < r->end && (isalnum((unsigned char)*r->at) || *r->at == '_' || *r->at == '.'))
+        r->at++;
+    char *name = vp_arena_alloc(r->doc->arena, (size_t)(r->at - from) + 1);
+    if (name)
+        memcpy(name, from, (size_t)(r->at - from));
+    return name;
+}
+
+vp_status vp_python_read_string(vp_python_reader *r, vp_value *v)
+{
+    char        quote = *r->at;
+    bool        three = r->end - r->at >= 3 && r->at[1] == quote && r->at[2] == quote;
+    const char *stop;
+    size_t      n  = 0;
+    vp_status   st = VP_OK;
+
+    r->at += three ? 3 : 1;
+    for (stop = r->at; stop < r->end; stop++) {
+        if (*stop == '\\' && stop + 1 < r->end)
+            stop++;
+        else if (three ? r->end - stop >= 3 && memcmp(stop, (char[]){quote, quote, quote}, 3) == 0
+                       : *stop == quote || *stop == '\n')
+            break;
+    }
+    if (stop >= r->end || *stop == '\n')
+        VP_TRY(fail(r, "a string that does not end"));
+    char *text = vp_arena_alloc(r->doc->arena, (size_t)(stop - r->at) + 1);
+    VP_TRY_ALLOC(r->err, text);
+    for (; r->at < stop; r->at++) {
+        if (*r->at == '\n')
+            r->line++, r->line_start = r->at + 1;
+        if (*r->at == '\\' && r->at + 1 < stop)
+            r->at++;
+        text[n++] = *r->at;
+    }
+    r->at += three ? 3 : 1;
+    v->kind = VP_VALUE_STRING, v->text = text, v->quoted = true;
+out:
+    return st;
+}
+
+vp_status vp_python_add(vp_python_reader *r, vp_value *parent, const char *key, vp_value **out)
+{
+    *out = vp_value_add(r->doc, parent, key);
+    if (*out)
+        return VP_OK;
+    if (vp_arena_failed(r->doc->arena))
+        return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+    return fail(r, "more than 100,000 values");
+}
+
+/* To the comma or bracket that ends an argument that is no literal. */
+static void skip_argument(vp_python_reader *r)
+{
+    vp_value ignored = {0};
+    int      depth   = 0;
+
+    for (; r->at < r->end; r->at++) {
+        vp_python_skip(r, true);
+        if (r->at < r->end && (*r->at == '"' || *r->at == '\'')) {
+            if (vp_python_read_string(r, &ignored) != VP_OK)
+                return;
+            vp_python_skip(r, true);
+        }
+        if (r->at >= r->end || (depth == 0 && strchr(",)]}", *r->at)))
+            return;
+        depth += strchr("([{", *r->at) ? 1 : strchr(")]}", *r->at) ? -1 : 0;
+    }
+}
+
+/* There is a value, and it is not known: no default stands in for it. */
+void vp_python_be_unread(vp_value *v)
+{
+    v->kind = VP_VALUE_MAP, v->call = VP_VALUE_UNREAD, v->first = v->last = NULL;
+    v->n_children = 0, v->index = NULL;
+}
+
+/* A name for what stands above. */
+void vp_python_be_same(vp_value *v, const vp_value *known)
+{
+    vp_value own = *v;
+
+    *v     = *known;
+    v->key = own.key, v->next = own.next, v->line = own.line, v->column = own.column;
+}
+
+/* (4) is 4; (4,) is not. */
+static void be_inner(vp_value *v, const vp_value *inner)
+{
+    vp_value outer = *v;
+
+    *v      = *inner;
+    v->key  = outer.key;
+    v->next = outer.next;
+}
+
+/* The same in a tree of its own: a name that is used often means as many values as there would be. */
+static vp_status copy_value(vp_python_reader *r, vp_value *v, const vp_value *known, int depth)
+{
+    const vp_value *stop = known->last;
+    vp_value       *copy;
+    vp_status       st = VP_OK;
+
+    if (depth > VP_DOCUMENT_MAX_DEPTH || r->doc->n_values > VP_DOCUMENT_MAX_VALUES / 2) {
+        vp_python_be_unread(v); /* data, not settings */
+        return VP_OK;
+    }
+    vp_python_be_same(v, known);
+    if (v->kind < VP_VALUE_LIST)
+        return VP_OK;
+    const vp_value *m = v->first;
+    v->first = v->last = NULL, v->n_children = 0, v->index = NULL;
+    for (; m; m = m == stop ? NULL : m->next) {
+        if (m == v)
+            continue; /* d["a"] = d */
+        VP_TRY(vp_python_add(r, v, m->key, &copy));
+        VP_TRY(copy_value(r, copy, m, depth + 1));
+        copy->line = m->line, copy->column = m->column;
+    }
+out:
+    return st;
+}
+
+/* What the script gave a name last, among what stands at the root; NULL: nothing. */
+vp_value *vp_python_value_of(const vp_python_reader *r, const char *name, const vp_value *but)
+{
+    vp_value *last = NULL;
+
+    for (vp_value *known = r->doc->root->first; known; known = known->next)
+        last = strcmp(known->key, name) == 0 && known != but ? known : last;
+    return last;
+}
+
+static bool says_the_same(const vp_value *a, const vp_value *b)
+{
+    return a->kind == b->kind && a->kind < VP_VALUE_LIST && !a->call && !b->call && a->text &&
+           b->text && strcmp(a->text, b->text) == 0;
+}
+
+vp_status vp_python_put(vp_python_reader *r, vp_value *map, const vp_value *m, bool certain)
+{
+    vp_value *own     = vp_value_member(map, m->key);
+    bool      differs = !own || !says_the_same(own, m);
+    vp_status st      = VP_OK;
+
+    if (!own)
+        VP_TRY(vp_python_add(r, map, m->key, &own));
+    if (certain || differs)
+        VP_TRY(copy_value(r, own, m, 1));
+    if (!certain && differs)
+        vp_python_be_unread(own);
+    own->line = m->line, own->column = m->column;
+out:
+    return st;
+}
+
+/* Members of one map go into another. */
+static vp_status copy_members(vp_python_reader *r, vp_value *into, const vp_value *from)
+{
+    vp_status st = VP_OK;
+
+    for (const vp_value *m = from->first; m; m = m->next)
+        VP_TRY(vp_python_put(r, into, m, true));
+out:
+    return st;
+}
+
+static vp_status read_items(vp_python_reader *r, vp_value *v, char close, int depth);
+
+/* **name of a call or a dictionary: the members of a map that stands above or here, or, by the name "**", what nobody knows. */
+static vp_status read_stars(vp_python_reader *r, vp_value *map, int depth)
+{
+    const char *from  = r->at;
+    vp_value    known = {0}, *child;
+    vp_status   st    = VP_OK;
+
+    r->at += 2;
+    vp_python_skip(r, true);
+    vp_python_reader before = *r;
+    VP_TRY(vp_python_read_value(r, &known, depth + 1));
+    vp_python_skip(r, true);
+    if (!r->unread && known.kind == VP_VALUE_MAP && !known.call && r->at < r->end &&
+        strchr(",)}", *r->at)) {
+        VP_TRY(copy_members(r, map, &known));
+        goto out;
+    }
+    *r = before;
+    skip_argument(r);
+    VP_TRY(vp_python_add(r, map, VP_PYTHON_UNKNOWN, &child));
+    vp_python_be_unread(child);
+    child->line = before.line;
+    child->text = vp_arena_printf(r->doc->arena, "%.*s", (int)(r->at - from), from);
+    VP_TRY_ALLOC(r->err, child->text);
+out:
+    return st;
+}
+
+/* Whether something in a dictionary is not known; of one that stands in another nobody looks for it. */
+static bool has_unknown(const vp_value *v)
+{
+    return v->kind == VP_VALUE_MAP && !v->call && vp_value_member(v, VP_PYTHON_UNKNOWN);
+}
+
+/* dict(other, a=1): what is in the other, and what stands beside it. */
+static vp_status settle_dict(vp_python_reader *r, vp_value *v)
+{
+    const vp_value *m  = v->first, *next;
+    vp_status       st = VP_OK;
+
+    for (; m; m = m->next)
+        if (isdigit((unsigned char)m->key[0]) &&
+            (strcmp(m->key, "0") != 0 || m->kind != VP_VALUE_MAP || m->call))
+            return VP_OK; /* pairs, or what nobody knows */
+    m        = v->first;
+    v->first = v->last = NULL, v->n_children = 0, v->index = NULL, v->call = NULL;
+    for (; m; m = next) {
+        next = m->next;
+        if (strcmp(m->key, "0") == 0)
+            VP_TRY(copy_members(r, v, m));
+        else
+            VP_TRY(vp_python_put(r, v, m, true));
+    }
+out:
+    return st;
+}
+
+/* The format that a method of a model's gives its weights; "": it gives none; NULL: nobody knows. */
+static const char *format_of(const char *method, const vp_value *arguments)
+{
+    static const char *const formats[][2] = {
+        {".half", "float16"}, {".float", "float32"}, {".bfloat16", "bfloat16"}};
+    const char *found = "";
+
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(method, formats[i][0]) == 0)
+            return formats[i][1];
+    if (strcmp(method, ".to") != 0)
+        return "";
+    for (const vp_value *m = arguments->first; m; m = m->next) {
+        bool is_name = m->kind == VP_VALUE_STRING && !m->quoted;
+        if (is_name && strncmp(m->text, "torch.", 6) == 0)
+            found = m->text + 6;
+        else if (strcmp(m->key, "dtype") == 0 || (is_name && strstr(m->text, "dtype")))
+            return NULL;
+    }
+    return found;
+}
+
+/* AutoModel.from_pretrained(...).to("cuda"): of a model's methods those that give the model back. */
+static vp_status read_methods(vp_python_reader *r, vp_value *v, int depth)
+{
+    static const char same[] = ".to .cuda .cpu .half .float .bfloat16 .train .eval .requires_grad_";
+    vp_status         st     = VP_OK;
+
+    while (r->at < r->end && *r->at == '.' && !r->unread) {
+        vp_value method = {0}, format = {.kind = VP_VALUE_STRING, .key = "dtype"};
+        char    *name = vp_python_take_name(r);
+        VP_TRY_ALLOC(r->err, name);
+        if (r->at >= r->end || *r->at != '(' || !strstr(same, name)) {
+            r->unread = true;
+            goto out;
+        }
+        method.call = name;
+        format.line = r->line;
+        VP_TRY(read_items(r, &method, ')', depth));
+        format.text = format_of(name, &method);
+        if (format.text && !format.text[0])
+            continue;
+        if (!format.text)
+            vp_python_be_unread(&format);
+        if (vp_value_member(v, "torch_dtype"))
+            format.key = "torch_dtype";
+        VP_TRY(vp_python_put(r, v, &format, true));
+    }
+out:
+    return st;
+}
+
+/* What stands in brackets: elements, "key": value, or name=value. */
+static vp_status read_items(vp_python_reader *r, vp_value *v, char close, int depth)
+{
+    int       n_places = 0;
+    vp_status st       = VP_OK;
+
+    v->kind = close == ']' || (close == ')' && !v->call) ? VP_VALUE_LIST : VP_VALUE_MAP;
+    for (r->at++;; r->at++) {
+        const char *key = NULL, *from;
+        vp_value   *child, ignored = {0};
+        vp_python_skip(r, true);
+        if (r->at >= r->end)
+            VP_TRY(fail(r, "the file ends inside brackets"));
+        if (*r->at == close)
+            break;
+        if ((v->call || close == '}') && r->end - r->at > 2 && r->at[0] == '*' && r->at[1] == '*') {
+            VP_TRY(read_stars(r, v, depth));
+            if (r->at < r->end && *r->at == ',')
+                continue;
+            if (r->at < r->end && *r->at == close)
+                break;
+            r->unread = true;
+            goto out;
+        }
+        int line = r->line, column = (int)(r->at - r->line_start) + 1;
+        if (close == '}') {
+            VP_TRY(vp_python_read_value(r, &ignored, depth + 1));
+            vp_python_skip(r, true);
+            if (r->unread || ignored.kind != VP_VALUE_STRING || r->at >= r->end || *r->at != ':') {
+                r->unread = true;
+                goto out;
+            }
+            key = ignored.text;
+            r->at++;
+        } else if (v->kind == VP_VALUE_MAP) { /* a call */
+            vp_python_reader before = *r;
+            from                    = vp_python_take_name(r);
+            vp_python_skip(r, true);
+            if (from && r->at + 1 < r->end && *r->at == '=' && r->at[1] != '=') {
+                key = from;
+                r->at++;
+            } else { /* an argument by place: by its number */
+                *r  = before;
+                key = vp_arena_printf(r->doc->arena, "%d", n_places++);
+            }
+            VP_TRY_ALLOC(r->err, key);
+        }
+        vp_python_skip(r, true);
+        vp_python_reader value = *r;
+        VP_TRY(vp_python_add(r, v, key, &child));
+        VP_TRY(vp_python_read_value(r, child, depth + 1));
+        vp_python_skip(r, true);
+        if (has_unknown(child))
+            vp_python_be_unread(child);
+        if ((v->call || close == '}') && key &&
+            (r->unread || (r->at < r->end && *r->at != ',' && *r->at != close))) {
+            *r = value;
+            skip_argument(r);
+            vp_python_be_unread(child);
+        }
+        if (r->unread)
+            goto out;
+        if (key)
+            child->line = line, child->column = column;
+        if (r->at < r->end && *r->at == close) {
+            if (close == ')' && !v->call && v->first == child)
+                be_inner(v, child);
+            break;
+        }
+        if (r->at >= r->end || *r->at != ',') {
+            r->unread = true;
+            goto out;
+        }
+    }
+    r->at++;
+out:
+    return st;
+}
+
+static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth)
+{
+    vp_status st = VP_OK;
+
+    if (isdigit((unsigned char)*r->at) || *r->at == '-' || *r->at == '.') {
+        const char *from = r->at;
+        while (r->at < r->end && (isalnum((unsigned char)*r->at) || strchr("+-._", *r->at)) &&
+               (!strchr("+-", *r->at) || r->at == from || strchr("eE", r->at[-1])))
+            r->at++;
+        char *text = vp_arena_alloc(r->doc->arena, (size_t)(r->at - from) + 1), *end;
+        VP_TRY_ALLOC(r->err, text);
+        memcpy(text, from, (size_t)(r->at - from));
+        v->text = text;
+        vp_value_resolve(v);
+        v->real = v->kind == VP_VALUE_STRING ? strtod(text, &end) : v->real;
+        if (v->kind == VP_VALUE_STRING && *end)
+            r->unread = true;
+        else if (v->kind == VP_VALUE_STRING)
+            v->kind = VP_VALUE_REAL;
+        goto out;
+    }
+    char *name = vp_python_take_name(r);
+    VP_TRY_ALLOC(r->err, name);
+    if (strcmp(name, "True") == 0 || strcmp(name, "False") == 0) {
+        v->kind = VP_VALUE_BOOL, v->boolean = name[0] == 'T', v->text = name;
+    } else if (strcmp(name, "None") == 0) {
+        v->kind = VP_VALUE_NULL, v->text = name;
+    } else if (r->at < r->end && *r->at == '(') {
+        v->call = name;
+        VP_TRY(read_items(r, v, ')', depth));
+        if (strcmp(name, "dict") == 0) /* {"a": 1}, written otherwise */
+            VP_TRY(settle_dict(r, v));
+        else if (vp_python_loads_model(name))
+            VP_TRY(read_methods(r, v, depth));
+    } else { /* a name: torch.bfloat16, or a constant from above */
+        const vp_value *last = vp_python_value_of(r, name, v);
+        v->kind = VP_VALUE_STRING, v->text = name;
+        if (last && ((last->call && vp_python_ends_in(last->call, "BitsAndBytesConfig")) ||
+                     (!last->call && last->kind >= VP_VALUE_LIST)))
+            VP_TRY(copy_value(r, v, last, depth));
+        else if (last && last->call)
+            vp_python_be_unread(v);
+        else if (last && last->kind < VP_VALUE_LIST)
+            v->kind = last->kind, v->text = last->text, v->quoted = last->quoted,
+            v->boolean = last->boolean, v->integer = last->integer, v->real = last->real;
+    }
+out:
+    return st;
+}
+
+vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
+{
+    vp_status st = VP_OK;
+
+    v->line = r->line, v->column = (int)(r->at - r->line_start) + 1;
+    if (depth > VP_DOCUMENT_MAX_DEPTH)
+        VP_TRY(fail(r, "nested deeper than 64"));
+    if (r->at >= r->end)
+        VP_TRY(fail(r, "the file ends where a value belongs"));
+    if (*r->at == '"' || *r->at == '\'')
+        VP_TRY(vp_python_read_string(r, v));
+    else if (*r->at == '[')
+        VP_TRY(read_items(r, v, ']', depth));
+    else if (*r->at == '{')
+        VP_TRY(read_items(r, v, '}', depth));
+    else if (*r->at == '(')
+        VP_TRY(read_items(r, v, ')', depth));
+    else if (isalnum((unsigned char)*r->at) || *r->at == '_' || *r->at == '-' || *r->at == '.')
+        VP_TRY(read_name_or_number(r, v, depth));
+    else
+        r->unread = true;
+    for (vp_value other; !r->unread && v->kind == VP_VALUE_MAP && !v->call;) { /* a | b */
+        vp_python_reader before = *r;
+        vp_python_skip(r, false);
+        if (r->at >= r->end || *r->at != '|') {
+            *r = before;
+            break;
+        }
+        r->at++;
+        vp_python_skip(r, false);
+        other = (vp_value){0};
+        VP_TRY(vp_python_read_value(r, &other, depth + 1));
+        if (other.kind == VP_VALUE_MAP && !other.call)
+            VP_TRY(copy_members(r, v, &other));
+        else
+            r->unread = true;
+    }
+out:
+    return st;
+}
