@@ -74,6 +74,7 @@ for name, first, more in (("list", "a0 = [1, 2]\n", "a%d = [a%d, a%d]\n"), ("dic
     hostile["bomb-%s.py" % name] = first + "".join(more % (i, i - 1, i - 1) for i in range(1, 60)) + args
 hostile["bomb-join.py"] = "a0 = {'a': 1}\n" + "".join("a%d = {**a%d, 'x': a%d, 'y': a%d} | a%d\na%d.update(a%d, z=a%d)\n" % ((i,) + (i - 1,) * 4 + (i, i - 1, i - 1)) for i in range(1, 60)) + args
 hostile.update({"update.py": "d = {}\nd.update(d)\nd.update(\nd.update({**d, **\n" + args, "methods.py": "m = AutoModel.from_pretrained('x').to(\n" + args, "import.py": "from trl import (\n" + args, "or.py": "d = {} | {\n" + args})
+hostile.update({"sum.sh": "A=$((" + "(" * 5000 + "1" + ")" * 5000 + "))\n#SBATCH --nodes=99999999999999\n#SBATCH -N\n#SBATCH --gres=gpu:\ntorchrun --nproc_per_node $((999999999 * 999999999)) t.py --output_dir o --max_steps $(( - )) --save_steps $((1 + )) --seed $((8 % 0)) --eval_steps $((010))\n"})
 hostile.update({"self.py": "d = {'a': 1}\nd['a'] = d\nd['b'] = {'x': d, 'y': d}\n" * 30 + args, "stars.py": "a = dict(**a)\na['x'] = a\nb = [b, a]\nSFTConfig(**a, **b)\n" + args, "item.py": "x = {}\nx['a'] =\nx['\nos.environ['a'] = \n" + args,
                 "sixty.yaml": "model_name_or_path: x\nuse_peft: false\nmax_steps: 99:59:59:59:59:59:59:59:59:59:59\nseed: 1:\nrun_name: ':'\n"})
 for i in range(1, 30):

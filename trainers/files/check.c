@@ -621,6 +621,18 @@ static int by_place(const void *a, const void *b)
     return m ? m : strcmp(x->message, y->message);
 }
 
+/* A command of a script's own that names a file of SFTConfig's: its parser has those arguments. */
+static void take_kind(vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++)
+        for (int g = 0; g < c->n_files; g++)
+            if (c->files[f].dialect == &vp_dialect_transformers &&
+                c->files[f].doc->format == VP_FORMAT_FLAGS &&
+                c->files[g].dialect == &vp_dialect_trl && c->files[g].yields_to &&
+                strcmp(c->files[g].yields_to, c->files[f].name) == 0)
+                c->files[f].dialect = &vp_dialect_trl;
+}
+
 /* Trainer(args=training_args): the command gives them, or a file that is given too does. */
 static void check_given(vp_checked *c, const vp_checked_file *file)
 {
@@ -658,6 +670,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
         VP_TRY(vp_check_open(out, &inputs[i], opts, NULL, err));
     for (int i = 0; opts->follows && i < out->n_files; i++)
         VP_TRY(vp_check_open_named(out, i, opts, err));
+    take_kind(out);
     out->target = opts->target ? opts->target : target_of(out);
     for (int f = 0; f < out->n_files; f++) {
         vp_checked_file *file = &out->files[f];

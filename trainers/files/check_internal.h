@@ -65,6 +65,8 @@ void vp_judge_trl(vp_judged *x);
 void vp_judge_trainer(vp_judged *x);
 void vp_judge_uncounted(vp_judged *x); /* of every dialect */
 
+void vp_judge_launch(vp_checked *c); /* of all files together */
+
 /* Whether what counts for a key is "=a|b", "!=3", "<3", ">1", "set", "unset", "~part", "!~part". */
 bool vp_check_holds(const vp_checked *c, const vp_checked_file *file, const char *path,
                     const char *is);

@@ -279,6 +279,22 @@ static void check_text(vp_checked *c, const vp_checked_file *file, const vp_key 
                 "%s is none of the words that are known", shown);
 }
 
+/* The word of the key's that was meant; NULL: none is near. */
+static const char *nearest_word(vp_checked *c, const vp_key *k, const char *text)
+{
+    const char *words[MAX_USUAL];
+    int         n = 0, nearest;
+
+    for (const char *p = k->words; p && *p && n < MAX_USUAL; p += strcspn(p, "|"), p += *p == '|') {
+        words[n] = vp_arena_printf(c->arena, "%.*s", (int)strcspn(p, "|"), p);
+        n += words[n] != NULL && strcmp(words[n], "null") != 0;
+    }
+    nearest = vp_word_nearest(text, words, n);
+    return nearest >= 0 && vp_word_distance(text, words[nearest]) <= (strlen(text) >= 8 ? 2 : 1)
+               ? words[nearest]
+               : NULL;
+}
+
 static bool is_unread(const vp_value *v)
 {
     return v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0;
@@ -372,7 +388,7 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
             list_words(k->words, words, sizeof words);
             /* accelerate takes false for no launcher at all, which no means */
             vp_find(c, file, a_no && file->dialect->any_case ? VP_WARNING : VP_ERROR, v, k->path,
-                    a_no ? "\"no\"" : NULL,
+                    a_no ? "\"no\"" : nearest_word(c, k, text),
                     a_no ? "no without quotes is the truth value false%.0s%.0s"
                          : "%s is none of %s",
                     shown, words);
@@ -532,10 +548,12 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
         s->unless && vp_value_at(file->doc->root, s->unless) ? VP_STRANGERS_KEPT : s->strangers;
 
     /* among keys of the user's own only what is as good as the same word was meant */
+    int most = letters >= 16 && near && strncmp(v->key, near, letters) == 0 ? 3 /* its end is cut */
+               : letters >= 12                                              ? 2
+               : letters >= 5                                               ? 1
+                                                                            : 0;
     if (near && fate == VP_STRANGERS_KEPT && !vp_check_is_run(file) &&
-        (vp_listed(s->scripts, v->key) || vp_word_distance(v->key, near) > (letters >= 12  ? 2
-                                                                            : letters >= 5 ? 1
-                                                                                           : 0)))
+        (vp_listed(s->scripts, v->key) || vp_word_distance(v->key, near) > most))
         near = NULL;
     const char *home =
         many || vp_listed(s->scripts, v->key) ? NULL : home_of(c, file, s->path, v->key);

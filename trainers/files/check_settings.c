@@ -335,6 +335,23 @@ static void read_setting(vp_checked *c, const vp_checked_file *file, vp_setting 
     }
 }
 
+/* Devices of one machine, times the machines. */
+static void count_nodes(vp_checked *c, const vp_checked_file *file, statement *world)
+{
+    const char *nodes = NULL;
+    char        buf[64];
+
+    if (file->dialect->nodes && world->n)
+        nodes = vp_effective(c, file, file->dialect->nodes, buf, sizeof buf);
+    if (!nodes || strcmp(nodes, "1") == 0)
+        return;
+    int64_t n = strtoll(nodes, NULL, 10), each = strtoll(world->words[0], NULL, 10);
+    if (n > 0 && n <= 1000000 && each > 0)
+        world->words[0] = vp_arena_printf(c->arena, "%lld", (long long)(n * each));
+    else
+        world->n = 0;
+}
+
 typedef struct merged {
     statement         all;
     const char       *first_name, *yields_to; /* as in vp_checked_file */
@@ -392,6 +409,8 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
     statement one = {0}, *all = &m->all;
 
     read_setting(c, file, setting, &one);
+    if (setting == VP_SETTING_WORLD)
+        count_nodes(c, file, &one);
     if (one.unread && !c->unread[setting])
         c->unread[setting] = vp_arena_printf(c->arena, "%s in %s", one.unread, file->name);
     if (!one.n || (all->at && !one.at))
@@ -496,46 +515,6 @@ static void settle_parallel(vp_checked *c)
         return;
     c->settings.value[VP_SETTING_PARALLEL] = strcmp(world, "1") == 0 ? "none" : "ddp";
     c->may_be[VP_SETTING_PARALLEL]         = NULL;
-}
-
-/* A launcher that starts as many processes as the machine has cards: how many that is nobody wrote. */
-static void check_launch(vp_checked *c)
-{
-    for (int f = 0; f < c->n_files; f++) {
-        const vp_document *launch = c->files[f].doc ? c->files[f].doc->launch : NULL;
-        const vp_value    *at     = launch ? vp_value_at(launch->root, "processes") : NULL;
-        if (!launch || (c->settings.value[VP_SETTING_WORLD] && !c->by_default[VP_SETTING_WORLD]) ||
-            (!at && !launch->starts_all))
-            continue;
-        vp_find(
-            c, &c->files[f], at ? VP_WARNING : VP_NOTE, at, "world", NULL,
-            "how many processes the launcher starts is not written as a number: what follows is "
-            "of one");
-    }
-}
-
-/* One process that sees several cards. */
-static void check_cards(vp_checked *c)
-{
-    const char *makes = NULL;
-
-    for (int f = 0; f < c->n_files; f++)
-        if (c->files[f].doc && c->files[f].dialect && c->files[f].dialect->sees_cards &&
-            (c->files[f].doc->root->first ||
-             vp_check_is_run_by(c->files[f].dialect, c->files[f].doc)))
-            makes = c->files[f].dialect->sees_cards;
-    for (int f = 0; makes && f < c->n_files; f++) {
-        const vp_document *launch = c->files[f].doc ? c->files[f].doc->launch : NULL;
-        const vp_value    *cards  = launch ? vp_value_at(launch->root, "cards") : NULL;
-        char               instead[64];
-        if (!cards || cards->integer < 2 || launch->has_launcher ||
-            vp_value_at(launch->root, "processes"))
-            continue;
-        snprintf(instead, sizeof instead, "torchrun --nproc_per_node %lld, or one card",
-                 (long long)cards->integer);
-        vp_find(c, &c->files[f], VP_WARNING, cards, "CUDA_VISIBLE_DEVICES",
-                vp_arena_strdup(c->arena, instead), "%s", makes);
-    }
 }
 
 /* ---- pairs that are no setting ---- */
@@ -676,6 +655,45 @@ static void check_product(vp_checked *c)
     }
 }
 
+/* A global batch that micro-batches of all processes do not come to: Megatron (core/num_microbatches_calculator.py) and
+ * torchtitan (train.py) refuse one that is no multiple, litgpt (args.py) one that is less. */
+static void check_global(vp_checked *c, const vp_checked_file *file, const vp_dialect *d)
+{
+    const vp_settings *s     = &c->settings;
+    const char        *micro = s->value[VP_SETTING_MICRO_BATCH],
+               *world        = c->by_default[VP_SETTING_WORLD] ? NULL : s->value[VP_SETTING_WORLD];
+    bool    rounds           = d == &vp_dialect_litgpt;
+    int64_t by               = micro && world ? strtoll(world, NULL, 10) : 0;
+
+    if (vp_value_at(file->doc->root, "rampup_batch_size") ||
+        vp_value_at(file->doc->root, "decrease_batch_size_if_needed") || file->doc->has_gap)
+        return;
+    for (const char *p = d->shards; p && *p;) {
+        size_t n = strcspn(p, " ");
+        char   key[64], buf[64];
+        snprintf(key, sizeof key, "%.*s", (int)n, p);
+        const char *shard = vp_effective(c, file, key, buf, sizeof buf);
+        int64_t     cuts  = shard ? strtoll(shard, NULL, 10) : 1;
+        by                = cuts > 0 && by % cuts == 0 ? by / cuts : 0;
+        p += n + (p[n] == ' ');
+    }
+    for (int i = 0; by > 0 && i < d->n_says; i++) {
+        const vp_value *v   = d->says[i].value && strcmp(d->says[i].value, "$global") == 0
+                                  ? vp_value_at(file->doc->root, d->says[i].key)
+                                  : NULL;
+        int64_t         all = by * strtoll(micro, NULL, 10);
+        if (!v || v->kind != VP_VALUE_INT || v->integer <= 0 || all <= 0 ||
+            (rounds ? v->integer >= all : v->integer % all == 0))
+            continue;
+        vp_find(c, file, VP_ERROR, v, d->says[i].key, NULL,
+                rounds ? "%lld is less than micro-batch x processes, %s x %lld: it is refused"
+                       : "%lld is no multiple of micro-batch x data-parallel processes, %s x %lld: "
+                         "it is refused",
+                (long long)v->integer, micro, (long long)by);
+        return;
+    }
+}
+
 /* ---- defaults that cost ---- */
 
 /* Whether the setting that a key says is written in the file, by whatever key; of checkpointing in any, for whoever switches it
@@ -812,12 +830,11 @@ void vp_check_settings(vp_checked *c)
     check_pairs(c);
     check_packed(c);
     check_product(c);
-    check_launch(c);
-    check_cards(c);
+    vp_judge_launch(c);
     for (int f = 0; f < c->n_files; f++)
         for (const vp_dialect *d = c->files[f].doc ? c->files[f].dialect : NULL; d;
              d                   = d->base_says ? d->base : NULL)
-            check_sizes(c, &c->files[f], d);
+            check_sizes(c, &c->files[f], d), check_global(c, &c->files[f], d);
     check_costs(c);
     check_tuning(c);
 }

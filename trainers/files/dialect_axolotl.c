@@ -368,6 +368,8 @@ static const vp_rule axolotl_rules[] = {
      "load_in_8bit: false"},
     {"adapter", "=lora|qlora", "lora_r", "unset", VP_ERROR, "an adapter without a rank",
      "lora_r: 16"},
+    {"load_in_4bit", "=true", "adapter", "=lora", VP_WARNING,
+     "packs nothing beside lora: the weights are loaded whole, and made fp32", "adapter: qlora"},
     {"load_in_4bit", "=true", "adapter", "unset", VP_ERROR, "quantised weights cannot be trained",
      "adapter: qlora"},
     {"load_in_8bit", "=true", "adapter", "unset", VP_ERROR, "quantised weights cannot be trained",

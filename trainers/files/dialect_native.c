@@ -9,6 +9,22 @@
 #define BIG                1e12
 #define ARRAY(keys, field) .field = keys, .n_##field = sizeof keys / sizeof *keys
 
+/* Rows of one word that stand together are one group: this keeps them apart. */
+#define APART "world!=0"
+
+/* A class of torch.optim, by its name or as jsonargparse writes it: loops over tensors (foreach) unless fused is said. */
+#define PLAIN(word, when) \
+    {VP_SETTING_OPTIMIZER, word, "optimizer.init_args.fused", NULL, when, .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word, "optimizer.init_args.amsgrad", NULL, when, .read_only = true}, \
+    { \
+        VP_SETTING_OPTIMIZER, word, "optimizer.init_args.momentum", NULL, when, .read_only = true \
+    }
+#define OPTIMIZERS(name, word) \
+    {VP_SETTING_OPTIMIZER, word, "optimizer", name, .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word,  "optimizer.class_path", \
+         "torch.optim." name,  APART, .read_only = true}, \
+        PLAIN(word, APART)
+
 /* ---- Lightning ---- */
 
 static const vp_key lightning_keys[] = {
@@ -52,6 +68,28 @@ static const vp_section lightning_sections[] = {
      "default_root_dir enable_autolog_hparams:b model_registry"},
 };
 
+#define ONE_OF(word, name) \
+    { \
+        VP_SETTING_PARALLEL, word, "trainer.strategy", name, .read_only = true \
+    }
+#define OTHER(word, name) \
+    { \
+        VP_SETTING_PARALLEL, word, "trainer.strategy", name, APART, .read_only = true \
+    }
+#define CLASSES(package) \
+    {VP_SETTING_PARALLEL, "ddp", "trainer.strategy.class_path", package "DDPStrategy", \
+     .read_only = true}, \
+        {VP_SETTING_PARALLEL,    "fsdp", "trainer.strategy.class_path", \
+         package "FSDPStrategy", APART,  .read_only = true}, \
+        {VP_SETTING_PARALLEL, "fsdp", "trainer.strategy.init_args.sharding_strategy", NULL, APART, \
+         .read_only = true}, \
+        {VP_SETTING_PARALLEL, "fsdp", "trainer.strategy.class_path", package "FSDPStrategy", \
+         .read_only = true}, \
+    { \
+        VP_SETTING_PARALLEL, "fsdp", "trainer.strategy.init_args.sharding_strategy", "FULL_SHARD", \
+            .read_only = true \
+    }
+
 static const vp_saying lightning_says[] = {
     {VP_SETTING_PARALLEL, "none", "trainer.strategy", "auto"},
     {VP_SETTING_PARALLEL, "ddp", "trainer.strategy", "ddp"},
@@ -65,6 +103,17 @@ static const vp_saying lightning_says[] = {
      "offload_optimizer=none,offload_params=none"},
     {VP_SETTING_PARALLEL, "zero3", "trainer.strategy", "deepspeed_stage_3_offload",
      "offload_optimizer=cpu,offload_params=cpu"},
+    /* other spellings of the registered strategies (lightning/pytorch/strategies of 2.6) */
+    ONE_OF("ddp", "ddp_find_unused_parameters_true"),
+    OTHER("ddp", "ddp_find_unused_parameters_false"),
+    ONE_OF("ddp", "ddp_spawn"),
+    OTHER("ddp", "ddp_fork"),
+    ONE_OF("ddp", "ddp_notebook"),
+    ONE_OF("fsdp", "fsdp_cpu_offload"),
+    ONE_OF("zero2", "deepspeed"),
+    CLASSES(""),
+    CLASSES("lightning.pytorch.strategies."),
+    CLASSES("pytorch_lightning.strategies."),
     {VP_SETTING_WORLD, "*", "trainer.devices", "$"},
     {VP_SETTING_WORLD, "*", "trainer.devices", "$count", .read_only = true},
     {VP_ALWAYS, NULL, "trainer.num_nodes", "1"},
@@ -95,6 +144,13 @@ static const vp_saying lightning_says[] = {
      "parallel=zero3,offload_optimizer=none"},
     {VP_SETTING_OFFLOAD_PARAMS, "cpu", "trainer.strategy", "deepspeed_stage_3_offload",
      "parallel=zero3,offload_optimizer=cpu"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "trainer.strategy", "fsdp_cpu_offload",
+     .read_only = true},
+    {VP_SETTING_OFFLOAD_PARAMS, "cpu", "trainer.strategy", "fsdp_cpu_offload", .read_only = true},
+    {VP_SETTING_CLIP_NORM, "0.0", "trainer.gradient_clip_val", NULL, .read_only = true},
+    OPTIMIZERS("AdamW", "adamw_torch"),
+    OPTIMIZERS("SGD", "sgd"),
+    OPTIMIZERS("Adam", "adamw_torch"),
 };
 
 static const vp_rule lightning_rules[] = {
@@ -112,6 +168,7 @@ const vp_dialect vp_dialect_lightning = {
     ARRAY(lightning_rules, rules),
     .exponents      = true, /* jsonargparse reads numbers, in quotes too */
     .text_is_number = true,
+    .nodes          = "trainer.num_nodes",
     .signs          = "trainer seed_everything trainer.accumulate_grad_batches",
     .flag_signs     = "trainer.accumulate_grad_batches trainer.strategy trainer.precision",
 };
@@ -132,7 +189,7 @@ static const vp_key litgpt_keys[] = {
     {"lora_r", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
     {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
     {"lora_dropout", VP_KEY_REAL, NULL, .min = 0, .max = 1},
-    {"optimizer", VP_KEY_ANY},
+    {"optimizer", VP_KEY_ANY, "AdamW"},
 };
 
 static const vp_section litgpt_sections[] = {
@@ -157,6 +214,7 @@ static const vp_saying litgpt_says[] = {
     {VP_SETTING_ACCUMULATION, "*", "train.global_batch_size", "$global"},
     {VP_SETTING_SEQ, "*", "train.max_seq_length", "$"},
     {VP_SETTING_CLIP_NORM, "R", "train.max_norm", "$"},
+    {VP_SETTING_CLIP_NORM, "0.0", "train.max_norm", NULL, .read_only = true},
     {VP_SETTING_PRECISION, "fp32", "precision", "32-true"},
     {VP_SETTING_PRECISION, "bf16-mixed", "precision", "bf16-mixed"},
     {VP_SETTING_PRECISION, "bf16", "precision", "bf16-true"},
@@ -167,6 +225,27 @@ static const vp_saying litgpt_says[] = {
     {VP_SETTING_RECOMPUTE, "full", "devices", "$world", "world!=1"},
     {VP_SETTING_PARALLEL, "none", "devices", "1", "world=1"},
     {VP_SETTING_PARALLEL, "fsdp", "devices", "$world", "world!=1"},
+    /* of weights in 4 or 8 bits bitsandbytes' (litgpt/utils.py); its pretraining asks for the fused one */
+    {VP_SETTING_OPTIMIZER, "paged_adamw_32bit", "quantize", "$set", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "model_name", "$set", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer", "AdamW", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "model_name", "$set", APART, .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.class_path", "torch.optim.AdamW", APART,
+     .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "quantize", NULL, .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "model_name", NULL, .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer", "AdamW", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "quantize", NULL, APART, .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "model_name", NULL, APART, .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer.class_path", "torch.optim.AdamW", APART,
+     .read_only = true},
+    PLAIN("adamw_torch", APART),
+    {VP_SETTING_OPTIMIZER, "sgd", "quantize", NULL, .read_only = true},
+    {VP_SETTING_OPTIMIZER, "sgd", "optimizer", "SGD", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "sgd", "quantize", NULL, APART, .read_only = true},
+    {VP_SETTING_OPTIMIZER, "sgd", "optimizer.class_path", "torch.optim.SGD", APART,
+     .read_only = true},
+    PLAIN("sgd", APART),
 };
 
 const vp_dialect vp_dialect_litgpt = {
@@ -178,6 +257,7 @@ const vp_dialect vp_dialect_litgpt = {
     ARRAY(litgpt_says, says),
     .exponents      = true, /* jsonargparse */
     .text_is_number = true,
+    .nodes          = "num_nodes",
     .signs          = "checkpoint_dir train.micro_batch_size train.global_batch_size logger_name",
     .flag_signs     = "train.micro_batch_size train.global_batch_size",
     .programs       = "litgpt",

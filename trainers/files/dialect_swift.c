@@ -9,6 +9,18 @@ static const vp_key swift_keys[] = {
     {"model", VP_KEY_TEXT},
     {"tuner_type", VP_KEY_TEXT, "lora"},
     {"train_type", VP_KEY_TEXT, .until = "4.1", .instead = "tuner_type"},
+    /* of ms-swift 2 */
+    {"sft_type", VP_KEY_TEXT, .until = "3.0", .instead = "tuner_type"},
+    {"model_id_or_path", VP_KEY_TEXT, .until = "3.0", .instead = "model"},
+    {"template_type", VP_KEY_TEXT, .until = "3.0", .instead = "template"},
+    {"custom_train_dataset_path", VP_KEY_ANY, .until = "3.0", .instead = "dataset"},
+    {"batch_size", VP_KEY_INT, .until = "3.0", .instead = "per_device_train_batch_size"},
+    {"eval_batch_size", VP_KEY_INT, .until = "3.0", .instead = "per_device_eval_batch_size"},
+    {"dtype", VP_KEY_TEXT, .until = "3.0", .instead = "torch_dtype"},
+    {"use_flash_attn", VP_KEY_ANY, .until = "3.0", .instead = "attn_impl flash_attn"},
+    {"lora_target_modules", VP_KEY_ANY, .until = "3.0", .instead = "target_modules"},
+    {"lora_dropout_p", VP_KEY_REAL, .until = "3.0", .instead = "lora_dropout"},
+    {"quantization_bit", VP_KEY_INT, .until = "3.0", .instead = "quant_bits"},
     {"torch_dtype", VP_KEY_WORD, NULL, "bfloat16|float16|float32"},
     {"bf16", VP_KEY_BOOL}, /* not written: by torch_dtype */
     {"fp16", VP_KEY_BOOL},

@@ -2,6 +2,7 @@
  * for the answer would be another training's. */
 #include "trainers/files/check_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define CUT      "cuts the layers themselves among the cards"
@@ -11,6 +12,7 @@
 
 static const struct {
     const char *dialect, *key, *is, *what; /* is as in vp_rule */
+    const char *other, *other_is;
 } uncounted[] = {
     {"megatron", "tensor_model_parallel_size", ">1", CUT},
     {"megatron", "pipeline_model_parallel_size", ">1", CUT},
@@ -46,11 +48,16 @@ static const struct {
     {"llamafactory", "quantization_bit", "=8", EIGHT},
     {"ms-swift", "quant_bits", "=8", EIGHT},
     {"unsloth", "load_in_8bit", "=true", EIGHT},
+    {"litgpt", "quantize", "set", "holds the frozen weights in fewer bits"},
+    {"litgpt", "lora_r", "set", "trains adapters"},
+    {"litgpt", "lora_query", "set", "trains adapters"},
     {"torchtune", "model._component_", "~lora_", "trains adapters"},
     {"torchtune", "loss._component_", "~DPOLoss", "trains on pairs, beside a reference"},
     {"torchtune", "optimizer_in_bwd", "=true", "steps in the backward pass"},
     {"sft", "gradient_checkpointing_kwargs.selective", "=true",
      "keeps what some operations give, and recomputes the rest"},
+    {"axolotl", "load_in_4bit", "=true", "makes the weights fp32, which adapter lora does not pack",
+     "adapter", "=lora"},
     {"axolotl", "plugins", "~cut_cross_entropy", "never holds the logits of all tokens"},
     {"llamafactory", "use_galore", "=true", PROJECTS},
     {"llamafactory", "use_apollo", "=true", PROJECTS},
@@ -60,14 +67,37 @@ static const struct {
     {"ms-swift", "use_galore", "=true", PROJECTS},
 };
 
+/* `litgpt finetune_lora x`: what trains, the program says; finetune alone is lora. */
+static void judge_program(vp_judged *x)
+{
+    static const char own[] = "finetune finetune_lora finetune_adapter finetune_adapter_v2";
+    vp_value          at    = {.kind = VP_VALUE_NULL, .line = x->file->doc->root->line};
+    const char *program     = x->file->dialect == &vp_dialect_litgpt ? x->file->doc->program : NULL;
+    char        word[64];
+
+    for (const char *p = program; p && *p; p += strcspn(p, " "), p += *p == ' ') {
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, " "), p);
+        if (!vp_listed(own, word))
+            continue;
+        vp_find(x->c, x->file, VP_NOTE, &at, word, NULL,
+                "trains adapters: what that takes is not counted, and fit not answered");
+        x->c->findings[x->c->n_findings - 1].from = NULL;
+        if (!x->c->uncounted)
+            x->c->uncounted = vp_arena_printf(x->c->arena, "%s of %s", word, x->file->name);
+    }
+}
+
 void vp_judge_uncounted(vp_judged *x)
 {
+    judge_program(x);
     for (const vp_dialect *d = x->file->dialect; d; d = d->base)
         for (size_t i = 0; i < sizeof uncounted / sizeof *uncounted; i++) {
             const vp_value *v = strcmp(uncounted[i].dialect, d->name) == 0
                                     ? vp_value_at(x->file->doc->root, uncounted[i].key)
                                     : NULL;
-            if (!v || !vp_check_holds(x->c, x->file, uncounted[i].key, uncounted[i].is))
+            if (!v || !vp_check_holds(x->c, x->file, uncounted[i].key, uncounted[i].is) ||
+                (uncounted[i].other &&
+                 !vp_check_holds(x->c, x->file, uncounted[i].other, uncounted[i].other_is)))
                 continue;
             vp_find(x->c, x->file, VP_NOTE, v, uncounted[i].key, NULL,
                     "%s: what that takes is not counted, and fit not answered", uncounted[i].what);

@@ -210,6 +210,25 @@ static int n_visible(const vp_value *v)
     }
 }
 
+/* Cards that DeepSpeed is told: "localhost:0,1", "worker-0:0,2@worker-1:1" (deepspeed/launcher/runner.py of 0.19). 0: all of a
+ * machine, or it is not said. */
+static int n_included(const vp_value *v)
+{
+    const char *text = v && v->text ? v->text : "";
+    int         n    = 0;
+
+    for (const char *p = text, *end; *p; p = end + (*end == '@')) {
+        end               = p + strcspn(p, "@");
+        const char *colon = memchr(p, ':', (size_t)(end - p));
+        if (!colon || colon + 1 == end ||
+            strspn(colon + 1, "0123456789,") != (size_t)(end - colon - 1))
+            return 0;
+        for (p = colon; p; p = memchr(p + 1, ',', (size_t)(end - p - 1)))
+            n++;
+    }
+    return n;
+}
+
 /* The program's first word; those before it are variables that nobody here knows. */
 static bool is_begun_by(const char *program, const char *const *names)
 {
@@ -251,14 +270,14 @@ static vp_status add_processes(vp_document *command, vp_err *err)
     vp_document             *doc      = command->launch;
     const vp_value          *launcher = vp_value_at(command->root, "launcher"),
                    *seen              = vp_value_at(doc->root, "CUDA_VISIBLE_DEVICES"),
-                   *total = first_of(doc, all), *own = first_of(doc, each),
-                   *nodes = first_of(doc, many),
-                   *at    = total ? total
-                            : own ? own
-                                  : nodes;
-    int       n_seen      = n_visible(seen);
-    int64_t   n           = 1;
-    vp_status st          = VP_OK;
+                   *included = vp_value_at(doc->root, "include"), *total = first_of(doc, all),
+                   *own = first_of(doc, each), *nodes = first_of(doc, many),
+                   *at = total ? total
+                         : own ? own
+                               : nodes;
+    int       n_seen = n_visible(seen), n_in = n_included(included);
+    int64_t   n  = 1;
+    vp_status st = VP_OK;
 
     if (launcher && launcher->text && strcmp(launcher->text, "python") != 0)
         doc->has_launcher = true;
@@ -267,6 +286,9 @@ static vp_status add_processes(vp_document *command, vp_err *err)
     if (n_seen && !total && (!own || !is_count(own)) && starts_all(command)) {
         n  = n_seen;
         at = seen;
+    } else if (n_in && !at) {
+        n  = n_in;
+        at = included;
     } else if (!at) {
         return VP_OK;
     } else if (!is_count(at)) {

@@ -2,6 +2,8 @@
  * alone says them (POSIX 1003.1, Shell Command Language; arrays as bash has them). */
 #include "trainers/files/shell.h"
 
+#include "trainers/files/shell_words.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -210,22 +212,6 @@ out:
     return st;
 }
 
-/* Letters of $( ), ${ } or ` ` at i of a text, which nobody knows and which stay together; 0: none stands there. */
-static int64_t unknown_letters(const piece *t, int64_t i)
-{
-    char opens  = i + 1 < t->n && t->text[i] == '$' ? t->text[i + 1] : '\0';
-    char closes = opens == '(' ? ')' : opens == '{' ? '}' : t->text[i] == '`' ? '`' : '\0';
-    int  depth  = 0;
-
-    for (int64_t k = i + 1; closes && k < t->n; k++) {
-        depth += t->text[k] == opens;
-        depth -= t->text[k] == closes;
-        if (t->text[k] == closes && depth <= 0)
-            return k + 1 - i;
-    }
-    return 0;
-}
-
 static vp_status put_text(shell *s, const piece *t, bool splits, maker *m, vp_shell_command *to)
 {
     int64_t   whole = 0;
@@ -233,7 +219,7 @@ static vp_status put_text(shell *s, const piece *t, bool splits, maker *m, vp_sh
 
     for (int64_t i = 0; i < t->n; i++) {
         if (i >= whole)
-            whole = i + unknown_letters(t, i);
+            whole = i + vp_shell_unknown_letters(t->text, t->n, i);
         if (splits && i >= whole && isspace((unsigned char)t->text[i]))
             VP_TRY(end_word(s, m, to));
         else
@@ -254,6 +240,33 @@ out:
     return st;
 }
 
+static const char *value_of(const void *of, const char *name, size_t n)
+{
+    const shell    *s = of;
+    const variable *v = find_variable(s, name, n);
+
+    return v && v->known && !v->words && v->text.n
+               ? vp_arena_printf(s->arena, "%.*s", (int)v->text.n, v->text.text)
+               : NULL;
+}
+
+/* from..p is $(...): of $((A * B)) what it comes to, where that is known. */
+static vp_status put_sum(shell *s, const char *from, int line, int column, maker *m)
+{
+    char      text[32];
+    int64_t   sum;
+    vp_status st = VP_OK;
+
+    if (s->p - from < 6 || from[2] != '(' || s->p[-2] != ')' ||
+        !vp_shell_sum(from + 3, (size_t)(s->p - from - 5), value_of, s, &sum))
+        return put_raw(s, from, line, column, m);
+    snprintf(text, sizeof text, "%lld", (long long)sum);
+    for (const char *p = text; *p; p++)
+        VP_TRY(put(s, m, *p, line, column));
+out:
+    return st;
+}
+
 /* p stands on a dollar sign. */
 static vp_status expand(shell *s, bool quoted, maker *m, vp_shell_command *to)
 {
@@ -266,8 +279,7 @@ static vp_status expand(shell *s, bool quoted, maker *m, vp_shell_command *to)
     step(s);
     if (s->p < s->end && *s->p == '(') {
         VP_TRY(skip_brackets(s, '(', ')'));
-        VP_TRY(put_raw(s, from, line, column, m));
-        return VP_OK;
+        return put_sum(s, from, line, column, m);
     }
     bool braces = s->p < s->end && *s->p == '{';
     name        = s->p + braces;
@@ -381,14 +393,6 @@ out:
 
 /* ---- commands ---- */
 
-static bool is_in(const char *word, const char *const *list)
-{
-    for (; *list; list++)
-        if (strcmp(word, *list) == 0)
-            return true;
-    return false;
-}
-
 /* Words that stand before a command and are none of it; they open and close conditions. */
 static bool take_reserved(shell *s, const char *word)
 {
@@ -397,21 +401,14 @@ static bool take_reserved(shell *s, const char *word)
     static const char *const others[] = {"then", "elif",     "else", "do",   "{",     "}",
                                          "!",    "function", "time", "exec", "nohup", NULL};
 
-    s->depth += is_in(word, opens);
+    s->depth += vp_shell_is_in(word, opens);
     s->in_case += strcmp(word, "case") == 0;
-    if (is_in(word, closes) && s->depth > 0)
+    if (vp_shell_is_in(word, closes) && s->depth > 0)
         s->depth--;
     if (strcmp(word, "esac") == 0 && s->in_case > 0)
         s->in_case--;
-    return is_in(word, opens) || is_in(word, closes) || is_in(word, others);
-}
-
-static bool has_options(const vp_shell_command *c)
-{
-    for (int64_t i = 0; i < c->n_words; i++)
-        if (strncmp(c->words[i].text, "--", 2) == 0 && c->words[i].text[2])
-            return true;
-    return false;
+    return vp_shell_is_in(word, opens) || vp_shell_is_in(word, closes) ||
+           vp_shell_is_in(word, others);
 }
 
 static vp_status open_command(shell *s)
@@ -430,24 +427,6 @@ static void keep_command(shell *s, vp_shell_command *c, bool torn)
     c->torn                                 = torn;
     *(s->last ? &s->last->next : &s->first) = c;
     s->last                                 = c;
-}
-
-/* The word from which on a command is text that a shell reads again: behind eval, or behind bash -c. 0: none. */
-static int64_t text_of(const vp_shell_command *c)
-{
-    static const char *const shells[] = {"bash", "sh", "zsh", "dash", "ksh", NULL};
-
-    if (!c->words[0].quoted && strcmp(c->words[0].text, "eval") == 0)
-        return c->n_words > 1;
-    for (int64_t i = 0; i + 2 < c->n_words; i++) {
-        const char *base = strrchr(c->words[i].text, '/');
-        const char *flag = c->words[i + 1].text;
-        size_t      n    = strlen(flag);
-        if (is_in(base ? base + 1 : c->words[i].text, shells) && n > 1 && flag[0] == '-' &&
-            flag[1] != '-' && flag[n - 1] == 'c')
-            return i + 2;
-    }
-    return 0;
 }
 
 static vp_status read_commands(shell *s);
@@ -502,16 +481,6 @@ out:
 
 enum { MAX_INSIDE = 4 };
 
-/* Programs that name files and options, or show a command's, and train nothing. */
-static bool is_no_trainer(const vp_shell_command *c)
-{
-    static const char *const tools[] = {"echo", "printf", "cat",  "cp",    "mv",    "rm",  "ls",
-                                        "find", "jq",     "sed",  "grep",  "awk",   "tar", "git",
-                                        "pip",  "wget",   "curl", "mkdir", "rsync", NULL};
-
-    return !c->words[0].quoted && is_in(c->words[0].text, tools);
-}
-
 /* by: what ends it, '\n' or an operator. */
 static vp_status end_command(shell *s, char by)
 {
@@ -523,14 +492,14 @@ static vp_status end_command(shell *s, char by)
     s->skips_a_word = false;
     if (!c || !c->n_words || (by == ')' && s->n_brackets == 0) || (bare && s->in_case))
         return VP_OK;
-    if ((bare && !has_options(c)) || is_no_trainer(c))
+    if ((bare && !vp_shell_has_options(c)) || vp_shell_is_no_trainer(c))
         return VP_OK;
-    int64_t text = s->n_inside < MAX_INSIDE ? text_of(c) : 0;
+    int64_t text = s->n_inside < MAX_INSIDE ? vp_shell_text_of(c) : 0;
     bool    eval = text == 1;
     if (text)
         VP_TRY(read_inside(s, c, text, eval ? c->n_words : text + 1, eval ? 0 : text - 2, &kept));
     if (!kept)
-        keep_command(s, c, bare && s->last && has_options(s->last) && by == '\n');
+        keep_command(s, c, bare && s->last && vp_shell_has_options(s->last) && by == '\n');
 out:
     return st;
 }
@@ -697,9 +666,9 @@ static bool may_assign(const shell *s)
 
     for (int64_t i = 0; s->open && i < s->open->n_words; i++) {
         const char *w = s->open->words[i].text;
-        if (!is_in(w, before) && !(isalpha((unsigned char)*w) || *w == '_'))
+        if (!vp_shell_is_in(w, before) && !(isalpha((unsigned char)*w) || *w == '_'))
             return false;
-        if (!is_in(w, before) && !strchr(w, '='))
+        if (!vp_shell_is_in(w, before) && !strchr(w, '='))
             return false;
     }
     return true;
@@ -826,7 +795,7 @@ static vp_status take_variables(shell *s)
     vp_status st = VP_OK;
 
     for (const vp_shell_command *c = s->first; c; c = c->next)
-        if (has_options(c))
+        if (vp_shell_has_options(c))
             return VP_OK;
     for (const variable *v = s->variables; v; v = v->next) {
         maker m = {0};
@@ -835,7 +804,7 @@ static vp_status take_variables(shell *s)
         VP_TRY(open_command(s));
         VP_TRY(v->words ? put_array(s, v, &m, s->open) : put_text(s, &v->text, true, &m, s->open));
         VP_TRY(end_word(s, &m, s->open));
-        if (has_options(s->open) && s->open->words[0].text[0] == '-')
+        if (vp_shell_has_options(s->open) && s->open->words[0].text[0] == '-')
             VP_TRY(end_command(s, '\n'));
         s->open = NULL;
     }
@@ -857,11 +826,16 @@ static shell shell_of(vp_arena *arena, const char *name, const char *bytes, int6
 vp_status vp_shell_read(vp_arena *arena, const char *name, const char *bytes, int64_t n,
                         vp_shell_command **first, vp_err *err)
 {
-    shell     s  = shell_of(arena, name, bytes, n, err);
-    vp_status st = VP_OK;
+    const char *asked;
+    shell       s;
+    vp_status   st = VP_OK;
 
-    *first    = NULL;
+    *first = NULL;
+    VP_TRY(vp_shell_of_queue(arena, bytes, n, &asked, err));
+    s         = shell_of(arena, name, asked, (int64_t)strlen(asked), err);
     s.expands = true;
+    VP_TRY(read_commands(&s));
+    s.p = s.line_start = bytes, s.end = bytes + n, s.line = 1;
     VP_TRY(read_commands(&s));
     VP_TRY(take_variables(&s));
     *first = s.first;

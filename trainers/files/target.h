@@ -197,7 +197,9 @@ typedef struct vp_dialect {
     vp_format   only;           /* the one form its files have; BY_NAME: any */
     /* keys whose product the processes are divided by before the global batch is; NULL */
     const char *shards;
-    bool        any_case; /* words are compared without case */
+    const char
+        *nodes; /* a key that what it says of processes counts once more for each of; NULL: none */
+    bool any_case; /* words are compared without case */
     /* what one process makes of several cards that it sees; NULL: nothing that files do not say */
     const char              *sees_cards;
     const struct vp_dialect *base;         /* whose keys it also has, */

@@ -1,0 +1,108 @@
+/* trainers/files/judge_launch.c: how many processes start, on how many cards. */
+#include "trainers/files/check_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A launcher that starts as many processes as the machine has cards: how many that is nobody wrote. */
+static void judge_processes(vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_document *launch = c->files[f].doc ? c->files[f].doc->launch : NULL;
+        const vp_value    *at     = launch ? vp_value_at(launch->root, "processes") : NULL;
+        if (!launch || (c->settings.value[VP_SETTING_WORLD] && !c->by_default[VP_SETTING_WORLD]) ||
+            (!at && !launch->starts_all))
+            continue;
+        vp_find(
+            c, &c->files[f], at ? VP_WARNING : VP_NOTE, at, "world", NULL,
+            "how many processes the launcher starts is not written as a number: what follows is "
+            "of one");
+    }
+}
+
+/* One process that sees several cards. */
+static void judge_seen(vp_checked *c)
+{
+    const char *world =
+        c->by_default[VP_SETTING_WORLD] ? NULL : c->settings.value[VP_SETTING_WORLD];
+    const char *makes = NULL;
+
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].dialect && c->files[f].dialect->sees_cards &&
+            (c->files[f].doc->root->first ||
+             vp_check_is_run_by(c->files[f].dialect, c->files[f].doc)))
+            makes = c->files[f].dialect->sees_cards;
+    if (world && strcmp(world, "1") != 0)
+        return; /* a launcher starts several, whatever the script sets */
+    for (int f = 0; makes && f < c->n_files; f++) {
+        const vp_document *launch = c->files[f].doc ? c->files[f].doc->launch : NULL;
+        const vp_value    *cards  = launch ? vp_value_at(launch->root, "cards") : NULL;
+        char               instead[64];
+        if (!cards || cards->integer < 2 || launch->has_launcher ||
+            vp_value_at(launch->root, "processes"))
+            continue;
+        snprintf(instead, sizeof instead, "torchrun --nproc_per_node %lld, or one card",
+                 (long long)cards->integer);
+        vp_find(c, &c->files[f], VP_WARNING, cards, "CUDA_VISIBLE_DEVICES",
+                vp_arena_strdup(c->arena, instead), "%s", makes);
+    }
+}
+
+/* Process i of a machine takes the card i of those that it sees (torch.cuda.set_device): there is none. */
+static void find_few(vp_checked *c, const vp_checked_file *file, const vp_value *at,
+                     const char *key, int64_t processes, int64_t cards)
+{
+    if (cards > 0 && processes > cards)
+        vp_find(c, file, VP_ERROR, at, key, NULL,
+                "%lld processes on a machine that shows them %lld card%s: the others end in "
+                "\"invalid device ordinal\"",
+                (long long)processes, (long long)cards, cards > 1 ? "s" : "");
+}
+
+/* Of accelerate's file: gpu_ids are the cards that are seen (accelerate/utils/launch.py of 1.15). */
+static void judge_ids(vp_checked *c, const vp_checked_file *file)
+{
+    const vp_value *ids       = vp_value_at(file->doc->root, "gpu_ids"),
+                   *processes = vp_value_at(file->doc->root, "num_processes"),
+                   *machines  = vp_value_at(file->doc->root, "num_machines");
+    const char *text          = ids ? ids->text : NULL;
+    int64_t     n             = 1;
+
+    if (!text || !processes || processes->kind != VP_VALUE_INT ||
+        (machines && (machines->kind != VP_VALUE_INT || machines->integer != 1)) || !text[0] ||
+        strspn(text, "0123456789, ") != strlen(text))
+        return;
+    for (const char *p = text; *p; p++)
+        n += *p == ',';
+    find_few(c, file, processes, "num_processes", processes->integer, n);
+}
+
+/* CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4 */
+static void judge_started(vp_checked *c, const vp_checked_file *file)
+{
+    const vp_document *launch = file->doc->launch;
+    const vp_value    *cards  = vp_value_at(launch->root, "cards"),
+                   *each      = vp_value_at(launch->root, "nproc_per_node"),
+                   *all       = vp_value_at(launch->root, "num_processes"),
+                   *machines  = vp_value_at(launch->root, "num_machines");
+
+    if (!each && !(machines && machines->integer != 1))
+        each = all;
+    if (cards && each && each->kind == VP_VALUE_INT && cards->kind == VP_VALUE_INT)
+        find_few(c, file, each, each->key, each->integer, cards->integer);
+}
+
+void vp_judge_launch(vp_checked *c)
+{
+    judge_processes(c);
+    judge_seen(c);
+    for (int f = 0; f < c->n_files; f++) {
+        if (!c->files[f].doc)
+            continue;
+        if (c->files[f].dialect == &vp_dialect_accelerate)
+            judge_ids(c, &c->files[f]);
+        if (c->files[f].doc->launch)
+            judge_started(c, &c->files[f]);
+    }
+}

@@ -1,0 +1,247 @@
+/* trainers/files/shell_words.c: what stands in words of a shell and is no variable: sums, what commands' words say about them, what
+ * the queue sets of its own. */
+#include "trainers/files/shell_words.h"
+
+#include "base/text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool vp_shell_is_in(const char *word, const char *const *list)
+{
+    for (; *list; list++)
+        if (strcmp(word, *list) == 0)
+            return true;
+    return false;
+}
+
+bool vp_shell_has_options(const vp_shell_command *c)
+{
+    for (int64_t i = 0; i < c->n_words; i++)
+        if (strncmp(c->words[i].text, "--", 2) == 0 && c->words[i].text[2])
+            return true;
+    return false;
+}
+
+/* The word from which on a command is text that a shell reads again: behind eval, or behind bash -c. 0: none. */
+int64_t vp_shell_text_of(const vp_shell_command *c)
+{
+    static const char *const shells[] = {"bash", "sh", "zsh", "dash", "ksh", NULL};
+
+    if (!c->words[0].quoted && strcmp(c->words[0].text, "eval") == 0)
+        return c->n_words > 1;
+    for (int64_t i = 0; i + 2 < c->n_words; i++) {
+        const char *base = strrchr(c->words[i].text, '/');
+        const char *flag = c->words[i + 1].text;
+        size_t      n    = strlen(flag);
+        if (vp_shell_is_in(base ? base + 1 : c->words[i].text, shells) && n > 1 && flag[0] == '-' &&
+            flag[1] != '-' && flag[n - 1] == 'c')
+            return i + 2;
+    }
+    return 0;
+}
+
+/* Programs that name files and options, or show a command's, and train nothing. */
+bool vp_shell_is_no_trainer(const vp_shell_command *c)
+{
+    static const char *const tools[] = {"echo", "printf", "cat",  "cp",    "mv",    "rm",  "ls",
+                                        "find", "jq",     "sed",  "grep",  "awk",   "tar", "git",
+                                        "pip",  "wget",   "curl", "mkdir", "rsync", NULL};
+
+    return !c->words[0].quoted && vp_shell_is_in(c->words[0].text, tools);
+}
+
+/* Letters of $( ), ${ } or ` ` at i of a text, which nobody knows and which stay together; 0: none stands there. */
+int64_t vp_shell_unknown_letters(const char *text, int64_t n, int64_t i)
+{
+    char opens  = i + 1 < n && text[i] == '$' ? text[i + 1] : '\0';
+    char closes = opens == '(' ? ')' : opens == '{' ? '}' : text[i] == '`' ? '`' : '\0';
+    int  depth  = 0;
+
+    for (int64_t k = i + 1; closes && k < n; k++) {
+        depth += text[k] == opens;
+        depth -= text[k] == closes;
+        if (text[k] == closes && depth <= 0)
+            return k + 1 - i;
+    }
+    return 0;
+}
+
+/* ---- $((A * B)) ---- */
+
+typedef struct sum {
+    const char     *p, *end;
+    vp_shell_lookup lookup;
+    const void     *of;
+    int             depth;
+    bool            failed;
+} sum;
+
+enum { MAX_SUM = 1000000000, MAX_DEPTH = 64 };
+
+static char next(sum *x)
+{
+    while (x->p < x->end && isspace((unsigned char)*x->p))
+        x->p++;
+    return x->p < x->end ? *x->p : '\0';
+}
+
+static int64_t fail(sum *x)
+{
+    x->failed = true;
+    return 1;
+}
+
+static int64_t whole(sum *x, const char *text, size_t n)
+{
+    size_t digits = 0;
+
+    while (digits < n && isdigit((unsigned char)text[digits]))
+        digits++;
+    /* 010 is 8 */
+    return digits && digits == n && n < 10 && (n == 1 || text[0] != '0') ? strtoll(text, NULL, 10)
+                                                                         : fail(x);
+}
+
+static int64_t terms(sum *x);
+
+/* A number, a variable with or without its dollar sign, a bracket. */
+static int64_t operand(sum *x)
+{
+    const char *value;
+    size_t      n      = 0;
+    bool        braces = false;
+    int64_t     result;
+
+    if (next(x) == '(') {
+        x->p++;
+        result = x->depth++ < MAX_DEPTH ? terms(x) : fail(x);
+        if (next(x) != ')')
+            return fail(x);
+        x->p++;
+        return result;
+    }
+    if (next(x) == '$') {
+        x->p++;
+        braces = x->p < x->end && *x->p == '{';
+        x->p += braces;
+    }
+    while (x->p + n < x->end && (isalnum((unsigned char)x->p[n]) || x->p[n] == '_'))
+        n++;
+    if (!n)
+        return fail(x);
+    if (isdigit((unsigned char)x->p[0])) {
+        result = whole(x, x->p, n);
+    } else {
+        value  = x->lookup(x->of, x->p, n);
+        result = value ? whole(x, value, strlen(value)) : fail(x);
+    }
+    x->p += n;
+    if (braces && next(x) != '}')
+        return fail(x);
+    x->p += braces;
+    return result;
+}
+
+static int64_t factors(sum *x)
+{
+    int64_t result = operand(x);
+
+    while (!x->failed && next(x) && strchr("*/%", *x->p)) {
+        char    by    = *x->p++;
+        int64_t other = operand(x);
+        if (x->failed || (by != '*' && other == 0) || (by == '*' && other > MAX_SUM / 100000))
+            return fail(x);
+        result = by == '*' ? result * other : by == '/' ? result / other : result % other;
+        if (result > MAX_SUM || result < -MAX_SUM)
+            return fail(x);
+    }
+    return result;
+}
+
+static int64_t terms(sum *x)
+{
+    int64_t result = factors(x);
+
+    while (!x->failed && (next(x) == '+' || next(x) == '-')) {
+        char    by    = *x->p++;
+        int64_t other = factors(x);
+        result += by == '+' ? other : -other;
+        if (result > MAX_SUM || result < -MAX_SUM)
+            return fail(x);
+    }
+    return result;
+}
+
+bool vp_shell_sum(const char *text, size_t n, vp_shell_lookup lookup, const void *of, int64_t *out)
+{
+    sum x = {.p = text, .end = text + n, .lookup = lookup, .of = of};
+
+    *out = terms(&x);
+    return !x.failed && !next(&x);
+}
+
+/* ---- #SBATCH ---- */
+
+/* What slurm sets of its own from what a script asks it for (man sbatch, of 24.05). */
+static const struct {
+    const char *option, *letter, *names;
+} asked[] = {
+    {"--nodes=", "-N ", "SLURM_NNODES SLURM_JOB_NUM_NODES"},
+    {"--ntasks=", "-n ", "SLURM_NTASKS SLURM_NPROCS"},
+    {"--ntasks-per-node=", NULL, "SLURM_NTASKS_PER_NODE"},
+    {"--gpus-per-node=", NULL, "SLURM_GPUS_PER_NODE SLURM_GPUS_ON_NODE"},
+    {"--gres=gpu:", NULL, "SLURM_GPUS_ON_NODE"},
+};
+
+/* The number that ends what an option is given: "4", "a100:4". 0: none does. */
+static int number_of(const char *value, size_t n)
+{
+    size_t from = n;
+
+    while (from && value[from - 1] != ':')
+        from--;
+    for (size_t i = from; i < n; i++)
+        if (!isdigit((unsigned char)value[i]))
+            return 0;
+    return n > from && n - from < 7 ? (int)strtol(value + from, NULL, 10) : 0;
+}
+
+static bool begins_with(const char *text, size_t n, const char *with)
+{
+    return with && n > strlen(with) && memcmp(text, with, strlen(with)) == 0;
+}
+
+vp_status vp_shell_of_queue(vp_arena *arena, const char *bytes, int64_t n, const char **out,
+                            vp_err *err)
+{
+    vp_text     text = {0};
+    const char *end  = bytes + n;
+
+    for (const char *p = bytes, *eol; p < end; p = eol + 1) {
+        eol = memchr(p, '\n', (size_t)(end - p));
+        eol = eol ? eol : end;
+        if (!begins_with(p, (size_t)(eol - p), "#SBATCH "))
+            continue;
+        p += strlen("#SBATCH ");
+        p += strspn(p, " ");
+        for (size_t i = 0; i < sizeof asked / sizeof *asked && p < eol; i++) {
+            size_t      left   = (size_t)(eol - p);
+            const char *with   = begins_with(p, left, asked[i].option)   ? asked[i].option
+                                 : begins_with(p, left, asked[i].letter) ? asked[i].letter
+                                                                         : NULL;
+            const char *value  = with ? p + strlen(with) : p;
+            int         number = with ? number_of(value, strcspn(value, " #\t\r\n")) : 0;
+            for (const char *name = asked[i].names; number && *name;) {
+                size_t m = strcspn(name, " ");
+                vp_text_printf(&text, "%.*s=%d\n", (int)m, name, number);
+                name += m + (name[m] == ' ');
+            }
+        }
+    }
+    *out = vp_arena_strdup(arena, vp_text_string(&text));
+    vp_text_release(&text);
+    return *out ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+}
