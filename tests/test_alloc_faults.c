@@ -359,7 +359,7 @@ static vp_status simulate_an_allocator(vp_err *err)
     static vp_caching_block   blocks[N];
     vp_caching_allocator_opts opts = {
         .expandable_segments = true, .streams_lag = true, .device_total_bytes = (int64_t)1 << 31};
-    vp_caching_allocator *a  = NULL;
+    vp_caching_allocator *a = NULL, *copy = NULL;
     vp_status             st = VP_OK;
 
     VP_TRY(vp_caching_allocator_new(&opts, &a, err));
@@ -368,10 +368,12 @@ static vp_status simulate_an_allocator(vp_err *err)
         if (i % 5 == 0)
             VP_TRY(vp_caching_allocator_record_stream(a, blocks[i], 4, err));
     }
+    VP_TRY(vp_caching_allocator_copy(a, &copy, err));
     for (int i = 0; i < N; i += 2)
         vp_caching_allocator_free(a, blocks[i]);
     VP_TRY(vp_caching_allocator_empty_cache(a, err));
 out:
+    vp_caching_allocator_destroy(copy);
     vp_caching_allocator_destroy(a);
     return st;
 }

@@ -786,6 +786,46 @@ static void options_that_cannot_be_are_refused(void **state)
     vp_caching_allocator_destroy(NULL);
 }
 
+/* Random events of both, the same ones: blocks have the same numbers and places, counters the same values. */
+static void a_copy_does_what_its_original_does_from_then_on(void **state)
+{
+    enum { N = 200, EVENTS = 6000 };
+    static const char *const settings[] = {"", "expandable_segments:True", "max_split_size_mb:32"};
+    (void)state;
+
+    for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
+        vp_caching_block      blocks[N] = {0};
+        vp_caching_allocator *copy      = NULL;
+        uint64_t              seed      = 11 + k;
+        vp_err                err       = {0};
+        WITH(settings[k], .device_total_bytes = 3 * VP_GIB);
+        for (int i = 0; i < EVENTS; i++) {
+            seed          = seed * 6364136223846793005u + 1442695040888963407u;
+            int     at    = (int)(seed >> 33) % N;
+            int64_t bytes = (int64_t)(seed >> 20) % ((int64_t)1 << (9 + (seed >> 50) % 15)) + 1;
+            vp_caching_block other = 0;
+            if (i == EVENTS / 2)
+                CHECK_OK(vp_caching_allocator_copy(a, &copy, &err));
+            if (copy)
+                vp_caching_allocator_free(copy, blocks[at]);
+            give(blocks[at]);
+            if (copy)
+                CHECK_OK(vp_caching_allocator_alloc(copy, at % 3, bytes, &other, &err));
+            blocks[at] = get_on(at % 3, bytes);
+            if (!copy)
+                continue;
+            int64_t place[2], size[2];
+            vp_caching_allocator_place(a, blocks[at], &place[0], &size[0]);
+            vp_caching_allocator_place(copy, other, &place[1], &size[1]);
+            assert_int_equal(other, blocks[at]);
+            assert_true(place[0] == place[1] && size[0] == size[1]);
+            assert_memory_equal(vp_caching_allocator_figures(a), vp_caching_allocator_figures(copy),
+                                sizeof(vp_caching_figures));
+        }
+        vp_caching_allocator_destroy(copy);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -823,6 +863,7 @@ int main(void)
         cmocka_unit_test(settings_that_pytorch_refuses_are_refused_by_name),
         cmocka_unit_test(older_versions_read_some_settings_otherwise),
         cmocka_unit_test(options_that_cannot_be_are_refused),
+        cmocka_unit_test(a_copy_does_what_its_original_does_from_then_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, done);

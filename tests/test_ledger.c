@@ -87,11 +87,65 @@ static void more_than_it_may_need_does_not_fit_and_more_than_it_may_reserve_is_n
     close_ledger(&l);
 }
 
+/* A random program ends at the same event with the allocator and without it, under whatever limit. */
+static void counting_alone_ends_where_the_allocator_does(void **state)
+{
+    (void)state;
+
+    for (int64_t limit = 8 << 20; limit <= (int64_t)1 << 31; limit *= 2) {
+        int at[2] = {0};
+        for (int alone = 0; alone < 2; alone++) {
+            vp_ledger       l                = open_ledger(NULL);
+            vp_ledger_block blocks[N_BLOCKS] = {0};
+            uint64_t        seed             = 3;
+            vp_err          err              = {0};
+            vp_status       st               = VP_OK;
+            l.counts_alone                   = alone;
+            l.at_most_needed_bytes           = limit;
+            for (; st == VP_OK && at[alone] < N_EVENTS; at[alone]++) {
+                int which = (int)(random_bytes(&seed) % N_BLOCKS);
+                vp_ledger_free(&l, &blocks[which]);
+                st = vp_ledger_alloc(&l, VP_OWNER_TEMPORARY, random_bytes(&seed), &blocks[which],
+                                     &err);
+            }
+            assert_true(st == VP_OK || st == VP_ERR_NO_FIT);
+            close_ledger(&l);
+        }
+        assert_int_equal(at[0], at[1]);
+    }
+}
+
+/* Whose bytes they were at the peak: what was there then, whatever came after. */
+static void owners_are_those_of_the_peak(void **state)
+{
+    vp_ledger       l    = open_ledger(NULL);
+    vp_ledger_block b[3] = {0};
+    vp_err          err  = {0};
+    (void)state;
+
+    CHECK_OK(vp_ledger_alloc(&l, VP_OWNER_PARAMETER, 1024, &b[0], &err));
+    CHECK_OK(vp_ledger_alloc(&l, VP_OWNER_ACTIVATION, 4096, &b[1], &err));
+    vp_ledger_free(&l, &b[1]);
+    CHECK_OK(vp_ledger_alloc(&l, VP_OWNER_GRADIENT, 2048, &b[2], &err));
+    vp_ledger_end(&l);
+    assert_int_equal(l.phases[0].allocated_bytes, 1024 + 4096);
+    assert_int_equal(l.phases[0].owners[VP_OWNER_ACTIVATION], 4096);
+    assert_int_equal(l.phases[0].owners[VP_OWNER_GRADIENT], 0);
+    vp_ledger_begin(&l, "next"); /* it begins with what is there, and ends at its peak */
+    CHECK_OK(vp_ledger_alloc(&l, VP_OWNER_ACTIVATION, 512, &b[1], &err));
+    vp_ledger_end(&l);
+    assert_int_equal(l.phases[1].owners[VP_OWNER_GRADIENT], 2048);
+    assert_int_equal(l.phases[1].owners[VP_OWNER_ACTIVATION], 512);
+    vp_caching_allocator_destroy(l.allocator);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_needed_is_the_sum_of_what_lives_under_any_setting),
         cmocka_unit_test(more_than_it_may_need_does_not_fit_and_more_than_it_may_reserve_is_noted),
+        cmocka_unit_test(counting_alone_ends_where_the_allocator_does),
+        cmocka_unit_test(owners_are_those_of_the_peak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

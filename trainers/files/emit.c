@@ -71,13 +71,15 @@ static vp_status fill(job *j, vp_document *doc, const vp_dialect *d, const vp_di
     for (int i = 0; i < d->n_says; i++) {
         const vp_saying *row      = &d->says[i];
         const char      *argument = NULL;
-        if (row->read_only || !vp_version_within(version, row->since, row->until) ||
+        const char      *value    = row->setting != VP_ALWAYS ? j->s->value[row->setting] : NULL;
+        if (row->read_only ||
+            (row->setting != VP_ALWAYS && (!value || !vp_word_is(value, row->word, &argument))))
+            continue; /* most rows: the rest is read as text */
+        if (!vp_version_within(version, row->since, row->until) ||
             !vp_when_holds(row->when, j->s, j->target->name))
             continue;
         if (row->setting != VP_ALWAYS) {
-            const char *value = j->s->value[row->setting];
-            if (!value || !vp_word_is(value, row->word, &argument) ||
-                !takes(of, d == of ? version : NULL, row, value))
+            if (!takes(of, d == of ? version : NULL, row, value))
                 continue;
             j->said[row->setting] = true;
         }

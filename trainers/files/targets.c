@@ -194,7 +194,7 @@ bool vp_when_holds(const char *when, const vp_settings *s, const char *target)
             is_known = true;
         }
         for (int i = 0; i < VP_N_SETTINGS && !is_known; i++)
-            if (strlen(vp_setting_key(i)) == name && memcmp(when, vp_setting_key(i), name) == 0) {
+            if (strncmp(when, vp_setting_key(i), name) == 0 && !vp_setting_key(i)[name]) {
                 value    = s->value[i];
                 is_known = true;
             }

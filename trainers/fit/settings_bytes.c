@@ -430,9 +430,9 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
         VP_TRY(read_adapters(job, s, &words, &q.lora, err));
     q.at_most_bytes =
         job->at_most_bytes ? vp_max_i64(job->at_most_bytes - outside_bytes(job, q.world), 1) : 0;
-    q.counts_needed = job->counts_needed;
-    q.least_share   = share_of(job, &q, job->language->own != NULL);
-    q.limit_bytes   = job->limit_bytes ? job->limit_bytes - outside_bytes(job, q.world) : 0;
+    q.counts_needed = q.counts_alone = job->counts_needed;
+    q.least_share                    = share_of(job, &q, job->language->own != NULL);
+    q.limit_bytes = job->limit_bytes ? job->limit_bytes - outside_bytes(job, q.world) : 0;
     if (method) {
         q.trainer = method;
         q.padded  = true; /* its collator always passes a mask */

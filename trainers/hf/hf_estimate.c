@@ -6,6 +6,7 @@
 #include "trainers/hf/hf_find.h"
 #include "trainers/hf/hf_host.h"
 #include "trainers/hf/hf_resident.h"
+#include "trainers/hf/hf_shelf.h"
 #include "trainers/hf/hf_step.h"
 #include "trainers/hf/hf_trained.h"
 #include "trainers/torch/optimizer_step.h"
@@ -19,20 +20,22 @@
 enum { STEPS = 2, STEPS_WITHIN_LIMIT = 6 };
 
 typedef struct run {
-    const vp_model       *model;
-    const vp_hf_request  *request;
-    vp_hf_found           found;
-    vp_caching_allocator *allocator;
-    vp_ledger             ledger;
-    vp_recorded          *step;
-    vp_hf_resident       *resident; /* or NULL: nothing stays besides */
-    vp_optimizer_step    *optimizer;
-    vp_recorded_watch     adds;  /* to gradients of what stays */
-    vp_world             *world; /* or NULL: one rank */
-    vp_hf_trained         trained;
-    vp_hf_estimate       *out;
-    bool                  resumes; /* it goes on from a checkpoint */
-    char                  names[VP_LEDGER_PHASES][24];
+    const vp_model           *model;
+    const vp_hf_request      *request;
+    vp_hf_found               found;
+    vp_caching_allocator     *allocator;
+    vp_ledger                 ledger;
+    vp_recorded              *step;
+    vp_hf_resident           *resident; /* or NULL: nothing stays besides */
+    vp_optimizer_step        *optimizer;
+    vp_recorded_watch         adds;  /* to gradients of what stays */
+    vp_world                 *world; /* or NULL: one rank */
+    vp_world_opts             world_opts;
+    const vp_recorded_loaded *loaded; /* by a world like it, or NULL */
+    vp_hf_trained             trained;
+    vp_hf_estimate           *out;
+    bool                      resumes; /* it goes on from a checkpoint */
+    char                      names[VP_LEDGER_PHASES][24];
 } run;
 
 /* cuBLAS's workspace of one thread (CUDABlas, getChosenWorkspaceSize): 32 MiB on compute capability
@@ -175,6 +178,7 @@ static vp_status begin(run *r, vp_err *err)
         VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
     VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
     r->ledger = (vp_ledger){.allocator            = r->allocator,
+                            .counts_alone         = q->counts_alone,
                             .at_most_needed_bytes = within_share(q, q->least_share)};
     VP_TRY(vp_hf_step_new(&r->found, q, r->out->seq, &r->ledger, &r->step, err));
     vp_recorded_workspace(r->step, workspace_of(q));
@@ -201,6 +205,7 @@ static void end(run *r)
     r->trained.list = NULL;
     r->world        = NULL;
     r->step         = NULL;
+    r->loaded       = NULL;
 }
 
 /* FSDP2 casts what a layer is given before its forward pass, but not where the layer is recomputed (torch 2.11,
@@ -270,31 +275,51 @@ out:
     return st;
 }
 
-/* Several ranks: what the first one does besides. */
-static vp_status share(run *r, vp_err *err)
+/* Counting alone has no state of an allocator. */
+static bool keeps_loaded(const vp_hf_request *q)
+{
+    return q->shelf && !q->counts_alone;
+}
+
+static vp_world_opts world_opts_of(const run *r)
 {
     const vp_hf_request *q       = r->request;
     bool                 adapted = vp_hf_has_adapters(q);
 
+    return (vp_world_opts){.parallel             = q->parallel,
+                           .offload              = q->offload ? q->offload : "none",
+                           .ranks                = q->world,
+                           .weight_bytes         = vp_hf_weight_bytes(vp_hf_computed_precision(q)),
+                           .master_bytes         = vp_hf_weight_bytes(vp_hf_meant_precision(q)),
+                           .adapter_bytes        = !adapted                   ? 0
+                                                   : vp_hf_halves_adapters(q) ? 2
+                                                                              : 4,
+                           .adapter_master_bytes = adapted ? vp_hf_kept_adapter_bytes(q) : 0,
+                           .adapter_rank         = q->lora.rank,
+                           .is_tied              = r->found.sizes.tied,
+                           .is_recomputed        = strcmp(q->recompute, "none") != 0,
+                           .syncs_each     = q->syncs_each && vp_world_syncs_each(q->parallel),
+                           .loads_in_parts = !vp_hf_is_plain(q),
+                           .device_bytes   = q->device_bytes};
+}
+
+/* Several ranks: what the first one does besides. Where one like it has loaded before, it comes with what it loaded. */
+static vp_status share(run *r, vp_err *err)
+{
+    const vp_hf_request *q  = r->request;
+    vp_status            st = VP_OK;
+
     if (!vp_hf_is_shared(q))
         return VP_OK;
-    return vp_world_new(
-        &(vp_world_opts){.parallel             = q->parallel,
-                         .offload              = q->offload ? q->offload : "none",
-                         .ranks                = q->world,
-                         .weight_bytes         = vp_hf_weight_bytes(vp_hf_computed_precision(q)),
-                         .master_bytes         = vp_hf_weight_bytes(vp_hf_meant_precision(q)),
-                         .adapter_bytes        = !adapted                   ? 0
-                                                 : vp_hf_halves_adapters(q) ? 2
-                                                                            : 4,
-                         .adapter_master_bytes = adapted ? vp_hf_kept_adapter_bytes(q) : 0,
-                         .adapter_rank         = q->lora.rank,
-                         .is_tied              = r->found.sizes.tied,
-                         .is_recomputed        = strcmp(q->recompute, "none") != 0,
-                         .syncs_each           = q->syncs_each && vp_world_syncs_each(q->parallel),
-                         .loads_in_parts       = !vp_hf_is_plain(q),
-                         .device_bytes         = q->device_bytes},
-        r->step, &r->ledger, &r->world, err);
+    r->world_opts = world_opts_of(r);
+    VP_TRY(vp_recorded_ready(r->step, err));
+    if (keeps_loaded(q))
+        r->loaded =
+            vp_hf_shelf_loaded(q->shelf, q->alloc_conf, q->limit_bytes, r->step, &r->world_opts);
+    if (!r->loaded)
+        VP_TRY(vp_world_new(&r->world_opts, r->step, &r->ledger, &r->world, err));
+out:
+    return st;
 }
 
 static const char *phase_name(run *r, const char *word, int step, int64_t micro)
@@ -372,20 +397,63 @@ static vp_status add_gradient(void *ledger, int64_t i, vp_ledger_block *block, v
     return VP_OK;
 }
 
-/* All phases before the batch is there: the base, then what is put on top of it. */
-static vp_status play_loading(run *r, vp_err *err)
+/* Phases of the recording before the batch is there: the base, then what is put on top of it. */
+static vp_status play_phases_of_loading(run *r, vp_err *err)
 {
     const char *name;
     vp_status   st = VP_OK;
 
-    vp_ledger_begin(&r->ledger, phase_name(r, "load", 0, 0));
     for (int i = 0; (name = vp_recorded_phase(r->step, i)) && strcmp(name, "inputs") != 0; i++) {
         VP_TRY(vp_recorded_play(r->step, name, err));
         if (strcmp(name, "upcast") == 0) /* prepare_model_for_kbit_training() ends so */
             VP_TRY(vp_caching_allocator_empty_cache(r->allocator, err));
     }
-    if (r->world)
-        VP_TRY(vp_world_load(r->world, err));
+out:
+    return st;
+}
+
+/* Played once for all steps that load the same; what several ranks do then is another part of it. */
+static vp_status load(run *r, vp_err *err)
+{
+    const vp_hf_request      *q      = r->request;
+    const vp_recorded_loaded *loaded = NULL;
+    vp_status                 st     = VP_OK;
+
+    VP_TRY(vp_recorded_ready(r->step, err));
+    if (keeps_loaded(q))
+        loaded = vp_hf_shelf_loaded(q->shelf, q->alloc_conf, q->limit_bytes, r->step, NULL);
+    if (loaded)
+        return vp_recorded_loaded_give(loaded, r->step, NULL, &r->allocator, NULL, err);
+    VP_TRY(play_phases_of_loading(r, err));
+    if (keeps_loaded(q))
+        VP_TRY(vp_hf_shelf_keep(q->shelf, q->alloc_conf, q->limit_bytes, r->step, NULL, NULL, err));
+out:
+    return st;
+}
+
+static vp_status load_shared(run *r, vp_err *err)
+{
+    const vp_hf_request *q  = r->request;
+    vp_status            st = VP_OK;
+
+    if (r->loaded)
+        return vp_recorded_loaded_give(r->loaded, r->step, &r->world_opts, &r->allocator, &r->world,
+                                       err);
+    VP_TRY(load(r, err));
+    VP_TRY(vp_world_load(r->world, err));
+    if (keeps_loaded(q))
+        VP_TRY(vp_hf_shelf_keep(q->shelf, q->alloc_conf, q->limit_bytes, r->step, r->world,
+                                &r->world_opts, err));
+out:
+    return st;
+}
+
+static vp_status play_loading(run *r, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    vp_ledger_begin(&r->ledger, phase_name(r, "load", 0, 0));
+    VP_TRY(vp_hf_is_shared(r->request) ? load_shared(r, err) : load(r, err));
     VP_TRY(vp_hf_resident_load(r->model, r->request, r->step, r->out->seq, &r->ledger, &r->resident,
                                err));
     r->adds = (vp_recorded_watch){.user = &r->ledger, .layer = no_layer, .gradient = add_gradient};

@@ -20,10 +20,20 @@ typedef struct sought {
     char           name[];
 } sought;
 
+enum { MOST_LOADED = 64 };
+
+typedef struct loaded {
+    vp_recorded_loaded *model;
+    char               *alloc_conf; /* or NULL */
+    int64_t             limit_bytes;
+} loaded;
+
 struct vp_hf_shelf {
     pthread_mutex_t lock;
     place          *places;
     sought         *sought;
+    loaded          loaded[MOST_LOADED];
+    int             n_loaded;
 };
 
 vp_hf_shelf *vp_hf_shelf_new(void)
@@ -48,6 +58,10 @@ void vp_hf_shelf_free(vp_hf_shelf *shelf)
         next = f->next;
         free(f->path);
         free(f);
+    }
+    for (int i = 0; i < shelf->n_loaded; i++) {
+        vp_recorded_loaded_free(shelf->loaded[i].model);
+        free(shelf->loaded[i].alloc_conf);
     }
     pthread_mutex_destroy(&shelf->lock);
     free(shelf);
@@ -119,5 +133,60 @@ vp_status vp_hf_shelf_open(vp_hf_shelf *shelf, const char *path, vp_recording **
     *out = p->recording;
 out:
     pthread_mutex_unlock(&shelf->lock);
+    return st;
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* Under the lock. */
+static const loaded *loaded_of(const vp_hf_shelf *shelf, const char *alloc_conf,
+                               int64_t limit_bytes, const vp_recorded *step,
+                               const vp_world_opts *opts)
+{
+    for (int i = 0; i < shelf->n_loaded; i++) {
+        const loaded *l = &shelf->loaded[i];
+        if (l->limit_bytes == limit_bytes && is_same_text(l->alloc_conf, alloc_conf) &&
+            vp_recorded_loaded_suits(l->model, step, opts))
+            return l;
+    }
+    return NULL;
+}
+
+const vp_recorded_loaded *vp_hf_shelf_loaded(vp_hf_shelf *shelf, const char *alloc_conf,
+                                             int64_t limit_bytes, const vp_recorded *step,
+                                             const vp_world_opts *opts)
+{
+    const loaded *l;
+
+    pthread_mutex_lock(&shelf->lock);
+    l = loaded_of(shelf, alloc_conf, limit_bytes, step, opts);
+    pthread_mutex_unlock(&shelf->lock);
+    return l ? l->model : NULL;
+}
+
+vp_status vp_hf_shelf_keep(vp_hf_shelf *shelf, const char *alloc_conf, int64_t limit_bytes,
+                           const vp_recorded *step, const vp_world *world,
+                           const vp_world_opts *opts, vp_err *err)
+{
+    loaded    l  = {.limit_bytes = limit_bytes};
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_recorded_loaded_new(step, world, opts, &l.model, err));
+    if (!l.model)
+        goto out;
+    l.alloc_conf = alloc_conf ? strdup(alloc_conf) : NULL;
+    VP_TRY_ALLOC(err, l.alloc_conf || !alloc_conf);
+    pthread_mutex_lock(&shelf->lock);
+    if (shelf->n_loaded < MOST_LOADED) {
+        shelf->loaded[shelf->n_loaded++] = l;
+        l                                = (loaded){0};
+    }
+    pthread_mutex_unlock(&shelf->lock);
+out:
+    vp_recorded_loaded_free(l.model);
+    free(l.alloc_conf);
     return st;
 }

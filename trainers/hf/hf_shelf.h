@@ -3,11 +3,13 @@
  *     vp_hf_shelf *shelf = vp_hf_shelf_new();
  *     vp_hf_shelf_find(shelf, "recordings/llama.rec", path, sizeof path);    looked for once
  *     VP_TRY(vp_hf_shelf_open(shelf, path, &recording, err));                 read once
- *     vp_hf_shelf_free(shelf);                                   and all its recordings */
+ *     vp_hf_shelf_free(shelf);                                   and all its recordings
+ *
+ * Models that were loaded are there too, for the next step that loads the same. */
 #ifndef VP_TRAINERS_HF_SHELF_H
 #define VP_TRAINERS_HF_SHELF_H
 
-#include "trainers/torch/recording.h"
+#include "trainers/torch/recorded_loaded.h"
 
 #include <stddef.h>
 
@@ -23,5 +25,16 @@ bool vp_hf_shelf_find(vp_hf_shelf *shelf, const char *name, char *path, size_t p
 
 /* The recording stays the shelf's. VP_ERR_INPUT and others as vp_recording_open()'s. */
 vp_status vp_hf_shelf_open(vp_hf_shelf *shelf, const char *path, vp_recording **out, vp_err *err);
+
+/* What was loaded with these settings of the allocator (NULL: its own) on a card of so many bytes, by a world of these opts (NULL: none
+ * has loaded), that the step loads too; NULL: nothing. It stays the shelf's. */
+const vp_recorded_loaded *vp_hf_shelf_loaded(vp_hf_shelf *shelf, const char *alloc_conf,
+                                             int64_t limit_bytes, const vp_recorded *step,
+                                             const vp_world_opts *opts);
+
+/* The step has loaded: that is kept, while there is room. */
+vp_status vp_hf_shelf_keep(vp_hf_shelf *shelf, const char *alloc_conf, int64_t limit_bytes,
+                           const vp_recorded *step, const vp_world *world,
+                           const vp_world_opts *opts, vp_err *err);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Older versions of torch 2 have not been compared. */
 enum { OLDEST_MINOR = 7 };
@@ -78,7 +79,7 @@ static inline uint32_t find(vp_caching_allocator *a, const pool *p, bool large, 
         return 0;
     /* A block that can still grow counts as what it can become, so that the end of an expandable
      * segment is used last. */
-    if (a->opts.expandable_segments)
+    if (a->opts.expandable_segments && reach_bytes(a, b) > a->blocks[b].bytes)
         while ((after = pool_after(a, p, b)) && reach_bytes(a, after) < reach_bytes(a, b))
             b = after;
     if (bytes < a->max_split_bytes ? a->blocks[b].bytes >= a->max_split_bytes
@@ -243,6 +244,49 @@ vp_status vp_caching_allocator_new(const vp_caching_allocator_opts *opts,
     a    = NULL;
 out:
     vp_caching_allocator_destroy(a);
+    return st;
+}
+
+static void *copy_of(const void *from, size_t used_bytes, size_t bytes)
+{
+    void *to = malloc(bytes);
+
+    if (to)
+        memcpy(to, from, used_bytes);
+    return to;
+}
+
+vp_status vp_caching_allocator_copy(const vp_caching_allocator *a, vp_caching_allocator **out,
+                                    vp_err *err)
+{
+    vp_caching_allocator *b  = copy_of(a, sizeof *a, sizeof *a);
+    vp_status             st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, b);
+    b->blocks = NULL;
+    for (int s = 0; s < VP_CACHING_STREAMS; s++) {
+        b->pools[s][0] = b->pools[s][1] = NULL;
+        b->queues[s].blocks             = NULL;
+    }
+    b->blocks = copy_of(a->blocks, (size_t)a->n_blocks * sizeof *b->blocks,
+                        (size_t)a->cap_blocks * sizeof *b->blocks);
+    VP_TRY_ALLOC(err, b->blocks);
+    for (int s = 0; s < VP_CACHING_STREAMS; s++) {
+        size_t ring_bytes = (size_t)a->queues[s].cap * sizeof *a->queues[s].blocks;
+
+        for (int large = 0; a->pools[s][0] && large < 2; large++) {
+            b->pools[s][large] = copy_of(a->pools[s][large], sizeof(pool), sizeof(pool));
+            VP_TRY_ALLOC(err, b->pools[s][large]);
+        }
+        if (ring_bytes)
+            VP_TRY_ALLOC(err, b->queues[s].blocks =
+                                  copy_of(a->queues[s].blocks, ring_bytes, ring_bytes));
+    }
+    *out = b;
+    b    = NULL;
+out:
+    vp_caching_allocator_destroy(b);
     return st;
 }
 

@@ -119,6 +119,10 @@ vp_status vp_caching_allocator_new(const vp_caching_allocator_opts *opts,
                                    vp_caching_allocator **out, vp_err *err);
 void      vp_caching_allocator_destroy(vp_caching_allocator *a);
 
+/* Another one that holds the same, in blocks of the same numbers. VP_ERR_NOMEM. */
+vp_status vp_caching_allocator_copy(const vp_caching_allocator *a, vp_caching_allocator **out,
+                                    vp_err *err);
+
 /* A block for bytes on a stream. VP_ERR_NO_FIT: PyTorch raises OutOfMemoryError here;
  * vp_caching_allocator_oom() has the numbers, the allocator can be used on. VP_ERR_INPUT: bytes
  * negative or 2^46 and more, or no such stream. VP_ERR_NOMEM: of the host. *block is 0 unless

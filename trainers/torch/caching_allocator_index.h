@@ -162,10 +162,13 @@ static inline void pool_take(vp_caching_allocator *a, uint32_t b)
 static inline uint32_t pool_from(const vp_caching_allocator *a, const pool *p, int64_t bytes,
                                  int64_t at)
 {
-    block    key   = {.bytes = bytes, .at = at};
     unsigned bin   = bin_of(bytes);
-    uint32_t found = tree_from(a->blocks, p->roots[bin], &key, before);
+    uint32_t found = 0;
 
+    if (p->roots[bin]) {
+        block key = {.bytes = bytes, .at = at};
+        found     = tree_from(a->blocks, p->roots[bin], &key, before);
+    }
     if (found)
         return found;
     bin = bin_next(p, bin + 1);

@@ -39,7 +39,16 @@ void vp_ledger_begin(vp_ledger *l, const char *name)
     *p = (vp_ledger_phase){.name = name, .allocated_bytes = f->allocated_bytes.now};
     memcpy(p->owners, l->now, sizeof p->owners);
     l->n_phases++;
-    l->open = true;
+    l->open       = true;
+    l->is_at_peak = false;
+}
+
+/* Whose the bytes are, before they are fewer. */
+static void leave_peak(vp_ledger *l)
+{
+    if (l->is_at_peak)
+        memcpy(l->phases[l->n_phases - 1].owners, l->now, sizeof l->now);
+    l->is_at_peak = false;
 }
 
 void vp_ledger_end(vp_ledger *l)
@@ -48,10 +57,38 @@ void vp_ledger_end(vp_ledger *l)
     vp_ledger_phase          *p = &l->phases[l->n_phases - 1];
 
     assert(l->open && p->allocated_bytes == f->allocated_bytes.peak);
+    leave_peak(l);
     p->reserved_bytes     = f->reserved_bytes.peak;
     p->end_bytes          = f->allocated_bytes.now;
     p->end_reserved_bytes = f->reserved_bytes.now;
     l->open               = false;
+}
+
+static int64_t needed_of(int64_t bytes)
+{
+    return (bytes + NEEDED_STEP - 1) / NEEDED_STEP * NEEDED_STEP;
+}
+
+vp_status vp_ledger_refuse_needed(const vp_ledger *l, vp_err *err)
+{
+    return VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes are needed at once",
+                   (long long)l->at_most_needed_bytes);
+}
+
+/* Needed bytes alone, without a place. */
+static vp_status count_needed(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger_block *out,
+                              vp_err *err)
+{
+    if (bytes < 0 || bytes >> VP_CACHING_REQUEST_BITS)
+        return VP_FAIL(err, VP_ERR_INPUT, "a request of %lld bytes", (long long)bytes);
+    if (bytes == 0)
+        return VP_OK;
+    *out = (vp_ledger_block){.block = 1, .owner = owner, .bytes = needed_of(bytes)};
+    l->now[owner] += out->bytes;
+    l->needed_bytes += out->bytes;
+    return l->at_most_needed_bytes && l->needed_bytes > l->at_most_needed_bytes
+               ? vp_ledger_refuse_needed(l, err)
+               : VP_OK;
 }
 
 vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger_block *out,
@@ -64,16 +101,20 @@ vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger
 
     assert(l->open);
     *out = (vp_ledger_block){0};
+    if (l->counts_alone)
+        return count_needed(l, owner, bytes, out, err);
     VP_TRY(vp_caching_allocator_alloc(l->allocator, l->stream, bytes, &out->block, err));
     out->owner   = owner;
     out->bytes   = f->allocated_bytes.now - before;
-    needed_bytes = (bytes + NEEDED_STEP - 1) / NEEDED_STEP * NEEDED_STEP;
+    needed_bytes = needed_of(bytes);
     out->spare   = (uint32_t)((out->bytes - needed_bytes) / NEEDED_STEP) & SPARES;
     l->now[owner] += out->bytes;
     l->needed_bytes += needed_bytes;
+    if (l->needed_bytes > l->most_needed_bytes)
+        l->most_needed_bytes = l->needed_bytes;
     if (f->allocated_bytes.now > p->allocated_bytes) {
         p->allocated_bytes = f->allocated_bytes.now;
-        memcpy(p->owners, l->now, sizeof p->owners);
+        l->is_at_peak      = true;
     }
     if (l->at_most_reserved_bytes && f->reserved_bytes.now > l->at_most_reserved_bytes) {
         l->reserves_more = true;
@@ -82,8 +123,7 @@ vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger
                            (long long)l->at_most_reserved_bytes));
     }
     if (l->at_most_needed_bytes && l->needed_bytes > l->at_most_needed_bytes)
-        VP_TRY(VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes are needed at once",
-                       (long long)l->at_most_needed_bytes));
+        VP_TRY(vp_ledger_refuse_needed(l, err));
 out:
     return st;
 }
@@ -92,7 +132,9 @@ void vp_ledger_free(vp_ledger *l, vp_ledger_block *block)
 {
     if (!block->block || !l->allocator)
         return;
-    vp_caching_allocator_free(l->allocator, block->block);
+    if (!l->counts_alone)
+        vp_caching_allocator_free(l->allocator, block->block);
+    leave_peak(l);
     l->now[block->owner] -= block->bytes;
     l->needed_bytes -= block->bytes - (int64_t)block->spare * NEEDED_STEP;
     *block = (vp_ledger_block){0};

@@ -68,8 +68,10 @@ typedef struct vp_ledger {
     int64_t at_most_needed_bytes; /* more needed_bytes at once are VP_ERR_NO_FIT; 0: no limit */
     int64_t
             at_most_reserved_bytes; /* more set reserves_more, and are VP_ERR_NO_FIT where so many are hardly needed */
-    int64_t needed_bytes; /* now */
+    int64_t needed_bytes, most_needed_bytes; /* now; at any time */
     bool    reserves_more;
+    bool    is_at_peak; /* of the open phase: its owners are those of now */
+    bool counts_alone;  /* nothing else is wanted: the allocator is not asked, phases stay empty */
 } vp_ledger;
 
 /* Phases follow one another; at most VP_LEDGER_PHASES. */
@@ -80,6 +82,8 @@ void vp_ledger_end(vp_ledger *ledger);
  * where more is needed now than at_most_needed_bytes: *out is allocated then too. */
 vp_status vp_ledger_alloc(vp_ledger *ledger, vp_owner owner, int64_t bytes, vp_ledger_block *out,
                           vp_err *err);
+/* VP_ERR_NO_FIT: more than at_most_needed_bytes. */
+vp_status vp_ledger_refuse_needed(const vp_ledger *ledger, vp_err *err);
 /* Takes an empty block, and any of a ledger whose allocator is gone (NULL), with all blocks. */
 void vp_ledger_free(vp_ledger *ledger, vp_ledger_block *block);
 

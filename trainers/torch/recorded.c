@@ -9,28 +9,6 @@
 enum { MASK_BYTES = 8 }; /* an int64 a token, as tokenizers make it */
 enum { BESIDE = 1 };     /* the stream of what is brought back from host memory */
 
-struct vp_recorded {
-    const vp_recorded_program *program;
-    vp_ledger                 *ledger;
-    int64_t          n_blocks[VP_RECORDED_GROUPS + 1], *sizes, *base; /* base: of a slot's blocks */
-    int64_t         *sizes_of_last; /* with the rows of the last tile of Liger's loss */
-    vp_ledger_block *blocks, workspaces[MAX_WORKSPACES];
-    vp_ledger_block  rows, part; /* of a tile before */
-    const also      *as;         /* the program with other libraries, or NULL */
-    vp_ledger_block  ones;       /* a mask that these have beside the inputs */
-    const vp_symbols *symbols;
-    int64_t           n_allocs; /* of the phase so far */
-    int64_t           workspace_bytes;
-    bool              taken[MAX_WORKSPACES], is_tied, stays;
-    int64_t          *parameters, *rows_of_parameter, n_parameters, frozen_bytes, quantised_bytes;
-    bool             *is_vector, *has_rank; /* of each parameter */
-    const vp_recorded_watch *watch;         /* or NULL */
-    int64_t                  n_gradients;
-    int64_t *bytes; /* of each slot, but of Liger's last tile; NULL before the first phase */
-    int64_t  next_workspace;             /* allocations of the phase before the next one is taken */
-    bool     is_in_loss, is_behind_loss; /* of backward */
-};
-
 static int64_t repetitions(const vp_recorded *s, int phase_idx, int section_idx)
 {
     const section *x = &s->program->phases[phase_idx].sections[section_idx];
@@ -321,7 +299,7 @@ static int64_t bytes_of(const vp_recorded *s, int32_t which, int64_t repetition)
 }
 
 /* Once it is known whether tables are tied. */
-static vp_status size_slots(vp_recorded *s, vp_err *err)
+vp_status vp_recorded_ready(vp_recorded *s, vp_err *err)
 {
     vp_status st = VP_OK;
 
@@ -375,10 +353,9 @@ static bool is_held_by_watch(const vp_recorded *s, vp_owner owner)
 }
 
 /* Backward begins with the loss's own, which ends with the gradient of the logits; what is made next is of what made them. */
-static vp_status watch_loss(vp_recorded *s, const slot *x, int phase_idx, int64_t bytes,
-                            vp_err *err)
+static vp_status watch_loss(vp_recorded *s, const slot *x, int64_t bytes, vp_err *err)
 {
-    if (!s->watch || !s->watch->logits || !is_backward(&s->program->phases[phase_idx]) || !bytes)
+    if (!s->watch->logits || !s->is_backward || !bytes)
         return VP_OK;
     s->is_in_loss |= x->owner == VP_OWNER_LOGITS;
     if (x->owner == VP_OWNER_LOGITS || !s->is_in_loss || s->is_behind_loss)
@@ -412,9 +389,10 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     int64_t          bytes = bytes_of(s, which, repetition);
     vp_status        st    = VP_OK;
 
-    vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
+    if (block->block)
+        vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
     if (s->watch)
-        VP_TRY(watch_loss(s, x, phase_idx, bytes, err));
+        VP_TRY(watch_loss(s, x, bytes, err));
     if (is_of_trl(x))
         VP_TRY(play_tiles(s, which, phase_idx, err));
     s->ledger->stream = x->beside ? BESIDE : 0;
@@ -435,7 +413,8 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
         s->frozen_bytes += bytes;
     else if (x->owner == VP_OWNER_QUANTISED)
         s->quantised_bytes += bytes;
-    VP_TRY(take_workspaces(s, phase_idx, err));
+    if (s->n_allocs >= s->next_workspace)
+        VP_TRY(take_workspaces(s, phase_idx, err));
     if (s->watch && x->owner == VP_OWNER_GRADIENT && bytes)
         VP_TRY(s->watch->gradient(s->watch->user, s->n_gradients++, block, err));
 out:
@@ -498,8 +477,9 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     const phase *p = &s->program->phases[phase_idx];
     s->n_allocs    = 0;
     s->n_gradients = 0;
+    s->is_backward = is_backward(p);
     s->is_in_loss = s->is_behind_loss = false;
-    VP_TRY(size_slots(s, err));
+    VP_TRY(vp_recorded_ready(s, err));
     find_next_workspace(s, phase_idx);
     for (int k = 0; k < p->n_sections; k++) {
         int64_t n = repetitions(s, phase_idx, k);
@@ -512,7 +492,7 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
             }
             for (int64_t j = 0; j < p->sections[k].n; j++) {
                 const token *t = &p->sections[k].tokens[j];
-                if (untold >= 0 && (!t->is_free || !is_backward(p)))
+                if (untold >= 0 && (!t->is_free || !s->is_backward))
                     VP_TRY(tell(s, name, &untold, err));
                 if (t->is_free)
                     play_free(s, t, i, n);

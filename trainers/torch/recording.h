@@ -71,6 +71,9 @@ void vp_recorded_stays(vp_recorded *step);
 /* The model ties its tables: what it has not is left out. False: the program has no such line. */
 bool vp_recorded_tie(vp_recorded *step);
 
+/* All that was said of it so far is final: its sizes are worked out. The first phase that is played does so too. VP_ERR_NOMEM. */
+vp_status vp_recorded_ready(vp_recorded *step, vp_err *err);
+
 /* Name of phase i in the order recorded; NULL past the end. */
 const char *vp_recorded_phase(const vp_recorded *step, int i);
 

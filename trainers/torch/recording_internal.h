@@ -108,6 +108,29 @@ struct vp_recording {
     vp_recorded_program *programs, **last;
 };
 
+/* A program for given sizes, while it is played. */
+struct vp_recorded {
+    const vp_recorded_program *program;
+    vp_ledger                 *ledger;
+    int64_t          n_blocks[VP_RECORDED_GROUPS + 1], *sizes, *base; /* base: of a slot's blocks */
+    int64_t         *sizes_of_last; /* with the rows of the last tile of Liger's loss */
+    vp_ledger_block *blocks, workspaces[MAX_WORKSPACES];
+    vp_ledger_block  rows, part; /* of a tile before */
+    const also      *as;         /* the program with other libraries, or NULL */
+    vp_ledger_block  ones;       /* a mask that these have beside the inputs */
+    const vp_symbols *symbols;
+    int64_t           n_allocs; /* of the phase so far */
+    int64_t           workspace_bytes;
+    bool              taken[MAX_WORKSPACES], is_tied, stays;
+    int64_t          *parameters, *rows_of_parameter, n_parameters, frozen_bytes, quantised_bytes;
+    bool             *is_vector, *has_rank; /* of each parameter */
+    const vp_recorded_watch *watch;         /* or NULL */
+    int64_t                  n_gradients;
+    int64_t *bytes; /* of each slot, but of Liger's last tile; NULL before the first phase */
+    int64_t  next_workspace; /* allocations of the phase before the next one is taken */
+    bool     is_backward, is_in_loss, is_behind_loss; /* of the phase that is played; of its loss */
+};
+
 /* Of a name of n characters; -1: no such phase. */
 int vp_recorded_phase_named(const vp_recorded_program *p, const char *name, size_t n);
 

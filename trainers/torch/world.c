@@ -109,19 +109,28 @@ static vp_world_weight weight_of(const vp_world *w, const vp_recorded_weight *x,
                                  is_adapter ? w->opts.adapter_master_bytes : w->opts.master_bytes};
 }
 
-static void add_weights(vp_world *w, const vp_recorded_weight *list, int64_t n)
+/* Unit by unit, in each in the order of loading: counted, then placed. */
+static vp_status add_weights(vp_world *w, const vp_recorded_weight *list, int64_t n, vp_err *err)
 {
-    int64_t at = 0, place;
+    int64_t *units = calloc((size_t)n + 1, sizeof *units), n_before = 0, place = 0;
 
-    for (int64_t u = 0; u < w->n_units; u++) {
-        int64_t n_before  = 0;
-        w->units[u].first = at;
-        place             = 0;
-        for (int64_t i = 0; i < n; place += list[i++].owner == VP_OWNER_PARAMETER)
-            if (unit_of(w, &list[i], &n_before) == u)
-                w->weights[at++] = weight_of(w, &list[i], place);
-        w->units[u].n = at - w->units[u].first;
+    if (!units)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t i = 0; i < n; i++) {
+        units[i] = unit_of(w, &list[i], &n_before);
+        w->units[units[i]].n++;
     }
+    for (int64_t u = 0, at = 0; u < w->n_units; u++) {
+        w->units[u].first = at;
+        at += w->units[u].n;
+        w->units[u].n = 0;
+    }
+    for (int64_t i = 0; i < n; place += list[i++].owner == VP_OWNER_PARAMETER) {
+        vp_world_unit *unit                 = &w->units[units[i]];
+        w->weights[unit->first + unit->n++] = weight_of(w, &list[i], place);
+    }
+    free(units);
+    return VP_OK;
 }
 
 /* In a layer a pair of adapters follows the weight that it is of: the next one whose sizes are theirs. */
@@ -238,7 +247,11 @@ vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *
         VP_TRY(vp_recorded_weights(step, w->form->cuts_frozen ? VP_WEIGHTS_ALL : VP_WEIGHTS_TRAINED,
                                    &list, &n, err));
     VP_TRY(allocate(w, list, w->form->replicates ? w->n_gradients : n, err));
-    add_weights(w, list, n);
+    VP_TRY(add_weights(w, list, n, err));
+    for (int64_t i = 0; i < n; i++) {
+        w->n_elements += w->weights[i].elements;
+        w->most_elements = vp_max_i64(w->most_elements, w->weights[i].elements);
+    }
     for (int64_t u = 0; u < w->n_layers && opts->adapter_rank; u++)
         put_adapters(w, &w->units[u]);
     for (int64_t i = 0; i < w->n_weights; i++)
@@ -264,6 +277,18 @@ out:
     return st;
 }
 
+static void free_lists(vp_world *w)
+{
+    vp_zero3_fetch_free(w->fetch);
+    free(w->weights);
+    free(w->units);
+    free(w->gradients);
+    free(w->made);
+    free(w->reduced);
+    free(w->trained);
+    free(w);
+}
+
 void vp_world_free(vp_world *w)
 {
     if (!w)
@@ -279,19 +304,82 @@ void vp_world_free(vp_world *w)
     vp_ledger_free(w->ledger, &w->input);
     for (size_t i = 0; i < sizeof w->buffers / sizeof *w->buffers; i++)
         vp_ledger_free(w->ledger, &w->buffers[i]);
-    vp_zero3_fetch_free(w->fetch);
-    free(w->weights);
-    free(w->units);
-    free(w->gradients);
-    free(w->made);
-    free(w->reduced);
-    free(w->trained);
-    free(w);
+    free_lists(w);
+}
+
+void vp_world_free_copy(vp_world *w)
+{
+    if (w)
+        free_lists(w);
 }
 
 vp_status vp_world_load(vp_world *w, vp_err *err)
 {
     return w->form->load ? w->form->load(w, err) : VP_OK;
+}
+
+/* What of a step is recomputed, and when gradients are reduced, is of no matter to loading. */
+static bool are_alike(const vp_world_opts *a, const vp_world_opts *b)
+{
+    return strcmp(a->parallel, b->parallel) == 0 && strcmp(a->offload, b->offload) == 0 &&
+           a->ranks == b->ranks && a->weight_bytes == b->weight_bytes &&
+           a->master_bytes == b->master_bytes && a->adapter_bytes == b->adapter_bytes &&
+           a->adapter_master_bytes == b->adapter_master_bytes &&
+           a->adapter_rank == b->adapter_rank && a->is_tied == b->is_tied &&
+           a->loads_in_parts == b->loads_in_parts && a->device_bytes == b->device_bytes;
+}
+
+bool vp_world_loads_the_same(const vp_world *w, const vp_world_opts *opts, const vp_recorded *step)
+{
+    int64_t *gradients = NULL, n = 0;
+    vp_err   why  = {0};
+    bool     same = are_alike(&w->opts, opts) &&
+                vp_recorded_gradients(step, &gradients, &n, &why) == VP_OK && n == w->n_gradients &&
+                memcmp(gradients, w->gradients, (size_t)n * sizeof *gradients) == 0;
+
+    free(gradients);
+    return same;
+}
+
+static void *copy_of(const void *from, int64_t n, size_t size)
+{
+    void *to = malloc(((size_t)n + 1) * size);
+
+    if (to)
+        memcpy(to, from, (size_t)n * size);
+    return to;
+}
+
+vp_status vp_world_copy(const vp_world *from, const vp_world_opts *opts, vp_recorded *step,
+                        vp_ledger *ledger, vp_world **out, vp_err *err)
+{
+    vp_world *w  = NULL;
+    vp_status st = VP_OK;
+
+    *out = NULL;
+    if (from->fetch || from->large || from->is_backward || from->n_steps)
+        return VP_OK;
+    w = copy_of(from, 1, sizeof *w);
+    VP_TRY_ALLOC(err, w);
+    w->opts       = *opts;
+    w->step       = step;
+    w->ledger     = ledger;
+    w->watch.user = w;
+    if (step)
+        vp_recorded_watched(step, &w->watch);
+    w->weights   = copy_of(from->weights, w->n_weights, sizeof *w->weights);
+    w->units     = copy_of(from->units, w->n_units, sizeof *w->units);
+    w->gradients = copy_of(from->gradients, w->n_gradients, sizeof *w->gradients);
+    w->made      = calloc((size_t)w->n_gradients + 1, sizeof *w->made);
+    w->reduced   = copy_of(from->reduced, w->n_weights + w->n_units, sizeof *w->reduced);
+    w->trained   = copy_of(from->trained, w->n_weights, sizeof *w->trained);
+    VP_TRY_ALLOC(err,
+                 w->weights && w->units && w->gradients && w->made && w->reduced && w->trained);
+    *out = w;
+    w    = NULL;
+out:
+    vp_world_free_copy(w);
+    return st;
 }
 
 vp_status vp_world_begin(vp_world *w, const char *phase, bool reduces, vp_err *err)

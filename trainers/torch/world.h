@@ -52,8 +52,17 @@ bool vp_world_syncs_each(const char *parallel);
 vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *ledger,
                        vp_world **out, vp_err *err);
 void      vp_world_free(vp_world *world);
+/* Without what it has in a ledger, which may be gone. Takes NULL. */
+void vp_world_free_copy(vp_world *world);
 
 vp_status vp_world_load(vp_world *world, vp_err *err);
+
+/* Of a world that has loaded: whether another with these opts would have the same of this step then, of which it is known that it
+ * loads the same; and that other one, the caller's, as if it had loaded. *out is NULL where it has begun. */
+bool      vp_world_loads_the_same(const vp_world *world, const vp_world_opts *opts,
+                                  const vp_recorded *step);
+vp_status vp_world_copy(const vp_world *world, const vp_world_opts *opts, vp_recorded *step,
+                        vp_ledger *ledger, vp_world **out, vp_err *err);
 
 /* Before and after the recorded "forward" or "backward" of a micro-step; reduces: it is the last one of the
  * step. */

@@ -28,24 +28,25 @@ struct vp_world {
     vp_recorded         *step;
     vp_ledger           *ledger;
     vp_recorded_watch    watch;
-    vp_world_weight     *weights; /* unit by unit */
-    int64_t              n_weights;
+    vp_world_weight     *weights;                              /* unit by unit */
+    int64_t              n_weights, n_elements, most_elements; /* of all; of the largest */
+    int64_t              most_gathered; /* by ZeRO 3, elements of the largest */
     vp_world_unit       *units;
     int64_t              n_layers, n_units, embed, head, rest; /* units; those may be empty */
     bool                 has_frozen; /* weights that are cut like those that are trained */
     bool has_quantised; /* likewise; then what is frozen was loaded whole, by the recorded step */
-    int64_t               *gradients; /* bytes, in the order of backward */
-    int64_t                n_gradients, first_of_layers, of_layer;
-    vp_ledger_block      **made;    /* gradients that are there */
-    vp_ledger_block       *reduced; /* of each unit, or of each bucket */
-    vp_ledger_block        gathered, pending, input, buffers[4];
-    int64_t                next; /* unit whose gathered weights are pending, or -1 */
-    int64_t               *trained, n_trained;
-    int64_t                pinned_bytes, host_elements;
-    int64_t                filled, done; /* of the bucket so far; of the buckets before it */
-    vp_ledger_block       *large;        /* a gradient beyond the bucket's size */
-    bool                   is_backward, reduces, is_traced; /* how weights are used is known */
-    int                    n_steps;
+    int64_t          *gradients; /* bytes, in the order of backward */
+    int64_t           n_gradients, first_of_layers, of_layer;
+    vp_ledger_block **made;    /* gradients that are there */
+    vp_ledger_block  *reduced; /* of each unit, or of each bucket */
+    vp_ledger_block   gathered, pending, input, buffers[4];
+    int64_t           next; /* unit whose gathered weights are pending, or -1 */
+    int64_t          *trained, n_trained;
+    int64_t           pinned_bytes, host_elements;
+    int64_t           filled, done; /* of the bucket so far; of the buckets before it */
+    vp_ledger_block  *large;        /* a gradient beyond the bucket's size */
+    bool is_backward, reduces, is_traced, is_measured; /* how weights are used is known */
+    int  n_steps;
     struct vp_zero3_fetch *fetch; /* ZeRO 3's, or NULL */
 };
 

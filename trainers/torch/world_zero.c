@@ -11,40 +11,22 @@ static bool is_offloaded(const vp_world *w)
     return strcmp(w->opts.offload, "none") != 0;
 }
 
-static int64_t all_elements(const vp_world *w)
-{
-    int64_t sum = 0;
-
-    for (int64_t i = 0; i < w->n_weights; i++)
-        sum += w->weights[i].elements;
-    return sum;
-}
-
 static int64_t part(const vp_world *w)
 {
-    return vp_ceil_div(all_elements(w), w->opts.ranks);
+    return vp_ceil_div(w->n_elements, w->opts.ranks);
 }
 
 /* Whole weights that begin in rank 0's part. */
 static int64_t owned_elements(const vp_world *w)
 {
-    int64_t sum = 0;
+    int64_t sum = 0, own = part(w);
 
-    for (int64_t place = 0; place < w->n_weights && sum < part(w); place++)
-        for (int64_t i = 0; i < w->n_weights; i++)
-            if (w->weights[i].place == place)
-                sum += w->weights[i].elements;
+    for (int64_t place = 0, i; place < w->n_weights && sum < own; place++) {
+        for (i = 0; i < w->n_weights && w->weights[i].place != place;)
+            i++;
+        sum += i < w->n_weights ? w->weights[i].elements : 0;
+    }
     return sum;
-}
-
-static int64_t largest(const vp_world *w)
-{
-    int64_t most = 0;
-
-    for (int64_t i = 0; i < w->n_weights; i++)
-        if (w->weights[i].elements > most)
-            most = w->weights[i].elements;
-    return most;
 }
 
 /* Weights come one by one, then lie in one tensor; rank 0's part of it becomes wide. */
@@ -68,8 +50,8 @@ static vp_status load(vp_world *w, vp_err *err)
         vp_ledger_free(w->ledger, &w->weights[i].whole);
     VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, n * each, &scratch, err));
     if (is_offloaded(w)) {
-        VP_TRY(
-            vp_world_take(w, VP_OWNER_BUCKET, largest(w) * each, &w->buffers[VP_ZERO_MASTER], err));
+        VP_TRY(vp_world_take(w, VP_OWNER_BUCKET, w->most_elements * each,
+                             &w->buffers[VP_ZERO_MASTER], err));
         vp_world_pin(w, n * each); /* a copy to send back; the master, and its gradient */
         vp_world_pin(w, 4 * n);
         vp_world_pin(w, 4 * n);
@@ -102,7 +84,7 @@ static bool is_put_at_end(const vp_world *w, int64_t i)
  * from the model's end on, and from its beginning where they have waited. */
 static vp_status reduce(vp_world *w, vp_err *err)
 {
-    int64_t         each = w->opts.weight_bytes, all = all_elements(w);
+    int64_t         each = w->opts.weight_bytes, all = w->n_elements;
     int64_t         first = waits(w) ? w->done : all - w->done - w->filled;
     vp_ledger_block flat  = {0};
     vp_status       st    = VP_OK;
@@ -114,7 +96,7 @@ static vp_status reduce(vp_world *w, vp_err *err)
         VP_TRY(vp_world_take(w, VP_OWNER_GRADIENT, owned_elements(w) * each,
                              &w->buffers[VP_ZERO_REDUCED], err));
     if (is_offloaded(w)) /* the norm in 64 bits, before the copy to host memory */
-        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 8 * largest(w), &flat, err));
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 8 * w->most_elements, &flat, err));
     w->done += w->filled;
     w->filled = 0;
     if (w->large)
@@ -177,7 +159,7 @@ static vp_status end(vp_world *w, vp_err *err)
             VP_TRY(put(w, i, w->made[i], err));
     }
     if (!w->done && !w->filled && !waits(w))
-        w->filled = all_elements(w) < VP_ZERO_BUCKET ? all_elements(w) : VP_ZERO_BUCKET;
+        w->filled = w->n_elements < VP_ZERO_BUCKET ? w->n_elements : VP_ZERO_BUCKET;
     if (w->filled)
         VP_TRY(reduce(w, err));
     if (w->reduces || !waits(w))
@@ -189,7 +171,7 @@ out:
 /* The norm is taken in 64 bits, gradient by gradient; then rank 0's part becomes wide. */
 static vp_status step(vp_world *w, vp_err *err)
 {
-    int64_t         most = largest(w), n = part(w);
+    int64_t         most = w->most_elements, n = part(w);
     vp_ledger_block scratch = {0};
     vp_status       st      = VP_OK;
 

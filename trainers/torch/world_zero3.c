@@ -223,13 +223,13 @@ out:
 static vp_status send_off(vp_world *w, vp_err *err)
 {
     vp_ledger_block narrow = {0}, wide = {0};
-    int64_t         most = 0;
-    vp_status       st   = VP_OK;
+    int64_t         most;
+    vp_status       st = VP_OK;
 
-    for (int64_t u = 0; u < w->n_units; u++)
-        if (largest(w, u) > most)
-            most = largest(w, u);
-    most = vp_ceil_div(most, w->opts.ranks);
+    for (int64_t u = 0; u < w->n_units && !w->is_measured; u++)
+        w->most_gathered = vp_max_i64(w->most_gathered, largest(w, u));
+    w->is_measured = true;
+    most           = vp_ceil_div(w->most_gathered, w->opts.ranks);
     VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, most * w->opts.weight_bytes, &narrow, err));
     VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 8 * most, &wide, err));
 out:

@@ -19,7 +19,7 @@ typedef enum state { IS_CUT, IS_COMING, IS_WHOLE } state;
 /* Weights that come together; the buffer goes when all of them have been used. */
 typedef struct bucket {
     vp_ledger_block flat;
-    int64_t         unused;
+    int64_t         unused, first, last; /* weights, and others between them */
     bool            has_come;
 } bucket;
 
@@ -152,7 +152,7 @@ static vp_status receive(vp_zero3_fetch *f, int64_t b, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    for (int64_t i = 0; i < f->w->n_weights; i++) {
+    for (int64_t i = f->buckets[b].first; i <= f->buckets[b].last; i++) {
         if (f->of[i].bucket != b || f->of[i].state != IS_COMING)
             continue;
         if (!f->w->weights[i].whole.block)
@@ -189,8 +189,8 @@ out:
 /* The next ones in the order of use, until there are enough of them. */
 static vp_status fetch_ahead(vp_zero3_fetch *f, vp_err *err)
 {
-    int64_t         most = MOST_WHOLE - f->n_whole < AHEAD ? MOST_WHOLE - f->n_whole : AHEAD;
-    int64_t         sum = 0, bytes = 0, n = 0, b = f->n_buckets, last = 0;
+    int64_t most = MOST_WHOLE - f->n_whole < AHEAD ? MOST_WHOLE - f->n_whole : AHEAD;
+    int64_t sum = 0, bytes = 0, n = 0, b = f->n_buckets, first = INT64_MAX, last = 0, newest = 0;
     vp_ledger_block parts = {0};
     vp_status       st    = VP_OK;
 
@@ -204,14 +204,16 @@ static vp_status fetch_ahead(vp_zero3_fetch *f, vp_err *err)
         x->bucket = b;
         sum += f->w->weights[i].elements;
         bytes += padded(f, i);
-        last = i;
+        newest = i;
+        first  = i < first ? i : first;
+        last   = i > last ? i : last;
         n++;
     }
     if (n == 0)
         return VP_OK;
-    f->buckets[f->n_buckets++] = (bucket){.unused = n};
+    f->buckets[f->n_buckets++] = (bucket){.unused = n, .first = first, .last = last};
     if (n == 1)
-        return fetch_one(f, last, err);
+        return fetch_one(f, newest, err);
     f->n_whole += sum;
     VP_TRY(take(f, bytes, &f->buckets[b].flat, err));
     VP_TRY(copy_in(f, bytes, &parts, err));
