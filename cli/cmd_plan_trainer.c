@@ -727,10 +727,21 @@ static vp_status find_changes(const vp_choose_request *request, vp_err *err)
     return vp_fit_search_begin(request, &defaults, &a->search, err);
 }
 
+static vp_status go_on_finding(const vp_choose_request *request, int64_t least_bytes, vp_err *err)
+{
+    answer *a = request->user;
+
+    (void)err;
+    if (a->search)
+        vp_fit_search_least(a->search, least_bytes);
+    return VP_OK;
+}
+
 static vp_status choose(answer *a, vp_err *err)
 {
-    a->request.user         = a;
-    a->request.nothing_fits = find_changes;
+    a->request.user           = a;
+    a->request.nothing_fits   = find_changes;
+    a->request.least_is_known = go_on_finding;
     return a->free_precision
                ? vp_choose_any_precision(a->arena, &a->request, &a->chosen, &a->precision_why, err)
                : vp_choose(a->arena, &a->request, &a->chosen, err);
@@ -760,7 +771,7 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
     VP_TRY(set_up(&a, model_name, o, t, err));
     VP_TRY(choose(&a, err));
     if (a.search)
-        VP_TRY(vp_fit_search_end(a.search, a.chosen.least->bytes.high_bytes, &a.changes, err));
+        VP_TRY(vp_fit_search_end(a.search, &a.changes, err));
     VP_TRY(document(&a, &doc, err));
     if (path && a.chosen.best) {
         VP_TRY_ALLOC(err, vp_json_dump(doc, &text));

@@ -144,7 +144,7 @@ const vp_key *vp_dialect_key(const vp_dialect *d, const char *path, const char *
     for (; d; d = d->base)
         for (int i = 0; i < d->n_keys; i++) {
             const vp_key *k = &d->keys[i];
-            if (strcmp(k->path, path) != 0)
+            if (k->path[0] != path[0] || strcmp(k->path, path) != 0)
                 continue;
             if (!version || vp_version_within(version, k->since, k->until))
                 return k;

@@ -503,6 +503,8 @@ static vp_status find_best(vp_choose_search *x)
         VP_TRY(x->r->nothing_fits(x->r, x->err));
     if (!o->best)
         VP_TRY(find_least(x));
+    if (!o->best && x->r->least_is_known)
+        VP_TRY(x->r->least_is_known(x->r, o->least->bytes.high_bytes, x->err));
     note_refused(x);
 out:
     return st;

@@ -30,6 +30,9 @@ typedef struct vp_choose_request {
     vp_choose_wanted wanted;
     /* of VP_CHOOSE_ALL, or NULL: called when nothing fits, before it is worked out what needs least */
     vp_status (*nothing_fits)(const struct vp_choose_request *request, vp_err *err);
+    /* likewise: called when that is known, before it is asked whether what is listed is tight */
+    vp_status (*least_is_known)(const struct vp_choose_request *request, int64_t least_bytes,
+                                vp_err *err);
     void *user;
 } vp_choose_request;
 

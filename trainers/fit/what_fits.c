@@ -511,14 +511,14 @@ out:
     return st;
 }
 
-/* One piece of the stage after the other, until all are taken. */
+/* One piece of the stage after the other, until all are taken; the last first, which take longest where the least is known. */
 static void look(void *search)
 {
     vp_fit_search *s = search;
 
     for (int i; (i = atomic_fetch_add(&s->n_taken, 1)) < N_PIECES;)
-        if (pieces[i].stage == s->stage)
-            pieces[i].look(&s->finders[i]);
+        if (pieces[N_PIECES - 1 - i].stage == s->stage)
+            pieces[N_PIECES - 1 - i].look(&s->finders[N_PIECES - 1 - i]);
 }
 
 static void begin_stage(vp_fit_search *s, stage next)
@@ -584,17 +584,21 @@ out:
     return st;
 }
 
-vp_status vp_fit_search_end(vp_fit_search *s, int64_t least_bytes, vp_fit_changes *out, vp_err *err)
+void vp_fit_search_least(vp_fit_search *s, int64_t least_bytes)
 {
-    vp_status st = VP_OK;
-
-    *out = (vp_fit_changes){0};
     end_stage(s);
     for (int i = 0; i < N_PIECES; i++) {
         s->finders[i].least_bytes = least_bytes;
         s->finders[i].n_before    = n_found(s);
     }
     begin_stage(s, LEAST_IS_KNOWN);
+}
+
+vp_status vp_fit_search_end(vp_fit_search *s, vp_fit_changes *out, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *out = (vp_fit_changes){0};
     end_stage(s);
     if (!n_found(s)) {
         begin_stage(s, NOTHING_FITS_YET);

@@ -2,7 +2,8 @@
  * chosen for as vp_choose() does, the one that costs the person least first.
  *     VP_TRY(vp_fit_search_begin(&request, &defaults, &search, err));    when it is known that nothing fits
  *     ... what the leanest setting needs ...                            a thread looks meanwhile
- *     VP_TRY(vp_fit_search_end(search, least_bytes, &changes, err));
+ *     vp_fit_search_least(search, least_bytes);                         and goes on with what hangs on it
+ *     VP_TRY(vp_fit_search_end(search, &changes, err));
  *     vp_fit_search_free(search);
  *
  * Each piece of the search works for itself, on the thread or on the caller's; what is found does not depend on which. */
@@ -67,9 +68,12 @@ typedef struct vp_fit_search vp_fit_search;
 vp_status vp_fit_search_begin(const vp_choose_request *request, const vp_fit_defaults *defaults,
                               vp_fit_search **out, vp_err *err);
 
-/* least_bytes: what the setting that needs least takes of the request's card. VP_ERR_NOMEM only. */
-vp_status vp_fit_search_end(vp_fit_search *search, int64_t least_bytes, vp_fit_changes *out,
-                            vp_err *err);
+/* least_bytes: what the setting that needs least takes of the request's card. What could be looked for without it is done when this
+ * returns; what hangs on it goes on beside. */
+void vp_fit_search_least(vp_fit_search *search, int64_t least_bytes);
+
+/* Behind vp_fit_search_least(). VP_ERR_NOMEM only. */
+vp_status vp_fit_search_end(vp_fit_search *search, vp_fit_changes *out, vp_err *err);
 
 /* NULL too, and before its end. */
 void vp_fit_search_free(vp_fit_search *search);

@@ -572,18 +572,16 @@ static bool is_of_task(const vp_model *model, const char *task)
 static vp_status count_parameters(run *r, vp_err *err)
 {
     const vp_hf_request *q = r->request;
-    int64_t n, bytes = 0, trained = 0, base, each = vp_hf_weight_bytes(vp_hf_computed_precision(q));
-    const int64_t *list = vp_recorded_parameters(r->step, &n);
+    int64_t              n, bytes = 0, base, each = vp_hf_weight_bytes(vp_hf_computed_precision(q));
+    const int64_t       *list = vp_recorded_parameters(r->step, &n);
 
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         bytes += list[i];
-        trained += list[i] / vp_hf_trained_bytes(q, r->step, i);
-    }
     if (vp_hf_has_adapters(q)) {
         base = vp_recorded_frozen_bytes(r->step) / each;
         if (vp_hf_is_quantised(q))
             base = quantised_parameters(r);
-        r->out->n_trained = trained;
+        r->out->n_trained = vp_hf_trained_elements(q, r->step);
         r->out->n_params  = base + r->out->n_trained;
     } else {
         r->out->n_trained = bytes / each;
@@ -742,18 +740,28 @@ static bool asks_checkpoints(const vp_hf_request *q)
     return q->checkpoints && !q->loads_only && vp_hf_knows_checkpoints(q);
 }
 
-/* The second step, so often: its phases are those of the last. */
+/* The second step, so often, or until it changes nothing: its phases are those of the last. */
 static vp_status play_again(run *r, int n_first, vp_err *err)
 {
-    vp_status st = VP_OK;
+    vp_caching_state before = {0}, after = {0};
+    vp_status        st = VP_OK;
 
     for (int step = STEPS; step < STEPS_WITHIN_LIMIT; step++) {
-        int64_t before     = vp_caching_allocator_figures(r->allocator)->n_retries;
+        int64_t n_retries  = vp_caching_allocator_figures(r->allocator)->n_retries;
+        int64_t n_allocs   = vp_caching_allocator_n_allocs(r->allocator);
         r->ledger.n_phases = n_first;
         VP_TRY(play_step(r, STEPS, err));
-        r->out->n_returns = vp_caching_allocator_figures(r->allocator)->n_retries - before;
+        r->out->n_returns = vp_caching_allocator_figures(r->allocator)->n_retries - n_retries;
+        VP_TRY(vp_caching_allocator_state(r->allocator, n_allocs, &after, err));
+        if (vp_caching_state_is_same(&before, &after))
+            break;
+        vp_caching_state_release(&before);
+        before = after;
+        after  = (vp_caching_state){0};
     }
 out:
+    vp_caching_state_release(&before);
+    vp_caching_state_release(&after);
     return st;
 }
 

@@ -26,16 +26,29 @@ static bool is_copy(const vp_hf_request *q, const vp_recorded *step, int64_t i)
 
     return vp_hf_saves_modules(q)
                ? vp_recorded_rows(step, i) != 0
-               : vp_hf_has_lora(q) && !has_others && !vp_recorded_has_rank(step, i);
+               : !has_others && !vp_recorded_has_rank(step, i) && vp_hf_has_lora(q);
 }
 
 /* It is a copy of the frozen one, in its format: fp32 over quantised weights, which prepare_model_for_kbit_training()
  * makes of it; SFTTrainer leaves that out. */
-int64_t vp_hf_trained_bytes(const vp_hf_request *q, const vp_recorded *step, int64_t i)
+static int64_t copy_bytes(const vp_hf_request *q)
 {
-    return !is_copy(q, step, i)                        ? element_bytes(q)
-           : vp_hf_is_quantised(q) && !vp_hf_is_trl(q) ? 4
-                                                       : vp_hf_weight_bytes(q->precision);
+    return vp_hf_is_quantised(q) && !vp_hf_is_trl(q) ? 4 : vp_hf_weight_bytes(q->precision);
+}
+
+static int64_t trained_bytes(const vp_hf_request *q, const vp_recorded *step, int64_t i)
+{
+    return is_copy(q, step, i) ? copy_bytes(q) : element_bytes(q);
+}
+
+int64_t vp_hf_trained_elements(const vp_hf_request *q, const vp_recorded *step)
+{
+    int64_t        n, sum = 0, each = element_bytes(q), copied = copy_bytes(q);
+    const int64_t *bytes = vp_recorded_parameters(step, &n);
+
+    for (int64_t i = 0; i < n; i++)
+        sum += bytes[i] / (is_copy(q, step, i) ? copied : each);
+    return sum;
 }
 
 /* Of copies of whole modules the input's table comes first, the head last; peft makes them behind its adapters. */
@@ -50,7 +63,7 @@ static void list_with_copies(const vp_hf_request *q, const vp_recorded *step, co
             bool copied = is_copy(q, step, i);
             int  of     = !copied ? BETWEEN : n_copies++ < n_first ? FIRST : LAST;
             if (of == place)
-                out->list[n++] = (vp_trained){bytes[i], vp_hf_trained_bytes(q, step, i),
+                out->list[n++] = (vp_trained){bytes[i], trained_bytes(q, step, i),
                                               copied ? hidden : q->lora.rank};
         }
     out->n_tables = n_first;
@@ -124,7 +137,7 @@ vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, co
         list_with_copies(q, step, bytes, hidden, out);
     for (int64_t i = 0; i < out->n && !world && !vp_hf_saves_modules(q); i++)
         if (is_copy(q, step, i)) {
-            out->list[i] = (vp_trained){bytes[i], vp_hf_trained_bytes(q, step, i), hidden};
+            out->list[i] = (vp_trained){bytes[i], trained_bytes(q, step, i), hidden};
             has_head     = true;
         }
     if (!world && !vp_hf_is_plain(q) && (!vp_hf_has_adapters(q) || has_head))

@@ -22,8 +22,8 @@ vp_status vp_hf_trained_list(const vp_hf_request *request, const vp_recorded *st
                              const vp_world *world, int64_t hidden, vp_hf_trained *out,
                              vp_err *err);
 
-/* Bytes of an element of the model's weights, and of the i-th that is trained. */
+/* Bytes of an element of the model's weights; elements of all that is trained, as it was loaded. */
 int64_t vp_hf_weight_bytes(const char *precision);
-int64_t vp_hf_trained_bytes(const vp_hf_request *request, const vp_recorded *step, int64_t i);
+int64_t vp_hf_trained_elements(const vp_hf_request *request, const vp_recorded *step);
 
 #endif

@@ -158,6 +158,7 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
     }
     x->used        = true;
     x->asked_bytes = asked_bytes;
+    x->searches    = a->n_allocs++;
     add_to(&f->allocated_bytes, x->bytes);
     add_to(&f->active_bytes, x->bytes);
     add_to(&f->requested_bytes, asked_bytes);

@@ -123,6 +123,20 @@ void      vp_caching_allocator_destroy(vp_caching_allocator *a);
 vp_status vp_caching_allocator_copy(const vp_caching_allocator *a, vp_caching_allocator **out,
                                     vp_err *err);
 
+/* What it holds, so that a program which does the same over and over can end where nothing changes any more: blocks by address,
+ * those in use with the number of the allocation since `since` that made them, or as older ones. Two of them that are the same
+ * (vp_caching_state_is_same()), each taken behind one round of the same events, mean that every round after is like the last. */
+typedef struct vp_caching_state {
+    int64_t *words, n; /* NULL: it cannot be told */
+    int64_t  n_allocs; /* since */
+} vp_caching_state;
+
+int64_t   vp_caching_allocator_n_allocs(const vp_caching_allocator *a);
+vp_status vp_caching_allocator_state(const vp_caching_allocator *a, int64_t since,
+                                     vp_caching_state *out, vp_err *err);
+bool      vp_caching_state_is_same(const vp_caching_state *x, const vp_caching_state *y);
+void      vp_caching_state_release(vp_caching_state *state);
+
 /* A block for bytes on a stream. VP_ERR_NO_FIT: PyTorch raises OutOfMemoryError here;
  * vp_caching_allocator_oom() has the numbers, the allocator can be used on. VP_ERR_INPUT: bytes
  * negative or 2^46 and more, or no such stream. VP_ERR_NOMEM: of the host. *block is 0 unless

@@ -4,6 +4,7 @@
  *     caching_allocator_index.h      the free blocks of a pool, by size
  *     caching_allocator_segments.c   memory of the device: segments, ranges of addresses
  *     caching_allocator_streams.c    blocks that another stream may still use
+ *     caching_allocator_repeat.c     whether a round of events left what the one before it left
  *     caching_allocator_release.c    giving memory back, and what happens when none is left
  *     caching_allocator.c            an allocation, a free
  *
@@ -33,9 +34,10 @@ enum { BINS_PER_POWER_LOG2 = 5, BINS = 1536, BIN_WORDS = BINS / 64 };
 
 /* A piece of a segment; those of one segment are linked by address. 64 bytes: one cache line. */
 typedef struct block {
-    int64_t  at, bytes;
-    int64_t  asked_bytes;
-    int64_t  searches;    /* of its kind of pool, when the block became free: its age */
+    int64_t at, bytes;
+    int64_t asked_bytes;
+    /* free: searches of its kind of pool when it became so, its age; in use: the allocation that made it */
+    int64_t  searches;
     uint64_t uses;        /* the other streams it is used on, a bit each */
     uint32_t prev, next;  /* by address; 0: the segment's end */
     uint32_t left, right; /* in the tree it is in */
@@ -69,6 +71,7 @@ struct vp_caching_allocator {
     pool                     *pools[VP_CACHING_STREAMS][2]; /* [1]: large */
     int                       n_streams;                    /* that have pools */
     int64_t                   n_events;
+    int64_t                   n_allocs; /* so far */
     bool                      ages, rounds_up;
     int64_t                   searches[2];
     int64_t                   max_split_bytes, max_non_split_rounding_bytes, large_segment_bytes;

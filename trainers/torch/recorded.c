@@ -85,7 +85,7 @@ vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *
         n_parameters += x->owner == VP_OWNER_PARAMETER ? n : 0;
     }
     s->base[program->n_slots] = n_slots;
-    s->blocks                 = calloc((size_t)n_slots + 1, sizeof *s->blocks);
+    s->blocks                 = malloc(((size_t)n_slots + 1) * sizeof *s->blocks);
     s->parameters             = calloc((size_t)n_parameters + 1, sizeof *s->parameters);
     s->rows_of_parameter      = calloc((size_t)n_parameters + 1, sizeof *s->rows_of_parameter);
     s->is_vector              = calloc((size_t)n_parameters + 1, sizeof *s->is_vector);
@@ -103,7 +103,7 @@ void vp_recorded_free(vp_recorded *s)
 {
     if (!s)
         return;
-    for (int64_t i = 0; s->blocks && s->ledger->allocator && i < s->base[s->program->n_slots]; i++)
+    for (int64_t i = 0; s->ledger->allocator && i < s->n_clear; i++)
         vp_ledger_free(s->ledger, &s->blocks[i]);
     for (int i = 0; i < MAX_WORKSPACES; i++)
         vp_ledger_free(s->ledger, &s->workspaces[i]);
@@ -422,10 +422,23 @@ out:
     return st;
 }
 
+/* Blocks of this phase and those before it: of a phase that is never played nothing is touched. */
+static void clear_blocks(vp_recorded *s, int phase_idx)
+{
+    int64_t n_slots = s->program->phases[phase_idx].end_slot, n = s->base[n_slots];
+
+    if (n <= s->n_clear)
+        return;
+    memset(s->blocks + s->n_clear, 0, (size_t)(n - s->n_clear) * sizeof *s->blocks);
+    s->n_clear = n;
+}
+
 static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_running)
 {
     int64_t n = count_of(s, t->slot), base = s->base[t->slot], from, to;
 
+    if (base >= s->n_clear)
+        return; /* of a phase that was not played yet */
     switch ((rule)t->rule) {
     case RULE_ALL:
         from = t->a;
@@ -481,6 +494,7 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     s->is_in_loss = s->is_behind_loss = false;
     VP_TRY(vp_recorded_ready(s, err));
     find_next_workspace(s, phase_idx);
+    clear_blocks(s, phase_idx);
     for (int k = 0; k < p->n_sections; k++) {
         int64_t n = repetitions(s, phase_idx, k);
         bool    told =
@@ -573,7 +587,7 @@ static void list_weights(const vp_recorded *s, int phase_idx, int section_idx, i
             int64_t each  = s->program->every;
             int64_t of    = x->group < 0 ? layer : layer + i * each + seen++ * each / here;
             int64_t place = s->base[x->tokens[j].slot] + (weight->in_body ? i : 0);
-            if (list->which == VP_WEIGHTS_THERE && !s->blocks[place].block)
+            if (list->which == VP_WEIGHTS_THERE && (place >= s->n_clear || !s->blocks[place].block))
                 continue;
             if (!is_absent(s, x->tokens[j].slot) && s->sizes[weight->size])
                 list->at[list->n++] = (vp_recorded_weight){
@@ -719,7 +733,7 @@ static void drop(vp_recorded *s, vp_owner owner)
 {
     for (int64_t i = 0; i < s->program->n_slots; i++)
         if (s->program->slots[i].owner == owner)
-            for (int64_t j = s->base[i]; j < s->base[i + 1]; j++)
+            for (int64_t j = s->base[i]; j < s->base[i + 1] && j < s->n_clear; j++)
                 vp_ledger_free(s->ledger, &s->blocks[j]);
 }
 

@@ -233,6 +233,7 @@ vp_status vp_recorded_loaded_give(const vp_recorded_loaded *l, vp_recorded *s,
     *allocator = own;
     give_ledger(l, s->ledger, own);
     memcpy(s->blocks, l->blocks, (size_t)l->base[l->n_slots] * sizeof *l->blocks);
+    s->n_clear = l->base[l->n_slots];
     memcpy(s->parameters, l->parameters, (size_t)l->n_parameters * sizeof *l->parameters);
     memcpy(s->rows_of_parameter, l->rows_of_parameter,
            (size_t)l->n_parameters * sizeof *l->rows_of_parameter);

@@ -352,6 +352,7 @@ static vp_status read_phase(vp_recorded_program *p, const char *text, int number
     for (text += n; *text == ' ';)
         if (text++, !read_section(p, &text, p->n_phases - 1))
             return broken(p, number, "no events of a recorded phase", err);
+    p->phases[p->n_phases - 1].end_slot = p->n_slots;
     return *text ? broken(p, number, "no events of a recorded phase", err) : VP_OK;
 }
 

@@ -61,6 +61,7 @@ typedef struct section {
 
 typedef struct phase {
     const char *name;
+    int64_t     end_slot; /* behind its last one */
     int         n_sections;
     section     sections[MAX_SECTIONS];
 } phase;
@@ -115,6 +116,7 @@ struct vp_recorded {
     int64_t          n_blocks[VP_RECORDED_GROUPS + 1], *sizes, *base; /* base: of a slot's blocks */
     int64_t         *sizes_of_last; /* with the rows of the last tile of Liger's loss */
     vp_ledger_block *blocks, workspaces[MAX_WORKSPACES];
+    int64_t          n_clear;    /* blocks that are there; behind them nothing was written */
     vp_ledger_block  rows, part; /* of a tile before */
     const also      *as;         /* the program with other libraries, or NULL */
     vp_ledger_block  ones;       /* a mask that these have beside the inputs */
