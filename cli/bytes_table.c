@@ -160,9 +160,9 @@ void vp_screen_per_param(const vp_plan *plan, const vp_itemised *x)
         sum += each;
     }
     if (vp_precision_dtype(plan->recipe.precision) == VP_DTYPE_BF16 &&
-        plan->recipe.gradients == VP_GRADIENTS_FP32 && !plan->host_peak_bytes)
+        plan->recipe.gradients == VP_GRADIENTS_FP32 && !vp_plan_offloads(plan))
         snprintf(rule, sizeof rule, more,
                  sum - (double)groups[GRADIENTS] / 2 / (double)plan->n_params);
     vp_screen_line("per param", "%s = %.3g bytes%s%s", line, sum,
-                   plan->host_peak_bytes ? " on the device" : "", rule);
+                   vp_plan_offloads(plan) ? " on the device" : "", rule);
 }

@@ -118,7 +118,7 @@ typedef struct vp_plan_options {
     const char *device, *recipe, *profile, *precision, *gradients, *optimizer, *recompute, *offload,
         *updates, *loss, *attention, *class_name, *lora;
     vp_amount budget, reserve;
-    int64_t   host_bytes, seq, global_batch, micro_batch;
+    int64_t   host_bytes, pinned_bytes, seq, global_batch, micro_batch;
 } vp_plan_options;
 
 /* What is planned, and its pins; both fill a vp_plan_options. */

@@ -226,6 +226,27 @@ static void print_runs(const json_t *runs)
     }
 }
 
+/* What lies in the host's memories and on a local drive. */
+static void print_offloaded(const vp_plan *plan)
+{
+    static const char *const places[VP_N_MEMORIES] = {
+        [VP_MEMORY_HOST_PINNED] = "pinned in host memory",
+        [VP_MEMORY_HOST]        = "in host memory, not pinned",
+        [VP_MEMORY_NVME]        = "on a local drive"};
+    vp_text text = {0};
+    char    size[32];
+
+    for (int m = 0; m < VP_N_MEMORIES; m++) {
+        int64_t bytes = vp_plan_memory_bytes(plan, (vp_memory)m);
+        if (places[m] && bytes)
+            vp_text_printf(&text, "%s%s %s", text.n_bytes ? ", " : "",
+                           vp_size_text(bytes, size, sizeof size), places[m]);
+    }
+    if (text.n_bytes)
+        vp_screen_line("offloaded", "%s", vp_text_string(&text));
+    vp_text_release(&text);
+}
+
 static void print_decisions(const vp_plan *plan)
 {
     const vp_bucket *b         = &plan->buckets[0];
@@ -252,6 +273,7 @@ static void print_decisions(const vp_plan *plan)
         vp_text_printf(&text, ", updates in backward");
     vp_screen_line("plan", "%s", vp_text_string(&text));
     vp_text_release(&text);
+    print_offloaded(plan);
     if (mixed)
         print_runs(json_object_get(d, "blocks"));
 }

@@ -4,6 +4,7 @@
 #include "cli/cmd_plan_trainer.h"
 #include "cli/frontier_chart.h"
 #include "cli/names.h"
+#include "cli/prices_print.h"
 #include "cli/roofline_print.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
@@ -17,7 +18,6 @@
 #include "base/units.h"
 #include "planner/changes.h"
 #include "planner/frontier.h"
-#include "planner/prices.h"
 #include "report/arena_svg.h"
 #include "report/curve_svg.h"
 #include "report/page.h"
@@ -139,28 +139,6 @@ static json_t *recipe_json(const vp_recipe *recipe, const vp_plan_request *r)
                      vp_lora_to_json(&recipe->lora));
 }
 
-static json_t *seconds_or_null(double s)
-{
-    return s >= 0 ? json_real(s) : json_null();
-}
-
-/* Of host memory and link null where they were not asked for, or there is none. */
-static json_t *prices_json(const answer *x)
-{
-    const vp_prices *p       = &x->prices;
-    json_t          *binding = json_array();
-
-    if (p->device_s > 0)
-        json_array_append_new(binding, json_string("device"));
-    if (p->host_s > 0)
-        json_array_append_new(binding, json_string("host"));
-    if (p->link_s > 0)
-        json_array_append_new(binding, json_string("link"));
-    return json_pack("{s:f, s:o, s:o, s:o}", "device_s_per_gib", p->device_s, "host_s_per_gib",
-                     seconds_or_null(p->host_s), "link_s_per_gb_per_s", seconds_or_null(p->link_s),
-                     "binding", binding);
-}
-
 static json_t *plan_json(const answer *x)
 {
     const vp_plan *plan = x->plan;
@@ -178,12 +156,17 @@ static json_t *plan_json(const answer *x)
 
     vp_overhead_to_answer(plan, j);
     if (j)
+        json_object_update_new(
+            j, json_pack("{s:I, s:I}", "host_pinned_bytes",
+                         (json_int_t)vp_plan_memory_bytes(plan, VP_MEMORY_HOST_PINNED),
+                         "nvme_bytes", (json_int_t)vp_plan_memory_bytes(plan, VP_MEMORY_NVME)));
+    if (j)
         json_object_update_new(j, json_pack("{s:f, s:o, s:I}", "best_step_time_s",
                                             fastest_of(x)->step_time_s, "recipe",
                                             recipe_json(&plan->recipe, &x->job.request),
                                             "reserve_bytes", (json_int_t)x->job.reserve_bytes));
     if (j)
-        json_object_set_new(j, "shadow_prices", prices_json(x));
+        json_object_set_new(j, "shadow_prices", vp_prices_json(&x->prices));
     if (j)
         json_object_set_new(j, "mfu", vp_mfu_json(plan, &x->job.device));
     if (j)
@@ -253,23 +236,28 @@ static void print_presets(const vp_plan_request *r, const vp_plan_answer *a)
     }
 }
 
-/* What binds, and what more of it would save. */
-static void print_prices(const answer *x)
+/* What lies in host memory and on a local drive, under the device's. */
+static void print_offloaded(const answer *x)
 {
-    const vp_prices *p = &x->prices;
-    char             device[32], host[32], link[32], binds[64];
+    const vp_plan_request *r    = &x->job.request;
+    const int64_t          host = x->plan->host_peak_bytes,
+                  pinned        = vp_plan_memory_bytes(x->plan, VP_MEMORY_HOST_PINNED),
+                  drive         = vp_plan_memory_bytes(x->plan, VP_MEMORY_NVME);
+    char has[32], of[32];
 
-    snprintf(binds, sizeof binds, "%s%s%s%s%s", p->device_s > 0 ? "device memory" : "",
-             p->device_s > 0 && p->host_s > 0 ? ", " : "", p->host_s > 0 ? "host memory" : "",
-             (p->device_s > 0 || p->host_s > 0) && p->link_s > 0 ? ", " : "",
-             p->link_s > 0 ? "the link" : "");
-    vp_screen_line("binding", "%s", binds[0] ? binds : "nothing: more of none makes it faster");
-    vp_screen_line("prices", "one more GiB of the device saves %s a step%s%s%s%s",
-                   vp_time_text(p->device_s, device, sizeof device),
-                   p->host_s >= 0 ? ", of the host " : "",
-                   p->host_s >= 0 ? vp_time_text(p->host_s, host, sizeof host) : "",
-                   p->link_s >= 0 ? ", one more GB/s of link " : "",
-                   p->link_s >= 0 ? vp_time_text(p->link_s, link, sizeof link) : "");
+    if (host && pinned == host && !r->pinned_bytes)
+        printf("\n           %s pinned in host memory, of %s", vp_size_text(host, has, sizeof has),
+               vp_size_text(r->host_bytes, of, sizeof of));
+    else if (host)
+        printf("\n           %s in host memory, of %s", vp_size_text(host, has, sizeof has),
+               vp_size_text(r->host_bytes, of, sizeof of));
+    if (host && (pinned < host || r->pinned_bytes))
+        printf("; %s of it pinned%s%s", vp_size_text(pinned, has, sizeof has),
+               r->pinned_bytes ? ", of " : "",
+               r->pinned_bytes ? vp_size_text(r->pinned_bytes, of, sizeof of) : "");
+    if (drive)
+        printf("\n           %s on a local drive, of %s", vp_size_text(drive, has, sizeof has),
+               vp_size_text(r->nvme_bytes, of, sizeof of));
 }
 
 static void print_proof(const vp_plan_answer *a)
@@ -346,13 +334,13 @@ static void print_reserve(const answer *x)
                        vp_size_text(d->usable_bytes / 100 * percent, kept, sizeof kept));
 }
 
-/* What to do with it: run the file, or make one. */
+/* What to do with it: run the file, where it can be, or make one. */
 static void print_next(const answer *x)
 {
     vp_text command = {0};
 
     if (x->path) {
-        vp_text_printf(&command, "vplan run ");
+        vp_text_printf(&command, "vplan %s ", x->job.request.on_nvme ? "explain" : "run");
         vp_text_quoted(&command, x->path);
     } else {
         vp_change_command(vp_cmd_plan.name, x->line, &(vp_change){0}, &command);
@@ -393,13 +381,10 @@ static vp_status print_plan(answer *x, vp_err *err)
                vp_overhead_class_text(plan, outside, sizeof outside));
     if (plan->process_predicted_bytes >= 0)
         printf(", process %s", vp_size_text(plan->process_predicted_bytes, y, sizeof y));
-    if (plan->host_peak_bytes)
-        printf("\n           %s pinned in host memory, of %s",
-               vp_size_text(plan->host_peak_bytes, y, sizeof y),
-               vp_size_text(x->job.request.host_bytes, z, sizeof z));
+    print_offloaded(x);
     printf("\ntime       %s a step (%s)%s\n", vp_time_text(plan->step_time_s, y, sizeof y),
            plan->time_class, vp_mfu_text(plan, &x->job.device, z, sizeof z));
-    if (plan->host_peak_bytes) {
+    if (vp_plan_offloads(plan)) {
         VP_TRY(vp_simulate(plan, &plan->buckets[0], NULL, NULL, &step, err));
         vp_screen_copies(&step);
     }
@@ -411,7 +396,7 @@ static vp_status print_plan(answer *x, vp_err *err)
            vp_size_text(x->found.least_budget_bytes, y, sizeof y),
            vp_time_text(x->prices.device_s, z, sizeof z));
     if (x->find_prices)
-        print_prices(x);
+        vp_prices_print(&x->prices);
     if (x->whole.status)
         print_monolithic(&x->whole);
     print_presets(&x->job.request, &x->found);
@@ -591,10 +576,25 @@ static vp_status make_plan(answer *x, vp_err *err)
     vp_beside_offer(&beside, find_device_price, &price);
     st = vp_planner_make(&x->job.request, &x->found, &x->found.lean, &x->plan, err);
     vp_beside_finish(&beside);
-    x->prices = (vp_prices){.device_s = price.seconds, .host_s = -1, .link_s = -1};
+    x->prices = vp_prices_of_device(price.seconds);
     if (st == VP_OK && price.st != VP_OK)
         *err = price.err;
     return st == VP_OK ? price.st : st;
+}
+
+/* The answer with master weights and states on a drive, in place of one that has no plan. */
+static vp_status try_drive(answer *x, vp_err *err)
+{
+    vp_plan_answer with = {0};
+    vp_status      st;
+
+    x->job.request.on_nvme = true;
+    st                     = vp_planner_run(&x->job.request, &with, err);
+    x->job.request.on_nvme = with.n_candidates > 0;
+    vp_plan_answer_release(with.n_candidates > 0 ? &x->found : &with);
+    if (x->job.request.on_nvme)
+        x->found = with;
+    return st;
 }
 
 static vp_status work_out(answer *x, bool frontier, const char *svg, const char *html, bool force,
@@ -606,6 +606,8 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, const char 
     vp_status              st      = VP_OK;
 
     VP_TRY(vp_planner_run(r, &x->found, err));
+    if (x->found.n_candidates == 0 && r->nvme_bytes)
+        VP_TRY(try_drive(x, err));
     VP_TRY(vp_say_empty(r, &x->found, err));
     if (x->found.n_candidates == 0) {
         VP_TRY(find_changes(x, err));
@@ -635,6 +637,7 @@ out:
 typedef struct plan_options {
     const char *path, *svg, *html;
     bool        force, frontier, prices, prove, monolithic, all;
+    int64_t     nvme_bytes;
     double      gap;
     const char *within;
 } plan_options;
@@ -643,6 +646,16 @@ static const vp_option rows[] = {
     {VP_ROW_OUT(plan_options, path, "plan.json"), .value = "PLAN",
      .help = "Write the plan to this file", .otherwise = "none"},
     VP_ROW_FORCE(plan_options, force),
+    {.name  = "--nvme",
+     .kind  = VP_OPTION_SIZE,
+     .at    = offsetof(plan_options, nvme_bytes),
+     .value = "SIZE",
+     .help =
+         "Of a local drive, for offloaded master weights and optimizer states where no plan fits "
+         "with these in host memory. Sized only: the drive's seconds are not planned, and vplan "
+         "run refuses such a plan. Needs --host-memory",
+     .otherwise = "none",
+     .example   = "1TiB"},
     {.name = "--frontier",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(plan_options, frontier),
@@ -651,8 +664,9 @@ static const vp_option rows[] = {
     {.name = "--prices",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(plan_options, prices),
-     .help = "What one more GiB of host memory, and one more GB/s of the link to it, would save: "
-             "two more searches; what binds has a price"},
+     .help =
+         "What one more GiB of host memory, of pinned memory where it has a limit of its own, and "
+         "one more GB/s of the link to it, would save: a search for each; what binds has a price"},
     {.name      = "--svg",
      .kind      = VP_OPTION_OUTPUT,
      .at        = offsetof(plan_options, svg),
@@ -716,15 +730,28 @@ static vp_status parse_within(const char *text, double *out, vp_err *err)
 /* What only vplan's own plans have. */
 static vp_status refuse_for_trainer(const vp_command_line *line, vp_err *err)
 {
-    static const char *const own[] = {"--recipe",    "--host-memory", "--gradients", "--updates",
-                                      "--frontier",  "--prices",      "--svg",       "--html",
-                                      "--within",    "--gap",         "--prove",     "--all",
-                                      "--monolithic"};
+    static const char *const own[] = {"--recipe",    "--host-memory", "--pinned-memory", "--nvme",
+                                      "--gradients", "--updates",     "--frontier",      "--prices",
+                                      "--svg",       "--html",        "--within",        "--gap",
+                                      "--prove",     "--all",         "--monolithic"};
 
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (vp_is_given(line, own[i]))
             return VP_FAIL(err, VP_ERR_USAGE, "%s is for vplan's own plans, not for --trainer",
                            own[i]);
+    return VP_OK;
+}
+
+static vp_status take_drive(vp_plan_request *r, int64_t nvme_bytes, vp_err *err)
+{
+    r->nvme_bytes = nvme_bytes;
+    if (nvme_bytes && !r->host_bytes)
+        return VP_FAIL(err, VP_ERR_USAGE, "--nvme needs --host-memory SIZE, which is taken first");
+    if (nvme_bytes && (r->offload == VP_OFFLOAD_NONE || vp_offload_steps(r->offload)))
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--nvme: not beside --offload %s, with which no master weights or states go "
+                       "from the device to a drive",
+                       vp_offload_name(r->offload));
     return VP_OK;
 }
 
@@ -784,6 +811,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_plan_only_vplan(&t, err));
     x.name = name;
     VP_TRY(vp_plan_job_open(name, &o, &x.job, err));
+    VP_TRY(take_drive(&x.job.request, w.nvme_bytes, err));
     x.job.request.gap     = w.gap;
     x.job.request.is_made = true;
     VP_TRY(parse_within(w.within, &x.job.request.within, err));

@@ -373,6 +373,9 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, bool 
                           .recompute    = VP_RECOMPUTE_ANY,
                           .loss_chunk   = VP_CHUNK_ANY,
                           .host_bytes   = o->host_bytes ? o->host_bytes : plan->host_peak_bytes,
+                          .pinned_bytes = o->pinned_bytes || o->host_bytes
+                                              ? o->pinned_bytes
+                                              : vp_plan_memory_bytes(plan, VP_MEMORY_HOST_PINNED),
                           .gap          = 1e-5};
     const char *attention = json_string_value(json_object_get(plan->settings, "attention"));
     if (o->attention || attention)

@@ -113,10 +113,18 @@ static const vp_option plan_rows[] = {
      .kind  = VP_OPTION_SIZE,
      .at    = offsetof(vp_plan_options, host_bytes),
      .value = "SIZE",
-     .help  = "Pinned host memory that may hold what is offloaded: master weights and optimizer "
-              "states, the blocks' parameters and gradients, what they keep for their backward",
+     .help  = "Host memory that may hold what is offloaded: master weights and optimizer states, "
+              "the blocks' parameters and gradients, what they keep for their backward",
      .otherwise = "none, and nothing is offloaded",
      .example   = "64GiB"},
+    {.name      = "--pinned-memory",
+     .kind      = VP_OPTION_SIZE,
+     .at        = offsetof(vp_plan_options, pinned_bytes),
+     .value     = "SIZE",
+     .help      = "Of the host memory, what may be pinned (page-locked): all that copies read and "
+                  "write; what the host alone updates, with --offload host-step, need not be",
+     .otherwise = "all of --host-memory",
+     .example   = "16GiB"},
     VP_ROW_CLASS(vp_plan_options, class_name),
     {.name  = "--lora",
      .kind  = VP_OPTION_TEXT,

@@ -17,15 +17,17 @@ typedef struct buffer_row {
 static vp_status list_buffers(vp_arena *arena, const vp_plan *plan, const vp_expansion *x,
                               buffer_row **rows, int64_t *n, vp_err *err)
 {
-    static const vp_memory memories[] = {VP_MEMORY_DEVICE, VP_MEMORY_HOST_PINNED};
-    const int64_t          ends[]     = {plan->peak_bytes, plan->host_peak_bytes};
-    vp_range              *gaps[2];
-    int64_t                n_gaps[2], id = x->n_buffers;
-    vp_status              st = VP_OK;
+    vp_range *gaps[VP_N_MEMORIES];
+    int64_t   n_gaps[VP_N_MEMORIES], id = x->n_buffers, n_rows = id;
+    vp_status st = VP_OK;
 
-    for (int m = 0; m < 2; m++)
-        VP_TRY(vp_expansion_padding(arena, x, memories[m], ends[m], &gaps[m], &n_gaps[m], err));
-    *rows = vp_arena_array(arena, x->n_buffers + n_gaps[0] + n_gaps[1], sizeof **rows);
+    for (int m = 0; m < VP_N_MEMORIES; m++) {
+        VP_TRY(vp_expansion_padding(arena, x, (vp_memory)m,
+                                    vp_plan_memory_bytes(plan, (vp_memory)m), &gaps[m], &n_gaps[m],
+                                    err));
+        n_rows += n_gaps[m];
+    }
+    *rows = vp_arena_array(arena, n_rows, sizeof **rows);
     VP_TRY_ALLOC(err, *rows);
     *n = 0;
     for (int64_t i = 0; i < x->n_buffers; i++)
@@ -38,16 +40,16 @@ static vp_status list_buffers(vp_arena *arena, const vp_plan *plan, const vp_exp
                                            .memory    = x->buffers[i].memory,
                                            .component = vp_component_name(x->buffers[i].component),
                                            .name      = x->buffers[i].name};
-    for (int m = 0; m < 2; m++)
+    for (int m = 0; m < VP_N_MEMORIES; m++)
         for (int64_t i = 0; i < n_gaps[m]; i++, id++)
             (*rows)[(*n)++] = (buffer_row){.id        = id,
                                            .offset    = gaps[m][i].begin,
                                            .bytes     = gaps[m][i].end - gaps[m][i].begin,
                                            .last      = x->n_steps - 1,
-                                           .memory    = memories[m],
+                                           .memory    = (vp_memory)m,
                                            .component = vp_component_name(VP_COMP_PADDING),
                                            .name      = "padding"};
-    assert(*n <= x->n_buffers + n_gaps[0] + n_gaps[1]);
+    assert(*n <= n_rows);
 out:
     return st;
 }

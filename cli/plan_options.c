@@ -263,6 +263,10 @@ vp_status vp_parse_host(const vp_plan_options *o, const vp_device *device, vp_pl
     r->offload = o->offload ? vp_offload_by_name(o->offload) : VP_OFFLOAD_ANY;
     if (r->offload != VP_OFFLOAD_NONE && r->offload != VP_OFFLOAD_ANY && !r->host_bytes)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s needs --host-memory SIZE", o->offload));
+    if (r->pinned_bytes && !r->host_bytes)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--pinned-memory needs --host-memory SIZE, of which it is "
+                       "the part that may be pinned"));
     if (vp_offload_steps(r->offload) && !vp_request_may_step(r))
         VP_TRY(
             VP_FAIL(err, VP_ERR_USAGE,
@@ -336,6 +340,7 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
                                      .recompute    = VP_RECOMPUTE_ANY,
                                      .loss_chunk   = VP_CHUNK_ANY,
                                      .host_bytes   = o->host_bytes,
+                                     .pinned_bytes = o->pinned_bytes,
                                      .gap          = 1e-5}};
     if (!o->seq)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, VP_SEQ_REQUIRED));

@@ -40,7 +40,8 @@ static void append_run(vp_text *t, const vp_model *model, const vp_block_run *ru
 /* Chunks of the loss, and what lies in host memory. */
 static void append_rest(vp_text *t, const vp_model *model, const vp_scenario *s)
 {
-    char count[32];
+    const char *place = s->offload.nvme ? "on a local drive" : "in host memory";
+    char        count[32];
 
     if (s->loss_chunk)
         vp_text_printf(t, ", loss in chunks of %s tokens",
@@ -49,10 +50,11 @@ static void append_rest(vp_text *t, const vp_model *model, const vp_scenario *s)
         vp_text_printf(t, ", loss all at once");
     if (s->offload.blocks)
         vp_text_printf(
-            t, ", optimizer states and the blocks' parameters and gradients in host memory");
+            t, ", optimizer states%s%s and the blocks' parameters and gradients in host memory",
+            s->offload.nvme ? " " : "", s->offload.nvme ? place : "");
     else if (s->offload.states)
-        vp_text_printf(t, ", optimizer states of %lld of the chain's %lld parts in host memory",
-                       (long long)s->offload.states, (long long)model->graph.n_instances);
+        vp_text_printf(t, ", optimizer states of %lld of the chain's %lld parts %s",
+                       (long long)s->offload.states, (long long)model->graph.n_instances, place);
     if (s->offload.host_step)
         vp_text_printf(t, ", stepped there");
     if (vp_scenario_updates_in_backward(s))

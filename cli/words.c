@@ -65,14 +65,21 @@ vp_status vp_say_empty(const vp_plan_request *r, const vp_plan_answer *a, vp_err
                        "--offload %s: not of this model; blocks whose parameters come from host "
                        "memory are alike, of %d parameters at most",
                        vp_offload_name(r->offload), VP_MAX_STREAMED);
+    const bool host      = a->least_host_bytes > r->host_bytes,
+               drive     = !host && a->least_nvme_bytes != INT64_MAX;
+    const int64_t least  = host    ? a->least_host_bytes
+                           : drive ? a->least_nvme_bytes
+                                   : a->least_pinned_bytes;
+    const int64_t given  = host ? r->host_bytes : drive ? r->nvme_bytes : r->pinned_bytes;
+    const char   *option = host ? "--host-memory" : drive ? "--nvme" : "--pinned-memory";
     return VP_FAIL(
         err, VP_ERR_NO_FIT,
-        "does not fit the host: --offload %s needs %s of its memory at least and --host-memory gives "
-        "%s, short by %s; --host-memory %lldB would do, or another --offload",
-        vp_offload_name(r->offload), vp_size_text(a->least_host_bytes, needs, sizeof needs),
-        vp_size_text(r->host_bytes, has, sizeof has),
-        vp_size_text(a->least_host_bytes - r->host_bytes, more, sizeof more),
-        (long long)a->least_host_bytes);
+        "does not fit the %s: --offload %s needs %s of its %smemory at least and %s gives "
+        "%s, short by %s; %s %lldB would do, or another --offload",
+        drive ? "drive" : "host", vp_offload_name(r->offload),
+        vp_size_text(least, needs, sizeof needs), host || drive ? "" : "pinned ", option,
+        vp_size_text(given, has, sizeof has), vp_size_text(least - given, more, sizeof more),
+        option, (long long)least);
 }
 
 /* Add a reason to a sentence of several. */
@@ -102,6 +109,11 @@ const char *vp_change_text(const vp_change *c, char *buf, size_t buf_size)
     if (c->host_bytes)
         append(buf, buf_size, "offload to %s of host memory",
                vp_size_text(c->host_bytes, bytes, sizeof bytes));
+    if (c->frees_pinned)
+        append(buf, buf_size, "all of the host memory pinned");
+    if (c->nvme_bytes)
+        append(buf, buf_size, "master weights and states on %s of a local drive (sized only)",
+               vp_size_text(c->nvme_bytes, bytes, sizeof bytes));
     if (c->seq)
         append(buf, buf_size, "sequence %lld", (long long)c->seq);
     if (c->lora.rank)
@@ -222,13 +234,15 @@ void vp_changed_command(const char *command, const vp_command_line *line, const 
 void vp_change_command(const char *command, const vp_command_line *line, const vp_change *c,
                        vp_text *out)
 {
-    char             seq[32], budget[48], host[32], lora[VP_LORA_MAX_TARGETS + 64];
+    char             seq[32], budget[48], host[32], nvme[32], lora[VP_LORA_MAX_TARGETS + 64];
     bool             another_card = c->device[0] != '\0';
     vp_option_change set[]        = {
                {"--device", another_card ? c->device : NULL, false, false},
                {"--seq", c->seq ? seq : NULL, false, false},
                {"--budget", c->budget_bytes && !another_card ? budget : NULL, false, another_card},
                {"--host-memory", c->host_bytes ? host : NULL, false, false},
+               {"--pinned-memory", NULL, false, c->frees_pinned},
+               {"--nvme", c->nvme_bytes ? nvme : NULL, false, false},
                {"--precision", c->another_precision ? vp_precision_name(c->precision) : NULL, false,
                 false},
                {"--gradients", c->another_gradients ? vp_gradients_name(c->gradients) : NULL, false,
@@ -246,6 +260,7 @@ void vp_change_command(const char *command, const vp_command_line *line, const v
     snprintf(budget, sizeof budget, "%lld", (long long)c->budget_bytes);
     snprintf(lora, sizeof lora, "r=%lld,alpha=%g,targets=%s", (long long)c->lora.rank,
              c->lora.alpha, c->lora.targets);
+    snprintf(nvme, sizeof nvme, "%lldGiB", (long long)(c->nvme_bytes / VP_GIB));
     snprintf(host, sizeof host, "%lldGiB", (long long)(c->host_bytes / VP_GIB));
     vp_changed_command(command, line, c->model, set, sizeof set / sizeof *set, out);
 }

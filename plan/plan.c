@@ -65,6 +65,35 @@ int64_t vp_plan_n_labels(const vp_plan *plan)
     return plan->n_classes ? plan->n_classes : plan->vocab_size;
 }
 
+int64_t vp_bucket_memory_bytes(const vp_bucket *b, vp_memory memory)
+{
+    switch (memory) {
+    case VP_MEMORY_DEVICE:
+        return b->peak_bytes;
+    case VP_MEMORY_HOST_PINNED:
+        return b->host_peak_bytes - b->pageable_bytes;
+    case VP_MEMORY_HOST:
+        return b->pageable_bytes;
+    default:
+        assert(memory == VP_MEMORY_NVME);
+        return b->nvme_bytes;
+    }
+}
+
+int64_t vp_plan_memory_bytes(const vp_plan *plan, vp_memory memory)
+{
+    int64_t most = memory == VP_MEMORY_DEVICE ? plan->peak_bytes : 0;
+
+    for (int64_t i = 0; i < plan->n_buckets && memory != VP_MEMORY_DEVICE; i++)
+        most = vp_max_i64(most, vp_bucket_memory_bytes(&plan->buckets[i], memory));
+    return most;
+}
+
+bool vp_plan_offloads(const vp_plan *plan)
+{
+    return plan->host_peak_bytes > 0 || vp_plan_memory_bytes(plan, VP_MEMORY_NVME) > 0;
+}
+
 int64_t vp_plan_tokens(const vp_plan *plan)
 {
     assert(plan->n_buckets >= 1);

@@ -326,9 +326,13 @@ typedef struct vp_bucket {
     int64_t           n_programs;
     vp_plan_instance *instances; /* in chain order */
     int64_t           n_instances;
-    int64_t           peak_bytes;      /* largest offset + bytes of memory "device" */
-    int64_t           host_peak_bytes; /* and of "host-pinned"                      */
+    int64_t           peak_bytes;      /* largest offset + bytes of memory "device"    */
+    int64_t           host_peak_bytes; /* of "host-pinned" and "host", summed          */
+    int64_t           pageable_bytes;  /* and of these, "host"                         */
+    int64_t           nvme_bytes;      /* and of "nvme"                                */
 } vp_bucket;
+
+int64_t vp_bucket_memory_bytes(const vp_bucket *bucket, vp_memory memory);
 
 typedef struct vp_plan {
     vp_arena *arena; /* owns everything below but the JSON values */
@@ -366,7 +370,7 @@ typedef struct vp_plan {
     int64_t    n_buckets;
 
     int64_t peak_bytes;      /* of memory "device": the largest bucket's  */
-    int64_t host_peak_bytes; /* of memory "host-pinned", likewise; 0: none is used */
+    int64_t host_peak_bytes; /* of the host's memories, likewise; 0: none is used */
     /* on the device, outside the arena, with what the arena is rounded up by */
     int64_t outside_bytes;
     /* measured | cited | derived | assumed; NULL: nothing lies outside, as on the CPU */
@@ -394,6 +398,12 @@ typedef struct vp_plan {
 /* A zeroed plan with its arena; NULL: out of memory. vp_plan_free() takes NULL. */
 vp_plan *vp_plan_new(void);
 void     vp_plan_free(vp_plan *plan);
+
+/* Where a memory ends, in the largest bucket. */
+int64_t vp_plan_memory_bytes(const vp_plan *plan, vp_memory memory);
+
+/* Whether anything lies in another memory than the device's. */
+bool vp_plan_offloads(const vp_plan *plan);
 
 /* Tokens of one optimizer step. */
 int64_t vp_plan_tokens(const vp_plan *plan);

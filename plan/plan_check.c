@@ -13,13 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a memory of the plan ends. */
-static int64_t memory_end(const vp_plan *plan, vp_memory memory)
-{
-    assert(memory < VP_N_MEMORIES); /* the reader knows no other name */
-    return memory == VP_MEMORY_DEVICE ? plan->peak_bytes : plan->host_peak_bytes;
-}
-
 static bool inside(int64_t offset, int64_t bytes, int64_t end)
 {
     return offset >= 0 && bytes >= 0 && bytes <= end && offset <= end - bytes;
@@ -27,8 +20,11 @@ static bool inside(int64_t offset, int64_t bytes, int64_t end)
 
 static vp_status check_templates(const vp_plan *plan, const char *file, vp_err *err)
 {
-    vp_status st = VP_OK;
+    int64_t   end_bytes = 0; /* of the largest memory */
+    vp_status st        = VP_OK;
 
+    for (int m = 0; m < VP_N_MEMORIES; m++)
+        end_bytes = vp_max_i64(end_bytes, vp_plan_memory_bytes(plan, (vp_memory)m));
     for (int64_t t = 0; t < plan->n_templates; t++)
         for (int64_t k = 0; k < plan->templates[t].n_params; k++) {
             const vp_plan_param *held  = &plan->templates[t].params[k];
@@ -42,9 +38,7 @@ static vp_status check_templates(const vp_plan *plan, const char *file, vp_err *
                  (long long)p->n_elements);
             for (int h = 0; h < VP_N_REGIONS; h++) {
                 int64_t bytes = vp_plan_param_bytes(&plan->recipe, p, (vp_region)h);
-                NEED(!vp_overflowed(bytes) &&
-                         inside(held->offset_bytes[h], bytes,
-                                vp_max_i64(plan->peak_bytes, plan->host_peak_bytes)) &&
+                NEED(!vp_overflowed(bytes) && inside(held->offset_bytes[h], bytes, end_bytes) &&
                          held->offset_bytes[h] % 4 == 0,
                      at.field,
                      "parameter %s lies outside the memory, or not at a multiple of 4 bytes",
@@ -295,7 +289,8 @@ static vp_status check_programs(const vp_plan *plan, const vp_bucket *bucket, co
             vp_place_in_file      at = vp_place_of_program(plan, bucket, p, "buffers", k);
             NEED(b->offset_bytes % 4 == 0, at.field,
                  "%s: buffer %s is not at a multiple of 4 bytes", p->name, b->name);
-            NEED(b->bytes > 0 && inside(b->offset_bytes, b->bytes, memory_end(plan, b->memory)),
+            NEED(b->bytes > 0 &&
+                     inside(b->offset_bytes, b->bytes, vp_plan_memory_bytes(plan, b->memory)),
                  at.field, "%s: buffer %s lies outside the memory", p->name, b->name);
             NEED(b->place == VP_PLACE_LOCAL || b->memory == VP_MEMORY_DEVICE, at.field,
                  "%s: buffer %s is a block's input or output, which lie on the device", p->name,
@@ -342,7 +337,7 @@ static vp_status check_chain(const vp_plan *plan, const vp_bucket *bucket, const
              at.field, "instance %lld does not begin where its predecessor's kept bytes end",
              (long long)i);
         for (int m = 0; m < VP_N_MEMORIES; m++)
-            NEED(inside(x->base_bytes[m], 0, memory_end(plan, (vp_memory)m)) &&
+            NEED(inside(x->base_bytes[m], 0, vp_plan_memory_bytes(plan, (vp_memory)m)) &&
                      x->base_bytes[m] % LEAST_ALIGN_BYTES == 0,
                  at.field,
                  "instance %lld lies outside the memory, or not at a multiple of %d bytes",
@@ -355,14 +350,14 @@ static vp_status check_chain(const vp_plan *plan, const vp_bucket *bucket, const
         left = boundary_bytes(p, VP_PLACE_OUT);
         for (int64_t k = 0; k < p->n_buffers; k++)
             NEED(inside(vp_add(x->base_bytes[p->buffers[k].memory], p->buffers[k].offset_bytes),
-                        p->buffers[k].bytes, memory_end(plan, p->buffers[k].memory)),
+                        p->buffers[k].bytes, vp_plan_memory_bytes(plan, p->buffers[k].memory)),
                  at.field, "instance %lld: buffer %s lies outside the memory", (long long)i,
                  p->buffers[k].name);
         for (int64_t k = 0; k < t->n_params; k++)
             for (int h = 0; h < VP_N_REGIONS; h++)
                 NEED(inside(vp_add(x->region_base_bytes[h], t->params[k].offset_bytes[h]),
                             vp_plan_param_bytes(&plan->recipe, &t->params[k].param, (vp_region)h),
-                            memory_end(plan, x->region_memory[h])),
+                            vp_plan_memory_bytes(plan, x->region_memory[h])),
                      at.field, "instance %lld: parameter %s lies outside the memory", (long long)i,
                      t->params[k].param.name);
     }
@@ -381,7 +376,7 @@ static vp_status check_fixed(const vp_plan *plan, const vp_bucket *bucket, const
         const vp_plan_fixed *f     = &plan->fixed[i];
         int64_t              bytes = vp_plan_fixed_total_bytes(bucket, f);
         NEED(f->bytes > 0 && f->offset_bytes % 4 == 0 &&
-                 inside(f->offset_bytes, bytes, memory_end(plan, f->memory)),
+                 inside(f->offset_bytes, bytes, vp_plan_memory_bytes(plan, f->memory)),
              vp_place_of("fixed[%d]", (int)i).field, "buffer %s lies outside the memory", f->name);
         NEED(f->memory == VP_MEMORY_DEVICE || f->component == VP_COMP_STAGING,
              vp_place_of("fixed[%d]", (int)i).field, "%s must lie on the device", f->name);
@@ -450,6 +445,31 @@ out:
     return st;
 }
 
+/* What the bucket says of its memories, against what its buffers reach. */
+static vp_status check_ends(const vp_plan *plan, const vp_bucket *b,
+                            const int64_t reached[VP_N_MEMORIES], const char *file, vp_err *err)
+{
+    const struct {
+        const char *key;
+        int64_t     said, reached;
+    } rows[] = {
+        {"host_peak_bytes", b->host_peak_bytes,
+         vp_add(reached[VP_MEMORY_HOST_PINNED], reached[VP_MEMORY_HOST])},
+        {"pageable_bytes", b->pageable_bytes, reached[VP_MEMORY_HOST]},
+        {"nvme_bytes", b->nvme_bytes, reached[VP_MEMORY_NVME]},
+        {"peak_bytes", b->peak_bytes, reached[VP_MEMORY_DEVICE]},
+    };
+    vp_status st = VP_OK;
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        NEED(rows[i].said == rows[i].reached,
+             vp_place_of("buckets[%d].%s", (int)(b - plan->buckets), rows[i].key).field,
+             "is %lld, its buffers reach %lld", (long long)rows[i].said,
+             (long long)rows[i].reached);
+out:
+    return st;
+}
+
 /* step_s: out, of one optimizer step of this bucket. */
 static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, const char *file,
                               double *step_s, vp_err *err)
@@ -485,14 +505,7 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
         VP_TRY(check_steps(plan, bucket, &bucket->programs[i], file, err));
     VP_TRY(vp_expansion_make(arena, plan, bucket, n_micro, &x, err));
     VP_TRY(vp_plan_check_overlap(arena, &x, file, peak_bytes, err));
-    NEED(peak_bytes[VP_MEMORY_HOST_PINNED] == bucket->host_peak_bytes,
-         vp_place_of("buckets[%d].host_peak_bytes", (int)(bucket - plan->buckets)).field,
-         "is %lld, its buffers reach %lld", (long long)bucket->host_peak_bytes,
-         (long long)peak_bytes[VP_MEMORY_HOST_PINNED]);
-    NEED(peak_bytes[VP_MEMORY_DEVICE] == bucket->peak_bytes,
-         vp_place_of("buckets[%d].peak_bytes", (int)(bucket - plan->buckets)).field,
-         "is %lld, its buffers reach %lld", (long long)bucket->peak_bytes,
-         (long long)peak_bytes[VP_MEMORY_DEVICE]);
+    VP_TRY(check_ends(plan, bucket, peak_bytes, file, err));
     VP_TRY(vp_plan_check_order(arena, plan, bucket, &x, file, step_s, err));
 out:
     vp_arena_free(arena);

@@ -187,7 +187,7 @@ const char *vp_step_contradiction(const vp_plan *plan, const vp_bucket *b, const
 {
     bool    last    = pass == VP_PASS_LAST_FORWARD || pass == VP_PASS_LAST_BACKWARD;
     int64_t samples = last ? b->last_micro_batch : b->micro_batch;
-    bool    pieces  = plan->host_peak_bytes > 0;
+    bool    pieces  = vp_plan_offloads(plan);
 
     if (s->first_only && s->kernel != VP_K_ZERO)
         return "runs in the first micro-step only";
@@ -258,7 +258,7 @@ const char *vp_program_contradiction(const vp_plan *plan, const vp_program *p, i
             return param->frozen ? "is frozen, and the recipe says that it is trained"
                                  : "is trained, and the recipe says that it is frozen";
     }
-    for (*param_idx = 0; plan->host_peak_bytes == 0 && *param_idx < t->n_params; ++*param_idx) {
+    for (*param_idx = 0; !vp_plan_offloads(plan) && *param_idx < t->n_params; ++*param_idx) {
         int n[VP_N_PASSES] = {0}, times = t->params[*param_idx].param.frozen ? 0 : 1;
         for (int pass = VP_PASS_NORM; pass <= VP_PASS_UPDATE; pass++)
             for (int64_t i = 0; i < p->n_steps[pass]; i++) {

@@ -3,6 +3,7 @@
 #ifndef VP_PLAN_INTERNAL_H
 #define VP_PLAN_INTERNAL_H
 
+#include "base/json.h"
 #include "plan/expand.h"
 
 extern const char *const vp_plan_place_words[];
@@ -13,6 +14,25 @@ extern const char *const vp_plan_ahead_words[]; /* by vp_arg's ahead + 2 */
 extern const char *const vp_plan_phase_words[];
 extern const char *const vp_plan_label_place_words[];
 extern const char        vp_plan_space_letters[];
+
+/* plan/plan_fields.c: a member of a plan's file, or an error that says where it is. Of word the place in
+ * names; int and real are -1 where they are left out, bytes what *out was, memory the device. A string, and
+ * rows, which are zeroed, live in the plan's arena; array: out, for vp_json_element(). */
+enum { VP_PLAN_MAX_ROWS = 200000 };
+vp_status vp_field_word(const vp_json_node *node, const char *key, const char *const *names,
+                        int *out, vp_err *err);
+vp_status vp_field_string(vp_plan *plan, const vp_json_node *node, const char *key,
+                          const char **out, vp_err *err);
+vp_status vp_field_int(const vp_json_node *node, const char *key, int64_t *out, vp_err *err);
+vp_status vp_field_real(const vp_json_node *node, const char *key, double *out, vp_err *err);
+vp_status vp_field_bytes(const vp_json_node *node, const char *key, int64_t most, int64_t *out,
+                         vp_err *err);
+vp_status vp_field_rows(vp_plan *plan, const vp_json_node *node, const char *key, size_t row_size,
+                        vp_json_node *array, void **out, int64_t *n, vp_err *err);
+vp_status vp_field_memory(const vp_json_node *node, const char *key, vp_memory *out, vp_err *err);
+/* Of the node's key, or of the node itself where that is NULL. */
+vp_status vp_field_memory_named(const char *name, const vp_json_node *node, const char *key,
+                                vp_memory *out, vp_err *err);
 
 /* plan/plan_overlap.c: refuses two buffers that overlap while both live. peak_bytes: out, where the
  * buffers of each memory end. */

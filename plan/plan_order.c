@@ -87,9 +87,10 @@ static vp_status check_host_step(const sweep *w, const vp_expanded_step *s, vp_e
         int64_t buffer = s->operands[k].buffer;
         if (buffer < 0)
             continue;
-        NEED(s->operands[k].memory == VP_MEMORY_HOST_PINNED, NULL,
-             "step %lld (%s): %s lies on the device, where the host does not reach it",
-             (long long)s->idx, s->step->name, vp_step_operand_name(s->step, k));
+        NEED(vp_memory_is_host(s->operands[k].memory), NULL,
+             "step %lld (%s): %s lies in %s, where the host does not reach it", (long long)s->idx,
+             s->step->name, vp_step_operand_name(s->step, k),
+             vp_memory_name(s->operands[k].memory));
         if (info->operands[k].elem != VP_AS_CONTROL)
             continue;
         int64_t last = w->plan->updates_in_backward ? -1 : w->control_written;
@@ -145,11 +146,6 @@ static void end_copy(sweep *w, int copy)
 /* Kernels work on the device; a copy goes the way of its stream, and its two steps are a pair. */
 static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
 {
-    static const vp_memory
-        from[VP_N_STREAMS] =
-            {[VP_STREAM_TO_HOST] = VP_MEMORY_DEVICE, [VP_STREAM_TO_DEVICE] = VP_MEMORY_HOST_PINNED},
-        to[VP_N_STREAMS] = {
-            [VP_STREAM_TO_HOST] = VP_MEMORY_HOST_PINNED, [VP_STREAM_TO_DEVICE] = VP_MEMORY_DEVICE};
     const char *file   = w->file;
     vp_stream   stream = s->step->stream;
     vp_status   st     = VP_OK;
@@ -165,11 +161,15 @@ static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
         under_way *c = &w->copies[s->step->copy_start.copy];
         NEED(!c->is, NULL, "step %lld (%s): copy %lld is under way already", (long long)s->idx,
              s->step->name, (long long)s->step->copy_start.copy);
-        NEED(s->operands[VP_COPY_START_X].memory == from[stream] &&
-                 s->operands[VP_COPY_START_Y].memory == to[stream],
+        const vp_memory x = s->operands[VP_COPY_START_X].memory,
+                        y = s->operands[VP_COPY_START_Y].memory;
+        NEED(stream == VP_STREAM_TO_HOST ? x == VP_MEMORY_DEVICE && vp_memory_is_copied(y)
+                                         : vp_memory_is_copied(x) && y == VP_MEMORY_DEVICE,
              NULL, "step %lld (%s): does not copy from %s to %s, as its stream %s does",
-             (long long)s->idx, s->step->name, vp_memory_name(from[stream]),
-             vp_memory_name(to[stream]), vp_stream_name(stream));
+             (long long)s->idx, s->step->name,
+             stream == VP_STREAM_TO_HOST ? "device" : "host-pinned or nvme",
+             stream == VP_STREAM_TO_HOST ? "host-pinned or nvme" : "device",
+             vp_stream_name(stream));
         w->has_copies = true;
     } else if (s->step->kernel == VP_K_COPY_DONE) {
         NEED(s->started >= 0, NULL, "step %lld (%s): no copy %lld is under way", (long long)s->idx,

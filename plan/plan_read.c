@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 200000 };
-
 const char *const vp_plan_place_words[]       = {"local", "in", "out", NULL};
 const char *const vp_plan_pass_words[]        = {"forward", "backward",     "norm",
                                                  "update",  "last_forward", "last_backward"};
@@ -28,61 +26,6 @@ static const char *const proof_names[]     = {"optimal", "gap", "fallback", "inf
 
 #define ONLY_KEYS(node, ...) \
     VP_TRY(vp_json_only_keys((node), (const char *const[]){__VA_ARGS__, NULL}, err))
-
-static vp_status word(const vp_json_node *node, const char *key, const char *const *names, int *out,
-                      vp_err *err)
-{
-    const char *text;
-    vp_status   st = VP_OK;
-
-    VP_TRY(vp_json_string(node, key, &text, err));
-    for (*out = 0; names[*out]; ++*out)
-        if (strcmp(names[*out], text) == 0)
-            return VP_OK;
-    st = vp_json_fail(node, key, err, "is none of the words this field has");
-out:
-    return st;
-}
-
-static vp_status string(vp_plan *plan, const vp_json_node *node, const char *key, const char **out,
-                        vp_err *err)
-{
-    const char *text;
-    vp_status   st = VP_OK;
-
-    VP_TRY(vp_json_string(node, key, &text, err));
-    *out = vp_arena_strdup(plan->arena, text);
-    VP_TRY_ALLOC(err, *out);
-out:
-    return st;
-}
-
-static vp_status optional_int(const vp_json_node *node, const char *key, int64_t *out, vp_err *err)
-{
-    *out = -1;
-    return vp_json_has(node, key) ? vp_json_int(node, key, 0, INT64_MAX, out, err) : VP_OK;
-}
-
-static vp_status optional_real(const vp_json_node *node, const char *key, double *out, vp_err *err)
-{
-    *out = -1;
-    return vp_json_has(node, key) ? vp_json_real(node, key, 0, 1e30, out, err) : VP_OK;
-}
-
-/* An array member as zeroed rows in the plan's arena. */
-static vp_status rows(vp_plan *plan, const vp_json_node *node, const char *key, size_t row_size,
-                      vp_json_node *array, void **out, int64_t *n, vp_err *err)
-{
-    vp_status st = VP_OK;
-
-    VP_TRY(vp_json_array(node, key, array, n, err));
-    if (*n > MAX_ROWS)
-        VP_TRY(vp_json_fail(node, key, err, "has more than %d entries", MAX_ROWS));
-    *out = vp_arena_array(plan->arena, *n, row_size);
-    VP_TRY_ALLOC(err, *out);
-out:
-    return st;
-}
 
 /* key: as vp_json_string() takes it. */
 static vp_status parse_arg(const vp_json_node *node, const char *key, vp_arg *arg, vp_err *err)
@@ -113,7 +56,7 @@ static vp_status parse_arg(const vp_json_node *node, const char *key, vp_arg *ar
             arg->ahead = i - 2;
             end += strlen(end);
         }
-    if (arg->idx < 0 || arg->idx > MAX_ROWS || *end || arg->offset_bytes == INT64_MAX)
+    if (arg->idx < 0 || arg->idx > VP_PLAN_MAX_ROWS || *end || arg->offset_bytes == INT64_MAX)
         VP_TRY(vp_json_fail(node, key, err, "an argument looks like b3 or b3+1024"));
 out:
     return st;
@@ -154,23 +97,6 @@ out:
     return st;
 }
 
-/* Left out: the device. */
-static vp_status read_memory(const vp_json_node *node, const char *key, vp_memory *out, vp_err *err)
-{
-    const char *name;
-    vp_status   st = VP_OK;
-
-    *out = VP_MEMORY_DEVICE;
-    if (!vp_json_has(node, key))
-        return VP_OK;
-    VP_TRY(vp_json_string(node, key, &name, err));
-    *out = vp_memory_by_name(name);
-    if (*out == VP_N_MEMORIES)
-        VP_TRY(vp_json_fail(node, key, err, "is none of device and host-pinned"));
-out:
-    return st;
-}
-
 static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, vp_err *err)
 {
     const char  *kernel, *dtype, *stream;
@@ -185,7 +111,7 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
         VP_TRY(vp_json_fail(node, "kernel", err, "no such kernel"));
     const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
     VP_TRY(only_step_keys(node, info, err));
-    VP_TRY(string(plan, node, "name", &s->name, err));
+    VP_TRY(vp_field_string(plan, node, "name", &s->name, err));
     s->dtype = VP_DTYPE_F32;
     if (vp_json_has(node, "dtype")) {
         VP_TRY(vp_json_string(node, "dtype", &dtype, err));
@@ -206,7 +132,7 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
     for (int k = 0; k < info->n_reals; k++)
         VP_TRY(vp_json_real(node, info->reals[k], 0, 1e30, &s->reals[k], err));
     if (vp_json_has(node, "accumulate"))
-        VP_TRY(word(node, "accumulate", vp_plan_accumulate_words, &choice, err));
+        VP_TRY(vp_field_word(node, "accumulate", vp_plan_accumulate_words, &choice, err));
     s->accumulate = (vp_accumulate)choice;
     if (vp_json_has(node, "stream")) {
         VP_TRY(vp_json_string(node, "stream", &stream, err));
@@ -254,8 +180,8 @@ static vp_status read_pass(vp_plan *plan, const vp_json_node *node, const vp_buc
         p->n_steps[pass] = b->programs[earlier].n_steps[pass];
         return VP_OK;
     }
-    VP_TRY(rows(plan, node, key, sizeof(vp_step), &array, (void **)&p->steps[pass],
-                &p->n_steps[pass], err));
+    VP_TRY(vp_field_rows(plan, node, key, sizeof(vp_step), &array, (void **)&p->steps[pass],
+                         &p->n_steps[pass], err));
     for (int64_t i = 0; i < p->n_steps[pass]; i++) {
         VP_TRY(vp_json_element(&array, i, &row, err));
         VP_TRY(read_step(plan, &row, &p->steps[pass][i], err));
@@ -274,16 +200,16 @@ static vp_status read_program(vp_plan *plan, const vp_json_node *node, const vp_
 
     ONLY_KEYS(node, "name", "template", "kept_bytes", "buffers", "forward", "backward", "norm",
               "update", "last_forward", "last_backward");
-    VP_TRY(string(plan, node, "name", &p->name, err));
+    VP_TRY(vp_field_string(plan, node, "name", &p->name, err));
     VP_TRY(vp_json_int(node, "template", 0, plan->n_templates - 1, &p->template_idx, err));
     VP_TRY(vp_json_int(node, "kept_bytes", 0, INT64_MAX, &p->kept_bytes, err));
-    VP_TRY(rows(plan, node, "buffers", sizeof *p->buffers, &array, (void **)&p->buffers,
-                &p->n_buffers, err));
+    VP_TRY(vp_field_rows(plan, node, "buffers", sizeof *p->buffers, &array, (void **)&p->buffers,
+                         &p->n_buffers, err));
     for (int64_t i = 0; i < p->n_buffers; i++) {
         vp_plan_buffer *b = &p->buffers[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
         ONLY_KEYS(&row, "name", "component", "place", "kept", "memory", "offset_bytes", "bytes");
-        VP_TRY(string(plan, &row, "name", &b->name, err));
+        VP_TRY(vp_field_string(plan, &row, "name", &b->name, err));
         VP_TRY(vp_json_string(&row, "component", &component, err));
         b->component = vp_component_by_name(component);
         if (b->component != VP_COMP_ACTIVATIONS && b->component != VP_COMP_TEMPORARIES &&
@@ -291,8 +217,8 @@ static vp_status read_program(vp_plan *plan, const vp_json_node *node, const vp_
             VP_TRY(vp_json_fail(
                 &row, "component", err,
                 "a block's own buffer is activations, temporaries, workspace or staging"));
-        VP_TRY(read_memory(&row, "memory", &b->memory, err));
-        VP_TRY(word(&row, "place", vp_plan_place_words, &choice, err));
+        VP_TRY(vp_field_memory(&row, "memory", &b->memory, err));
+        VP_TRY(vp_field_word(&row, "place", vp_plan_place_words, &choice, err));
         b->place = (vp_place)choice;
         VP_TRY(vp_json_bool(&row, "kept", &b->kept, err));
         VP_TRY(vp_json_int(&row, "offset_bytes", 0, INT64_MAX, &b->offset_bytes, err));
@@ -335,17 +261,17 @@ static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_
     vp_status    st = VP_OK;
 
     ONLY_KEYS(node, "name", "parameters");
-    VP_TRY(string(plan, node, "name", &t->name, err));
-    VP_TRY(rows(plan, node, "parameters", sizeof *t->params, &array, (void **)&t->params,
-                &t->n_params, err));
+    VP_TRY(vp_field_string(plan, node, "name", &t->name, err));
+    VP_TRY(vp_field_rows(plan, node, "parameters", sizeof *t->params, &array, (void **)&t->params,
+                         &t->n_params, err));
     for (int64_t i = 0; i < t->n_params; i++) {
         vp_param *p = &t->params[i].param;
         VP_TRY(vp_json_element(&array, i, &row, err));
         ONLY_KEYS(&row, "name", "index_offset", "shape", "init", "init_std", "decay",
                   "block_matrix", "frozen", "in_out", "zero_row", "offset_bytes");
-        VP_TRY(string(plan, &row, "name", &p->name, err));
+        VP_TRY(vp_field_string(plan, &row, "name", &p->name, err));
         if (vp_json_has(&row, "index_offset"))
-            VP_TRY(vp_json_int(&row, "index_offset", 0, MAX_ROWS, &p->index_offset, err));
+            VP_TRY(vp_json_int(&row, "index_offset", 0, VP_PLAN_MAX_ROWS, &p->index_offset, err));
         VP_TRY(vp_json_array(&row, "shape", &shape, &rank, err));
         if (rank > VP_PARAM_MAX_RANK)
             VP_TRY(
@@ -359,7 +285,7 @@ static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_
         }
         if (vp_overflowed(vp_mul(p->n_elements, 4)))
             VP_TRY(vp_json_fail(&row, "shape", err, "more bytes than 64 bits can count"));
-        VP_TRY(word(&row, "init", vp_plan_init_words, &choice, err));
+        VP_TRY(vp_field_word(&row, "init", vp_plan_init_words, &choice, err));
         p->init = (vp_init)choice;
         if (vp_init_has_std(p->init))
             VP_TRY(vp_json_real(&row, "init_std", 0, 1e6, &p->init_std, err));
@@ -396,9 +322,10 @@ static vp_status read_region_memories(const vp_json_node *node, vp_plan_instance
     for (int h = 0; h < VP_N_REGIONS; h++) {
         VP_TRY(vp_json_element(&array, h, &element, err));
         VP_TRY(vp_json_as_string(&element, &name, err));
-        x->region_memory[h] = vp_memory_by_name(name);
+        VP_TRY(vp_field_memory_named(name, &element, NULL, &x->region_memory[h], err));
         if (x->region_memory[h] == VP_N_MEMORIES)
-            VP_TRY(vp_json_fail(&element, NULL, err, "is none of device and host-pinned"));
+            VP_TRY(
+                vp_json_fail(&element, NULL, err, "is none of device, host-pinned, host and nvme"));
     }
 out:
     return st;
@@ -412,7 +339,8 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
     vp_status    st = VP_OK;
 
     ONLY_KEYS(node, "seq", "frequency", "micro_batch", "n_micro_steps", "last_micro_batch",
-              "phases", "peak_bytes", "host_peak_bytes", "programs", "instances");
+              "phases", "peak_bytes", "host_peak_bytes", "pageable_bytes", "nvme_bytes", "programs",
+              "instances");
     VP_TRY(vp_json_int(node, "seq", 1, INT64_C(1000000000), &b->seq, err));
     VP_TRY(vp_json_real(node, "frequency", 0, 1, &b->frequency, err));
     VP_TRY(vp_json_int(node, "micro_batch", 1, INT64_C(1000000000), &b->micro_batch, err));
@@ -423,6 +351,10 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
     VP_TRY(vp_json_int(node, "peak_bytes", 1, INT64_MAX, &b->peak_bytes, err));
     if (vp_json_has(node, "host_peak_bytes"))
         VP_TRY(vp_json_int(node, "host_peak_bytes", 0, INT64_MAX, &b->host_peak_bytes, err));
+    if (vp_json_has(node, "pageable_bytes")) /* of these */
+        VP_TRY(vp_json_int(node, "pageable_bytes", 0, b->host_peak_bytes, &b->pageable_bytes, err));
+    if (vp_json_has(node, "nvme_bytes"))
+        VP_TRY(vp_json_int(node, "nvme_bytes", 0, INT64_MAX, &b->nvme_bytes, err));
     VP_TRY(vp_json_array(node, "phases", &array, &n, err));
     vp_phases     phases  = vp_bucket_phases(b);
     const int64_t wants[] = {phases.first, phases.middle, phases.last, 1};
@@ -439,16 +371,16 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
         if (repeat != wants[i])
             VP_TRY(vp_json_fail(&phase, "repeat", err, "does not follow from n_micro_steps"));
     }
-    VP_TRY(rows(plan, node, "programs", sizeof *b->programs, &array, (void **)&b->programs,
-                &b->n_programs, err));
+    VP_TRY(vp_field_rows(plan, node, "programs", sizeof *b->programs, &array, (void **)&b->programs,
+                         &b->n_programs, err));
     if (b->n_programs < 1)
         VP_TRY(vp_json_fail(node, "programs", err, "is empty"));
     for (int64_t i = 0; i < b->n_programs; i++) {
         VP_TRY(vp_json_element(&array, i, &row, err));
         VP_TRY(read_program(plan, &row, b, &b->programs[i], err));
     }
-    VP_TRY(rows(plan, node, "instances", sizeof *b->instances, &array, (void **)&b->instances,
-                &b->n_instances, err));
+    VP_TRY(vp_field_rows(plan, node, "instances", sizeof *b->instances, &array,
+                         (void **)&b->instances, &b->n_instances, err));
     if (b->n_instances < 1)
         VP_TRY(vp_json_fail(node, "instances", err, "is empty"));
     for (int64_t i = 0; i < b->n_instances; i++) {
@@ -459,8 +391,8 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
         if (vp_json_has(&row, "window"))
             VP_TRY(vp_json_int(&row, "window", 0, INT64_MAX, &x->window, err));
         VP_TRY(vp_json_int(&row, "program", 0, b->n_programs - 1, &x->program_idx, err));
-        VP_TRY(vp_json_int(&row, "index", 0, MAX_ROWS, &x->index, err));
-        VP_TRY(vp_json_int(&row, "chain", 0, MAX_ROWS, &x->chain_idx, err));
+        VP_TRY(vp_json_int(&row, "index", 0, VP_PLAN_MAX_ROWS, &x->index, err));
+        VP_TRY(vp_json_int(&row, "chain", 0, VP_PLAN_MAX_ROWS, &x->chain_idx, err));
         VP_TRY(
             vp_json_int(&row, "base_bytes", 0, INT64_MAX, &x->base_bytes[VP_MEMORY_DEVICE], err));
         if (vp_json_has(&row, "host_base_bytes"))
@@ -481,8 +413,8 @@ static vp_status read_angles(vp_plan *plan, const vp_json_node *row, vp_rope_tab
     VP_TRY(vp_json_object(row, "angles", &node, err));
     ONLY_KEYS(&node, "inv_freq", "scale");
     VP_TRY(vp_json_real(&node, "scale", 0, VP_MAX_ROPE_SCALE, &a->scale, err));
-    VP_TRY(rows(plan, &node, "inv_freq", sizeof *a->inv_freq, &list, (void **)&a->inv_freq, &a->n,
-                err));
+    VP_TRY(vp_field_rows(plan, &node, "inv_freq", sizeof *a->inv_freq, &list, (void **)&a->inv_freq,
+                         &a->n, err));
     for (int64_t i = 0; i < a->n; i++) {
         VP_TRY(vp_json_element(&list, i, &element, err));
         VP_TRY(vp_json_as_real(&element, 0, 1e18, &a->inv_freq[i], err));
@@ -524,15 +456,15 @@ static vp_status read_fixed(vp_plan *plan, const vp_json_node *root, vp_err *err
 
     plan->tokens_idx = plan->labels_idx = plan->control_idx = plan->types_idx = plan->lengths_idx =
         -1;
-    VP_TRY(rows(plan, root, "fixed", sizeof *plan->fixed, &array, (void **)&plan->fixed,
-                &plan->n_fixed, err));
+    VP_TRY(vp_field_rows(plan, root, "fixed", sizeof *plan->fixed, &array, (void **)&plan->fixed,
+                         &plan->n_fixed, err));
     for (int64_t i = 0; i < plan->n_fixed; i++) {
         vp_plan_fixed *f = &plan->fixed[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
         ONLY_KEYS(&row, "name", "component", "per_micro_step", "memory", "offset_bytes", "bytes",
                   "angles");
-        VP_TRY(read_memory(&row, "memory", &f->memory, err));
-        VP_TRY(string(plan, &row, "name", &f->name, err));
+        VP_TRY(vp_field_memory(&row, "memory", &f->memory, err));
+        VP_TRY(vp_field_string(plan, &row, "name", &f->name, err));
         VP_TRY(vp_json_string(&row, "component", &component, err));
         f->component = vp_component_by_name(component);
         bool works   = f->component == VP_COMP_TEMPORARIES || f->component == VP_COMP_WORKSPACE ||
@@ -590,8 +522,8 @@ static vp_status check_runs(const vp_json_node *decisions, const char *key, vp_e
     for (int64_t i = 0; i < n; i++) {
         VP_TRY(vp_json_element(&runs, i, &run, err));
         VP_TRY(vp_json_only_keys(&run, keys, err));
-        VP_TRY(vp_json_int(&run, "n_blocks", 1, MAX_ROWS, &n_blocks, err));
-        VP_TRY(vp_json_int(&run, "segment", 1, MAX_ROWS, &n_blocks, err));
+        VP_TRY(vp_json_int(&run, "n_blocks", 1, VP_PLAN_MAX_ROWS, &n_blocks, err));
+        VP_TRY(vp_json_int(&run, "segment", 1, VP_PLAN_MAX_ROWS, &n_blocks, err));
         VP_TRY(check_names(&run, "recompute", err));
         if (vp_json_has(&run, "offload"))
             VP_TRY(check_names(&run, "offload", err));
@@ -664,36 +596,35 @@ static vp_status read_answers(vp_plan *plan, const vp_json_node *root, vp_err *e
     ONLY_KEYS(&node, "peak_bytes", "host_peak_bytes", "outside_bytes", "outside_class",
               "outside_of", "process_predicted_bytes", "step_time_s", "time_class");
     VP_TRY(vp_json_int(&node, "peak_bytes", 1, INT64_MAX, &plan->peak_bytes, err));
-    if (vp_json_has(&node, "host_peak_bytes"))
-        VP_TRY(vp_json_int(&node, "host_peak_bytes", 0, INT64_MAX, &plan->host_peak_bytes, err));
+    VP_TRY(vp_field_bytes(&node, "host_peak_bytes", INT64_MAX, &plan->host_peak_bytes, err));
     VP_TRY(vp_json_int(&node, "outside_bytes", 0, INT64_MAX, &plan->outside_bytes, err));
     if (vp_json_has(&node, "outside_class")) { /* left out by the CPU's plans and by older ones */
-        VP_TRY(word(&node, "outside_class", outside_classes, &choice, err));
+        VP_TRY(vp_field_word(&node, "outside_class", outside_classes, &choice, err));
         plan->outside_class = outside_classes[choice];
     } else if (plan->outside_bytes > 0) {
         plan->outside_class = outside_classes[0];
     }
     if (vp_json_has(&node, "outside_of"))
-        VP_TRY(string(plan, &node, "outside_of", &plan->outside_of, err));
-    VP_TRY(optional_int(&node, "process_predicted_bytes", &plan->process_predicted_bytes, err));
+        VP_TRY(vp_field_string(plan, &node, "outside_of", &plan->outside_of, err));
+    VP_TRY(vp_field_int(&node, "process_predicted_bytes", &plan->process_predicted_bytes, err));
     VP_TRY(vp_json_real(&node, "step_time_s", 0, 1e30, &plan->step_time_s, err));
-    VP_TRY(word(&node, "time_class", time_classes, &choice, err));
+    VP_TRY(vp_field_word(&node, "time_class", time_classes, &choice, err));
     plan->time_class = time_classes[choice];
     VP_TRY(vp_json_object(root, "proof", &node, err));
     ONLY_KEYS(&node, "status", "gap", "bound_s", "fastest_s", "least_budget_bytes");
-    VP_TRY(word(&node, "status", proof_names, &choice, err));
+    VP_TRY(vp_field_word(&node, "status", proof_names, &choice, err));
     plan->proof = (vp_proof_status)choice;
-    VP_TRY(optional_real(&node, "gap", &plan->proof_gap, err));
-    VP_TRY(optional_real(&node, "bound_s", &plan->bound_s, err));
-    VP_TRY(optional_real(&node, "fastest_s", &plan->fastest_s, err));
-    VP_TRY(optional_int(&node, "least_budget_bytes", &plan->least_budget_bytes, err));
-    VP_TRY(rows(plan, root, "presets", sizeof *plan->presets, &array, (void **)&plan->presets,
-                &plan->n_presets, err));
+    VP_TRY(vp_field_real(&node, "gap", &plan->proof_gap, err));
+    VP_TRY(vp_field_real(&node, "bound_s", &plan->bound_s, err));
+    VP_TRY(vp_field_real(&node, "fastest_s", &plan->fastest_s, err));
+    VP_TRY(vp_field_int(&node, "least_budget_bytes", &plan->least_budget_bytes, err));
+    VP_TRY(vp_field_rows(plan, root, "presets", sizeof *plan->presets, &array,
+                         (void **)&plan->presets, &plan->n_presets, err));
     for (int64_t i = 0; i < plan->n_presets; i++) {
         vp_preset_result *r = &plan->presets[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
         ONLY_KEYS(&row, "name", "peak_bytes", "step_time_s", "fits");
-        VP_TRY(string(plan, &row, "name", &r->name, err));
+        VP_TRY(vp_field_string(plan, &row, "name", &r->name, err));
         VP_TRY(vp_json_int(&row, "peak_bytes", 0, INT64_MAX, &r->peak_bytes, err));
         VP_TRY(vp_json_real(&row, "step_time_s", 0, 1e30, &r->step_time_s, err));
         VP_TRY(vp_json_bool(&row, "fits", &r->fits, err));
@@ -738,12 +669,20 @@ static const char *const plan_keys[]     = {"schema_version",
                                             "digest",
                                             "updates_in_backward",
                                             NULL};
-static const char *const decision_keys[] = {
-    "micro_batch",       "n_micro_steps", "last_micro_batch",    "recompute", "blocks",
-    "loss_chunk_tokens", "offload",       "offloaded_instances", "updates",   NULL};
-static const char *const setting_keys[] = {"trainer",      "device",    "seq",
-                                           "global_batch", "precision", "optimizer",
-                                           "attention",    "dropout",   NULL};
+static const char *const decision_keys[] = {"micro_batch",
+                                            "n_micro_steps",
+                                            "last_micro_batch",
+                                            "recompute",
+                                            "blocks",
+                                            "loss_chunk_tokens",
+                                            "offload",
+                                            "offloaded_instances",
+                                            "nvme",
+                                            "updates",
+                                            NULL};
+static const char *const setting_keys[]  = {"trainer",      "device",    "seq",
+                                            "global_batch", "precision", "optimizer",
+                                            "attention",    "dropout",   NULL};
 
 vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err)
 {
@@ -769,11 +708,11 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     VP_TRY(vp_json_object(root, "model", &node, err));
     ONLY_KEYS(&node, "name", "family", "params_total", "vocab_size", "config", "mask_token",
               "n_token_types", "n_classes", "label_place");
-    VP_TRY(string(plan, &node, "name", &plan->model_name, err));
-    VP_TRY(string(plan, &node, "family", &plan->family, err));
+    VP_TRY(vp_field_string(plan, &node, "name", &plan->model_name, err));
+    VP_TRY(vp_field_string(plan, &node, "family", &plan->family, err));
     VP_TRY(vp_json_int(&node, "params_total", 1, INT64_MAX, &plan->n_params, err));
     VP_TRY(vp_json_int(&node, "vocab_size", 1, INT64_C(100000000), &plan->vocab_size, err));
-    VP_TRY(optional_int(&node, "mask_token", &plan->mask_token, err));
+    VP_TRY(vp_field_int(&node, "mask_token", &plan->mask_token, err));
     if (plan->mask_token >= plan->vocab_size)
         VP_TRY(vp_json_fail(&node, "mask_token", err, "is not in the vocabulary"));
     if (vp_json_has(&node, "n_classes")) {
@@ -781,7 +720,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
             VP_TRY(vp_json_fail(&node, "n_classes", err,
                                 "labels are classes or hidden tokens, not both"));
         VP_TRY(vp_json_int(&node, "n_classes", 1, INT64_C(100000000), &plan->n_classes, err));
-        VP_TRY(word(&node, "label_place", vp_plan_label_place_words, &choice, err));
+        VP_TRY(vp_field_word(&node, "label_place", vp_plan_label_place_words, &choice, err));
         plan->label_place = (vp_label_place)choice;
     }
     if (vp_json_has(&node, "n_token_types"))
@@ -791,13 +730,13 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     plan->model_config = json_incref(row.value);
     VP_TRY(vp_json_object(root, "recipe", &node, err));
     VP_TRY(vp_recipe_from_json(&node, &plan->recipe, err));
-    VP_TRY(string(plan, root, "device", &plan->device, err));
+    VP_TRY(vp_field_string(plan, root, "device", &plan->device, err));
     if (vp_json_has(root, "compute_capability"))
         VP_TRY(vp_json_int(root, "compute_capability", 10, 1000, &plan->compute_capability, err));
     if (vp_json_has(root, "updates_in_backward"))
         VP_TRY(vp_json_bool(root, "updates_in_backward", &plan->updates_in_backward, err));
     if (vp_json_has(root, "algorithms_of"))
-        VP_TRY(string(plan, root, "algorithms_of", &plan->algorithms_of, err));
+        VP_TRY(vp_field_string(plan, root, "algorithms_of", &plan->algorithms_of, err));
     VP_TRY(vp_json_int(root, "budget_bytes", 0, INT64_MAX, &plan->budget_bytes, err));
     VP_TRY(vp_json_int(root, "global_batch", 1, INT64_C(1000000000), &plan->global_batch, err));
     VP_TRY(read_summary(root, "decisions", decision_keys, &plan->decisions, err));
@@ -810,24 +749,26 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     plan->assumptions = json_incref(node.value);
     VP_TRY(read_answers(plan, root, err));
     VP_TRY(read_fixed(plan, root, err));
-    VP_TRY(rows(plan, root, "templates", sizeof *plan->templates, &array, (void **)&plan->templates,
-                &plan->n_templates, err));
+    VP_TRY(vp_field_rows(plan, root, "templates", sizeof *plan->templates, &array,
+                         (void **)&plan->templates, &plan->n_templates, err));
     if (plan->n_templates < 1)
         VP_TRY(vp_json_fail(root, "templates", err, "is empty"));
     for (int64_t i = 0; i < plan->n_templates; i++) {
         VP_TRY(vp_json_element(&array, i, &row, err));
         VP_TRY(read_template(plan, &row, &plan->templates[i], err));
     }
-    VP_TRY(rows(plan, root, "shared", sizeof *plan->shared, &array, (void **)&plan->shared,
-                &plan->n_shared, err));
+    VP_TRY(vp_field_rows(plan, root, "shared", sizeof *plan->shared, &array, (void **)&plan->shared,
+                         &plan->n_shared, err));
     for (int64_t i = 0; i < plan->n_shared; i++) {
         VP_TRY(vp_json_element(&array, i, &row, err));
         ONLY_KEYS(&row, "instance", "parameter");
-        VP_TRY(vp_json_int(&row, "instance", 0, MAX_ROWS, &plan->shared[i].instance_idx, err));
-        VP_TRY(vp_json_int(&row, "parameter", 0, MAX_ROWS, &plan->shared[i].param_idx, err));
+        VP_TRY(
+            vp_json_int(&row, "instance", 0, VP_PLAN_MAX_ROWS, &plan->shared[i].instance_idx, err));
+        VP_TRY(
+            vp_json_int(&row, "parameter", 0, VP_PLAN_MAX_ROWS, &plan->shared[i].param_idx, err));
     }
-    VP_TRY(rows(plan, root, "buckets", sizeof *plan->buckets, &array, (void **)&plan->buckets,
-                &plan->n_buckets, err));
+    VP_TRY(vp_field_rows(plan, root, "buckets", sizeof *plan->buckets, &array,
+                         (void **)&plan->buckets, &plan->n_buckets, err));
     if (plan->n_buckets < 1)
         VP_TRY(vp_json_fail(root, "buckets", err, "is empty"));
     for (int64_t i = 0; i < plan->n_buckets; i++) {

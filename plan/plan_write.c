@@ -220,6 +220,10 @@ static json_t *bucket_to_json(const vp_bucket *b)
         put_int(j, "last_micro_batch", b->last_micro_batch);
     if (b->host_peak_bytes)
         put_int(j, "host_peak_bytes", b->host_peak_bytes);
+    if (b->pageable_bytes)
+        put_int(j, "pageable_bytes", b->pageable_bytes);
+    if (b->nvme_bytes)
+        put_int(j, "nvme_bytes", b->nvme_bytes);
     return j;
 }
 

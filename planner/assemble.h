@@ -39,9 +39,10 @@ typedef struct vp_figures {
     /* a smaller last micro-step would have other buffers than the others: there is no such plan */
     bool    unlike;
     int64_t peak_bytes, device_bytes;
-    /* of pinned host memory; and of that what lies below what blocks keep there, windows of updates that
-     * are made behind backward not counted: these lie in its place */
-    int64_t host_bytes, host_stack_base_bytes;
+    /* of host memory; of that what need not be pinned; and of what is pinned what lies below what blocks keep
+     * there, windows of updates that are made behind backward not counted: these lie in its place */
+    int64_t host_bytes, pageable_bytes, host_stack_base_bytes;
+    int64_t nvme_bytes; /* of a local drive */
     double  step_time_s;
     /* of the parts, for the integer program */
     int64_t stack_base_bytes; /* what lies below the activation stack                    */

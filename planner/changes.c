@@ -270,6 +270,52 @@ out:
     return st;
 }
 
+/* As much host memory, all of which may be pinned. */
+static vp_status try_pinned(trail *t, vp_err *err)
+{
+    vp_plan_request changed = t->f->r;
+    vp_change       change  = t->f->from;
+    bool            fits;
+
+    if (!changed.pinned_bytes)
+        return VP_OK;
+    changed.pinned_bytes = 0;
+    change.frees_pinned  = true;
+    return try_change(t, &change, &changed, NULL, &fits, err);
+}
+
+/* As much host memory, and master weights and states on a local drive: more of one than was given. */
+static vp_status try_drive(trail *t, vp_err *err)
+{
+    const finder   *f       = t->f;
+    vp_plan_request changed = f->r;
+    vp_change       change  = f->from;
+    vp_cost         cost    = {.device = f->r.device, .profile = f->r.profile};
+    vp_scenario     s       = {.recipe       = f->r.recipe,
+                               .seq          = f->r.seq,
+                               .micro_batch  = 1,
+                               .global_batch = f->r.global_batch,
+                               .attention    = f->r.attention};
+    vp_offload      levels[VP_MAX_OFFLOAD_LEVELS];
+    vp_figures      figures;
+    int             n;
+    bool            fits;
+    vp_status       st = VP_OK;
+
+    changed.on_nvme = true;
+    if (f->r.device->is_cpu || f->r.host_bytes <= 0 || f->r.offload == VP_OFFLOAD_NONE ||
+        vp_offload_steps(f->r.offload) || (n = vp_request_offloads(&changed, levels)) == 0)
+        return VP_OK;
+    s.offload = levels[n - 1]; /* with all there is of states */
+    vp_scenario_set_all(&s, f->r.model, 0);
+    VP_TRY(vp_assemble_figures(f->r.model, &s, &cost, &figures, err));
+    changed.nvme_bytes = change.nvme_bytes = vp_round_up(figures.nvme_bytes, VP_GIB);
+    if (figures.nvme_bytes > f->r.nvme_bytes)
+        VP_TRY(try_change(t, &change, &changed, NULL, &fits, err));
+out:
+    return st;
+}
+
 /* ---- sequence, adapters, SGD ---- */
 
 /* as_asked: the asked recipe only, since another fits the whole sequence. */
@@ -559,6 +605,8 @@ static vp_status try_model(trail *t, int *n_recipes, vp_err *err)
     if (f->from.frees_pins)
         VP_TRY(try_change(t, &f->from, &f->r, NULL, &fits, err));
     VP_TRY(try_host(t, err));
+    VP_TRY(try_pinned(t, err));
+    VP_TRY(try_drive(t, err));
     VP_TRY(try_recipes(t, &f->from, &f->r, f->like, 1, MAX_RECIPE_CHANGES, MAX_RECIPE_CHANGES,
                        n_recipes, err));
     VP_TRY(try_sequences(t, *n_recipes > 0, err));

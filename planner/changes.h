@@ -16,6 +16,8 @@ typedef struct vp_change {
     vp_optimizer optimizer;
     vp_lora      lora;         /* adapters, all else frozen; rank 0: none more than asked for */
     int64_t      host_bytes;   /* of host memory to offload to; 0: the same */
+    bool         frees_pinned; /* all of the host memory may be pinned */
+    int64_t      nvme_bytes;   /* of a local drive, for master weights and states; 0: the same */
     int64_t      seq;          /* 0: the same sequence */
     int64_t      budget_bytes; /* 0: the same budget, or all of another device */
     char         device[64];   /* a card of the table; "": the same */
@@ -29,7 +31,9 @@ enum { VP_MAX_CHANGES = 8 };
  *
  *   pins left free;
  *   on a card without host memory given: as much as master weights and optimizer states take, else these
- *   and the blocks' parameters and gradients; nothing that is trained changes, time does;
+ *   and the blocks' parameters and gradients; where what may be pinned has a limit of its own, without
+ *   that; where there is host memory, a local drive (vp_plan_request.nvme_bytes) for master weights and
+ *   states; nothing that is trained changes, time does;
  *   other recipes for the same tokens: 16 bits with fp32 master weights, optimizer states in 8
  *   bits, gradients in 16 bits, combinations, 16 bits without master weights; none that adds to one
  *   that was found;

@@ -194,7 +194,13 @@ vp_memory vp_region_memory(const vp_scenario *s, int64_t n_instances, int64_t in
     bool host =
         region >= VP_REGION_MASTER ? instance_idx < s->offload.states : block && s->offload.blocks;
 
-    return host ? VP_MEMORY_HOST_PINNED : VP_MEMORY_DEVICE;
+    if (!host)
+        return VP_MEMORY_DEVICE;
+    if (region < VP_REGION_MASTER)
+        return VP_MEMORY_HOST_PINNED;
+    return s->offload.nvme        ? VP_MEMORY_NVME
+           : s->offload.host_step ? VP_MEMORY_HOST /* no copy goes there */
+                                  : VP_MEMORY_HOST_PINNED;
 }
 
 int64_t vp_layout_host_bytes(const vp_program *p)
@@ -239,19 +245,18 @@ static vp_status find_held_bytes(vp_assembly *a, vp_err *err)
 
 vp_status vp_layout_place(vp_assembly *a, vp_err *err)
 {
-    const vp_graph    *g                  = &a->graph;
-    const vp_scenario *s                  = a->scenario;
-    int64_t            end[VP_N_MEMORIES] = {[VP_MEMORY_DEVICE] = place_fixed(a)};
-    int64_t host_bytes = 0, prefix = 0, moved = 0, peak, optimizers, host_at, windows_end, passing;
-    int     last_host;
+    const vp_graph    *g                    = &a->graph;
+    const vp_scenario *s                    = a->scenario;
+    int64_t            end[VP_N_MEMORIES]   = {[VP_MEMORY_DEVICE] = place_fixed(a)};
+    int64_t            reach[VP_N_MEMORIES] = {0}; /* as end, without the last padding */
+    int64_t   prefix = 0, moved = 0, pinned, peak, optimizers, host_at, windows_end, passing;
     vp_status st = VP_OK;
 
     VP_TRY(find_held_bytes(a, err));
     for (int h = 0; h < VP_N_REGIONS; h++) {
         for (int m = 0; m < VP_N_MEMORIES; m++)
             a->region_base[m][h] = end[m];
-        passing   = 0;
-        last_host = -1;
+        passing = 0;
         for (int64_t i = 0; i < g->n_instances; i++) {
             int       t     = g->instances[i].template_idx;
             int64_t   bytes = a->held_bytes[t][h];
@@ -261,12 +266,8 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
                 continue;
             }
             end[m] = vp_add(end[m], bytes);
-            if (m == VP_MEMORY_HOST_PINNED && bytes > 0)
-                last_host = t;
-        }
-        if (last_host >= 0) {
-            host_bytes = end[VP_MEMORY_HOST_PINNED];
-            host_bytes -= vp_overflowed(host_bytes) ? 0 : padding_of(a, last_host, (vp_region)h);
+            if (bytes > 0)
+                reach[m] = end[m] - (vp_overflowed(end[m]) ? 0 : padding_of(a, t, (vp_region)h));
         }
         end[VP_MEMORY_DEVICE] = vp_add(end[VP_MEMORY_DEVICE], passing);
         if (h == VP_REGION_GRAD) {
@@ -281,6 +282,7 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
     a->host_stack_base = host_at = end[VP_MEMORY_HOST_PINNED];
     optimizers                   = place_optimizers(a, a->stack_base);
     windows_end                  = place_host_windows(a);
+    pinned                       = reach[VP_MEMORY_HOST_PINNED];
     if (vp_scenario_updates_in_backward(s) && windows_end)
         a->host_stack_base = host_at = vp_round_up(windows_end, VP_ALIGN_BYTES);
     for (int64_t i = 0; i < g->n_instances; i++) {
@@ -290,16 +292,18 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
         prefix = vp_add(prefix, a->lowered[a->program_of[i]].program.kept_bytes);
         if (i == 0 || a->program_of[i] != a->program_of[i - 1])
             moved = vp_layout_host_bytes(&a->lowered[a->program_of[i]].program);
-        host_bytes = moved ? vp_add(host_at, moved) : host_bytes;
-        host_at    = vp_add(host_at, vp_round_up(moved, VP_ALIGN_BYTES));
+        pinned  = moved ? vp_add(host_at, moved) : pinned;
+        host_at = vp_add(host_at, vp_round_up(moved, VP_ALIGN_BYTES));
     }
-    a->figures.stack_base_bytes      = a->stack_base;
-    a->figures.first_kept_bytes      = a->lowered[a->program_of[0]].program.kept_bytes;
-    a->figures.first_height_bytes    = program_height(a, 0, optimizers);
-    a->figures.last_height_bytes     = program_height(a, g->n_instances - 1, optimizers);
-    a->figures.peak_bytes            = peak;
-    a->figures.device_bytes          = vp_device_bytes(a->cost->device, peak);
-    a->figures.host_bytes            = vp_max_i64(host_bytes, windows_end);
+    a->figures.stack_base_bytes   = a->stack_base;
+    a->figures.first_kept_bytes   = a->lowered[a->program_of[0]].program.kept_bytes;
+    a->figures.first_height_bytes = program_height(a, 0, optimizers);
+    a->figures.last_height_bytes  = program_height(a, g->n_instances - 1, optimizers);
+    a->figures.peak_bytes         = peak;
+    a->figures.device_bytes       = vp_device_bytes(a->cost->device, peak);
+    a->figures.pageable_bytes     = reach[VP_MEMORY_HOST];
+    a->figures.host_bytes = vp_add(vp_max_i64(pinned, windows_end), a->figures.pageable_bytes);
+    a->figures.nvme_bytes = reach[VP_MEMORY_NVME];
     a->figures.host_stack_base_bytes = a->host_stack_base;
     if (vp_overflowed(a->stack_base) || vp_overflowed(host_at) || vp_overflowed(prefix) ||
         vp_overflowed(a->figures.device_bytes))

@@ -82,7 +82,7 @@ int64_t vp_moved_sent_bytes(int64_t n_blocks, const vp_outputs *outputs, uint64_
 
 int64_t vp_moved_beside(const vp_figures *held, int64_t bytes)
 {
-    int64_t sum = vp_add(held->host_stack_base_bytes, bytes);
+    int64_t sum = vp_add(vp_add(held->host_stack_base_bytes, held->pageable_bytes), bytes);
 
     if (bytes == 0 || vp_overflowed(held->host_bytes))
         return held->host_bytes;

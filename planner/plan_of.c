@@ -175,6 +175,8 @@ static json_t *decisions_json(vp_assembly *a)
                             json_integer((json_int_t)vp_scenario_last_batch(s)));
     if (j && vp_scenario_updates_in_backward(s))
         json_object_set_new(j, "updates", json_string("backward"));
+    if (j && s->offload.nvme)
+        json_object_set_new(j, "nvme", json_true());
     if (j && s->offload.states)
         json_object_set_new(j, "offloaded_instances", json_integer((json_int_t)s->offload.states));
     return j;
@@ -189,10 +191,13 @@ static json_t *settings_json(const vp_scenario *s, const vp_device *device)
         "attention", vp_attention_name(s->attention), "dropout", s->recipe.dropout);
 }
 
-static json_t *assumptions_json(const vp_model *model, const vp_scenario *s, const vp_cost *cost)
+static json_t *assumptions_json(const vp_assembly *a)
 {
-    const vp_device *device = cost->device;
-    json_t          *list   = json_array();
+    const vp_model    *model  = a->model;
+    const vp_scenario *s      = a->scenario;
+    const vp_cost     *cost   = a->cost;
+    const vp_device   *device = cost->device;
+    json_t            *list   = json_array();
     bool others = cost->profile && cost->profile->outside.measured_by != VP_OVERHEAD_NOT_MEASURED;
     char shown[128], size[32];
 
@@ -211,6 +216,14 @@ static json_t *assumptions_json(const vp_model *model, const vp_scenario *s, con
         json_array_append_new(
             list, json_sprintf("updates by the host: %.0f GB/s of its memory, not measured",
                                vp_host_bytes_per_s(device) / 1e9));
+    if (a->figures.nvme_bytes)
+        json_array_append_new(
+            list, json_sprintf(
+                      "master weights and states on a local drive: %s read and written each step, "
+                      "which takes one of 5 GB/s %s at least; the seconds here are the link's "
+                      "alone, and vplan run refuses the plan",
+                      vp_size_text(a->figures.nvme_bytes, size, sizeof size),
+                      vp_time_text((double)a->figures.nvme_bytes / 5e9 * 2, shown, sizeof shown)));
     return list;
 }
 
@@ -235,7 +248,7 @@ vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
     plan->global_batch        = s->global_batch;
     plan->decisions           = decisions_json(a);
     plan->settings            = settings_json(s, a->cost->device);
-    plan->assumptions         = assumptions_json(a->model, s, a->cost);
+    plan->assumptions         = assumptions_json(a);
     plan->n_templates         = g->n_templates;
     plan->templates           = vp_arena_array(arena, g->n_templates, sizeof *plan->templates);
     plan->n_shared            = g->n_shared;
@@ -273,7 +286,9 @@ vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
     copy_instances(a, plan);
     assert(a->figures.device_bytes >= a->figures.peak_bytes);
     plan->peak_bytes      = a->figures.peak_bytes;
-    plan->host_peak_bytes = plan->buckets[0].host_peak_bytes = a->figures.host_bytes;
+    plan->host_peak_bytes = bucket->host_peak_bytes = a->figures.host_bytes;
+    bucket->pageable_bytes                          = a->figures.pageable_bytes;
+    bucket->nvme_bytes                              = a->figures.nvme_bytes;
     plan->outside_bytes = a->figures.device_bytes - a->figures.peak_bytes;
     if (!a->cost->device->is_cpu) {
         plan->outside_class = vp_figure_class_name(outside->class_);
@@ -283,7 +298,7 @@ vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
     plan->process_predicted_bytes = a->cost->device->is_cpu ? vp_process_bytes(plan) : -1;
     plan->step_time_s             = a->figures.step_time_s;
     plan->algorithms_of = a->has_algorithm ? keep(arena, a->cost->profile->backend) : NULL;
-    plan->time_class    = a->cost->all_measured ? "measured" : "assumed";
+    plan->time_class    = a->cost->all_measured && !s->offload.nvme ? "measured" : "assumed";
     plan->proof         = VP_PROOF_FALLBACK;
     plan->proof_gap = plan->bound_s = plan->fastest_s = -1;
     plan->least_budget_bytes                          = -1;

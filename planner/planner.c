@@ -52,8 +52,7 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
         return VP_OK;
     vp_status st = vp_assemble_figures(r->model, &c->scenario, &cost, &c->figures, err);
     *valid       = st == VP_OK && !c->figures.unlike;
-    c->fits =
-        *valid && c->figures.device_bytes <= budget_bytes && c->figures.host_bytes <= r->host_bytes;
+    c->fits      = *valid && c->figures.device_bytes <= budget_bytes && vp_has_room(r, &c->figures);
     return st;
 }
 
@@ -156,7 +155,7 @@ static vp_status find_least(const vp_plan_request *r, vp_plan_answer *a, vp_err 
         if (a->least_budget_bytes && bytes >= a->least_budget_bytes)
             continue;
         VP_TRY(price_counts(r, a, i, counts, r->budget_bytes, &c, &valid, err));
-        if (valid && c.figures.host_bytes <= r->host_bytes &&
+        if (valid && vp_has_room(r, &c.figures) &&
             (!a->least_budget_bytes || c.figures.device_bytes < a->least_budget_bytes)) {
             a->least              = c;
             a->least_budget_bytes = c.figures.device_bytes;

@@ -72,6 +72,8 @@ typedef struct vp_plan_answer {
     int64_t      least_budget_bytes; /* 0: no scenario has enough host memory */
     int64_t      least_host_bytes;   /* of all scenarios, those too that host_bytes leave out;
                                       * INT64_MAX: the model cannot have what is pinned */
+    int64_t      least_pinned_bytes; /* of those that host_bytes have room for, page-locked */
+    int64_t      least_nvme_bytes;   /* of those that both have room for                    */
     /* each with the micro-batch, and where it is free the recipe, that is fastest for it; the loss
      * all at once */
     vp_preset *presets;

@@ -41,6 +41,11 @@ out:
     return st;
 }
 
+vp_prices vp_prices_of_device(double device_s)
+{
+    return (vp_prices){.device_s = device_s, .host_s = -1, .pinned_s = -1, .link_s = -1};
+}
+
 vp_status vp_prices_find(const vp_plan_request *r, const vp_plan_answer *a, vp_prices *out,
                          vp_err *err)
 {
@@ -48,15 +53,20 @@ vp_status vp_prices_find(const vp_plan_request *r, const vp_plan_answer *a, vp_p
     vp_plan_request richer = *r;
     vp_status       st     = VP_OK;
 
-    out->host_s = out->link_s = -1;
+    *out = vp_prices_of_device(out->device_s);
     if (r->host_bytes <= 0)
         return VP_OK;
     richer.host_bytes = r->host_bytes + VP_GIB;
     VP_TRY(search(&richer, a, &out->host_s, err));
+    richer.host_bytes = r->host_bytes;
+    if (r->pinned_bytes) {
+        richer.pinned_bytes = r->pinned_bytes + VP_GIB;
+        VP_TRY(search(&richer, a, &out->pinned_s, err));
+        richer.pinned_bytes = r->pinned_bytes;
+    }
     if (device.host_link_bytes_per_s <= 0)
         return VP_OK;
-    richer.host_bytes = r->host_bytes;
-    richer.device     = &device;
+    richer.device = &device;
     device.host_link_bytes_per_s += 1e9;
     VP_TRY(search(&richer, a, &out->link_s, err));
 out:

@@ -13,8 +13,12 @@
 typedef struct vp_prices {
     double device_s; /* a step's seconds, of one more GiB                          */
     double host_s;   /* the same of host memory; negative: there is none           */
+    double pinned_s; /* of what of it may be pinned; negative: all may             */
     double link_s;   /* of one more GB/s; negative: no host memory, or not known   */
 } vp_prices;
+
+/* None but the device's known. */
+vp_prices vp_prices_of_device(double device_s);
 
 /* Those of host memory and link, each by a search anew without a proof; the answer is the request's and has a
  * candidate. */

@@ -126,6 +126,11 @@ static vp_status read_offload(remaking *r, vp_err *err)
         VP_TRY(vp_json_fail(&r->decisions, "offload", err, "is no kind of offloading"));
     o->blocks    = vp_offload_streams(kind);
     o->host_step = vp_offload_steps(kind);
+    if (vp_json_has(&r->decisions, "nvme"))
+        VP_TRY(vp_json_bool(&r->decisions, "nvme", &o->nvme, err));
+    if (o->nvme && o->host_step)
+        VP_TRY(vp_json_fail(&r->decisions, "nvme", err,
+                            "not where the host makes updates, in host memory"));
     if (vp_json_has(&r->decisions, "offloaded_instances"))
         VP_TRY(vp_json_int(&r->decisions, "offloaded_instances", 0, r->model->graph.n_instances,
                            &o->states, err));
@@ -254,9 +259,9 @@ out:
 static bool is_free(const char *key)
 {
     static const char *const keys[] = {
-        "seconds",           "algorithm",       "offset_bytes", "base_bytes",
-        "region_base_bytes", "host_base_bytes", "bytes",        "kept_bytes",
-        "peak_bytes",        "host_peak_bytes", "device"};
+        "seconds",         "algorithm",  "offset_bytes", "base_bytes", "region_base_bytes",
+        "host_base_bytes", "bytes",      "kept_bytes",   "peak_bytes", "host_peak_bytes",
+        "pageable_bytes",  "nvme_bytes", "device"};
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(keys[i], key) == 0)

@@ -109,6 +109,15 @@ bool vp_request_must_move(const vp_plan_request *r)
     return r->host_bytes > 0 && r->offload != VP_OFFLOAD_ANY && vp_offload_moves(r->offload);
 }
 
+int64_t vp_request_host_room(const vp_plan_request *r, int64_t pageable_bytes)
+{
+    int64_t pinned = r->pinned_bytes ? r->pinned_bytes : INT64_MAX;
+
+    assert(pageable_bytes >= 0);
+    return pinned > INT64_MAX - pageable_bytes ? r->host_bytes
+                                               : vp_min_i64(r->host_bytes, pinned + pageable_bytes);
+}
+
 bool vp_request_may_step(const vp_plan_request *r)
 {
     const vp_optimizer o = r->recipe.optimizer;
@@ -124,8 +133,9 @@ static int add_level(const vp_plan_request *r, vp_offload level, vp_offload *lev
 
     if (n > 0 && level.states == levels[n - 1].states && level.blocks == levels[n - 1].blocks)
         return n;
-    for (int host = 0; host < 2; host++) {
+    for (int host = 0; host < (r->on_nvme ? 1 : 2); host++) {
         level.host_step = host;
+        level.nvme      = r->on_nvme && level.states > 0;
         if (r->updates == VP_UPDATES_BACKWARD && level.states > 0 && !(host && !level.blocks))
             continue;
         if ((host ? vp_request_may_step(r) && level.states > 0 && (!any || r->device->is_cpu)

@@ -32,10 +32,15 @@ typedef struct vp_plan_request {
     vp_recipe                recipe;
     int64_t                  seq, global_batch;
     int64_t                  budget_bytes; /* of device_bytes */
-    int64_t                  host_bytes;   /* of pinned host memory; 0: nothing is offloaded */
-    double                   gap;          /* asked of the proof, relative to step time */
-    bool                     no_proof;     /* do not run vplan-solve                    */
-    bool                     is_made;      /* the fastest plan will be made: it may be meanwhile */
+    int64_t                  host_bytes;   /* of host memory; 0: nothing is offloaded */
+    int64_t                  pinned_bytes; /* of it, what may be pinned; 0: all */
+    /* of a local drive, for master weights and states that the host has no room for: they lie there where
+     * on_nvme, and nowhere else; the drive's seconds are in no plan's */
+    int64_t nvme_bytes;
+    bool    on_nvme;
+    double  gap;      /* asked of the proof, relative to step time */
+    bool    no_proof; /* do not run vplan-solve                    */
+    bool    is_made;  /* the fastest plan will be made: it may be meanwhile */
     /* what a plan may be slower than the fastest, relative, where that saves memory */
     double within;
     /* and what a scenario's best may be slower to be among the answer's candidates: for whoever wants
@@ -102,6 +107,9 @@ bool vp_request_must_move(const vp_plan_request *request);
 /* Whether the host may make updates: of optimizers whose update treats each element by itself, where there
  * is something that then need not come to the device. */
 bool vp_request_may_step(const vp_plan_request *request);
+
+/* The most host memory that plans may take of whose host memory so much is not pinned. */
+int64_t vp_request_host_room(const vp_plan_request *request, int64_t pageable_bytes);
 
 /* What else a request may offload, from nothing to the most: VP_OFFLOAD_OPTIMIZER in eighths of the
  * chain, then VP_OFFLOAD_PARAMS where the blocks have few enough parameters; each followed by the same

@@ -88,6 +88,8 @@ typedef struct vp_offload {
     /* these states never come to the device: the gradient of a parameter goes to host memory, the host
      * makes the update there, and the parameter comes back */
     bool host_step;
+    /* they lie on a local drive instead, which copies read and write */
+    bool nvme;
     /* the parameters and gradients of every block: a block's parameters come to one of three slots on
      * the device while the block before it runs, its gradients go back while the next one does */
     bool blocks;

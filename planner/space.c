@@ -65,7 +65,8 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const vp
             if (lib->n == 0 ||
                 vp_moved_beside(&base->figures,
                                 vp_moved_sent_bytes(ilp->n_blocks, &s->blocks->outputs,
-                                                    s->blocks->moved[i], n_slots)) > r->host_bytes)
+                                                    s->blocks->moved[i], n_slots)) >
+                    vp_request_host_room(r, base->figures.pageable_bytes))
                 continue;
             vp_candidate *c = vp_candidate_keep(a->arena, base);
             VP_TRY_ALLOC(err, c);
@@ -105,6 +106,24 @@ static int64_t host_need(const vp_plan_request *r, const vp_setting *s, const vp
                     vp_min_i64(least_bytes, vp_moved_sent_bytes(n_blocks, &s->blocks->outputs,
                                                                 s->blocks->moved[i], n_slots));
     return least_bytes == INT64_MAX ? INT64_MAX : vp_moved_beside(held, least_bytes);
+}
+
+bool vp_has_room(const vp_plan_request *r, const vp_figures *f)
+{
+    return f->host_bytes <= vp_request_host_room(r, f->pageable_bytes) &&
+           f->nvme_bytes <= r->nvme_bytes;
+}
+
+/* need_bytes: of host memory, as host_need() says. */
+static void note_least(const vp_plan_request *r, vp_plan_answer *a, int64_t need_bytes,
+                       const vp_figures *held)
+{
+    a->least_host_bytes = vp_min_i64(a->least_host_bytes, need_bytes);
+    if (need_bytes > r->host_bytes)
+        return;
+    a->least_pinned_bytes = vp_min_i64(a->least_pinned_bytes, need_bytes - held->pageable_bytes);
+    if (need_bytes <= vp_request_host_room(r, held->pageable_bytes))
+        a->least_nvme_bytes = vp_min_i64(a->least_nvme_bytes, held->nvme_bytes);
 }
 
 /* Whether activations may move beside this: states of none, half or all of the chain. */
@@ -195,8 +214,8 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
     vp_candidate *kept;
     vp_status     st = VP_OK;
 
-    a->least_host_bytes = vp_min_i64(a->least_host_bytes, host_need(r, s, &s->figures[recipe_idx]));
-    if (s->figures[recipe_idx].host_bytes > r->host_bytes ||
+    note_least(r, a, host_need(r, s, &s->figures[recipe_idx]), &s->figures[recipe_idx]);
+    if (!vp_has_room(r, &s->figures[recipe_idx]) ||
         (r->n_segments && (partly || s->offload.blocks)))
         return VP_OK;
     assert(recipe_idx < VP_N_OPTIMIZERS);
@@ -268,11 +287,11 @@ vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp
     vp_status st     = VP_OK;
 
     a->n_scenarios      = 0;
-    a->least_host_bytes = INT64_MAX;
-    a->cut              = false;
-    a->bytes_alone      = extent == VP_SPACE_LEAST;
-    a->scenarios        = NULL;
-    a->libraries        = NULL;
+    a->least_host_bytes = a->least_pinned_bytes = a->least_nvme_bytes = INT64_MAX;
+    a->cut                                                            = false;
+    a->bytes_alone                                                    = extent == VP_SPACE_LEAST;
+    a->scenarios                                                      = NULL;
+    a->libraries                                                      = NULL;
 
     a->problem = (vp_ilp_problem){.budget_bytes = vp_device_arena_bytes(r->device, r->budget_bytes),
                                   .upper_ns     = INT64_MAX,

@@ -34,6 +34,9 @@ vp_status vp_space_refine(const vp_plan_request *request, vp_plan_answer *answer
 vp_status vp_space_add_near(const vp_plan_request *request, vp_plan_answer *answer, vp_cost *cost,
                             const vp_scenario *like, vp_err *err);
 
+/* Whether host memory, of it what may be pinned, and the drive have room for what these figures hold there. */
+bool vp_has_room(const vp_plan_request *request, const vp_figures *figures);
+
 /* Fewest bytes above an integer program's base that the blocks and the head need, and counts that
  * need no more, found in last[n_blocks + 1]; both NULL: the bytes alone. */
 int64_t vp_space_least_bytes(const vp_ilp *ilp, int64_t *counts, int64_t *last);

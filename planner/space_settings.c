@@ -237,7 +237,10 @@ static bool is_no_worse(const vp_plan_request *r, const vp_setting *a, const vp_
                  x->first_height_bytes > y->first_height_bytes ||
                  x->last_height_bytes > y->last_height_bytes ||
                  x->outside_blocks_ns > y->outside_blocks_ns || x->step_time_s > y->step_time_s ||
-                 (x->host_bytes > y->host_bytes && x->host_bytes > r->host_bytes - sent);
+                 (x->host_bytes > y->host_bytes && x->host_bytes > r->host_bytes - sent) ||
+                 (r->pinned_bytes &&
+                  x->host_bytes - x->pageable_bytes > y->host_bytes - y->pageable_bytes &&
+                  x->host_bytes - x->pageable_bytes > r->pinned_bytes - sent);
     }
     return !worse;
 }

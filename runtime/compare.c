@@ -66,7 +66,7 @@ static vp_status summarise(const vp_lane *first, vp_lane *lane, int64_t n, vp_er
     lane->high = ratios[n * 3 / 4];
     vp_call_times_median(&lane->times);
     vp_runtime_memory(lane->runtime, &memory);
-    lane->executed_bytes = memory.executed_bytes;
+    lane->executed_bytes = memory.of[VP_MEMORY_DEVICE].executed_bytes;
 out:
     free(seconds);
     return st;

@@ -20,6 +20,7 @@
 #include "runtime/data.h"
 #include "runtime/measure_link.h"
 #include "runtime/measure_overhead.h"
+#include "runtime/memory_print.h"
 #include "runtime/plugin.h"
 #include "runtime/profile_ops.h"
 #include "runtime/run_options.h"
@@ -404,30 +405,6 @@ static const char *touched_by(const args *a, const vp_backend *backend)
     return a->run.verify ? "poison" : backend->host_memory ? "resident pages" : "device allocation";
 }
 
-/* "device" first; "host-pinned" only where the plan uses it. */
-static json_t *memories_json(const args *a, const vp_backend *backend, const results *r)
-{
-    const vp_memory_report *m    = &r->memory;
-    json_t                 *list = json_array();
-
-    json_array_append_new(
-        list,
-        json_pack("{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "name", "device",
-                  "predicted_bytes", (json_int_t)m->predicted_bytes, "executed_bytes",
-                  (json_int_t)m->executed_bytes, "touched_bytes", (json_int_t)m->touched_bytes,
-                  "touched_by", touched_by(a, backend), "resident_bytes",
-                  (json_int_t)m->resident_bytes, "padding_bytes", (json_int_t)m->padding_bytes,
-                  "never_written_bytes", (json_int_t)m->never_written_bytes, "pinned_bytes",
-                  (json_int_t)m->pinned_bytes));
-    if (m->host_predicted_bytes)
-        json_array_append_new(
-            list, json_pack("{s:s, s:I, s:I, s:I}", "name", vp_memory_name(VP_MEMORY_HOST_PINNED),
-                            "predicted_bytes", (json_int_t)m->host_predicted_bytes,
-                            "executed_bytes", (json_int_t)m->host_executed_bytes, "touched_bytes",
-                            (json_int_t)m->host_touched_bytes));
-    return list;
-}
-
 /* A number that JSON cannot write is null. */
 static json_t *step_json(const vp_step_result *s)
 {
@@ -453,9 +430,9 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
     return json_pack(
         "{s:i, s:s, s:s, s:o, s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s?, s:O?, s:{s:f}}",
         "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(),
-        "memories", memories_json(a, backend, r), "outside_bytes", (json_int_t)plan->outside_bytes,
-        "outside_class", plan->outside_class, "outside_measured_bytes",
-        vp_json_int_or_null(outside_bytes(plan, &r->outside)), "outside",
+        "memories", vp_memories_json(&r->memory, touched_by(a, backend)), "outside_bytes",
+        (json_int_t)plan->outside_bytes, "outside_class", plan->outside_class,
+        "outside_measured_bytes", vp_json_int_or_null(outside_bytes(plan, &r->outside)), "outside",
         vp_overhead_to_json(&r->outside), "process_peak_bytes", (json_int_t)r->process_peak_bytes,
         "process_predicted_bytes", vp_json_int_or_null(plan->process_predicted_bytes), "steps",
         steps, "device_memory", points_json(r), "kernels", kernels_json(r->times.at, r->times.n),
@@ -508,22 +485,11 @@ static void print_results(const vp_plan *plan, const vp_backend *backend, const 
     vp_text_wrap(name, 11, 11, &described);
     printf("\n%s", vp_text_string(&described));
     vp_text_release(&described);
-    printf("arena      %s predicted, %s executed: %lld bytes off\n",
-           vp_size_text(r->memory.predicted_bytes, x, sizeof x),
-           vp_size_text(r->memory.executed_bytes, y, sizeof y),
-           (long long)(r->memory.executed_bytes - r->memory.predicted_bytes));
-    printf("touched    %s by %s; %lld bytes are padding\n",
-           vp_size_text(r->memory.touched_bytes, x, sizeof x), touched_by(a, backend),
-           (long long)r->memory.padding_bytes);
-    if (r->memory.host_predicted_bytes)
-        printf("host arena %s predicted, %s executed: %lld bytes off\n",
-               vp_size_text(r->memory.host_predicted_bytes, x, sizeof x),
-               vp_size_text(r->memory.host_executed_bytes, y, sizeof y),
-               (long long)(r->memory.host_executed_bytes - r->memory.host_predicted_bytes));
+    vp_memories_print(&r->memory, touched_by(a, backend));
     if (r->memory.pinned_bytes)
         printf("host       %s pinned, for what a step is given and gives%s; taken in %s\n",
                vp_size_text(r->memory.pinned_bytes, x, sizeof x),
-               r->memory.host_predicted_bytes ? ", beside the host arena" : "",
+               plan->host_peak_bytes ? ", beside the host arena" : "",
                vp_time_text(r->memory.pinning_s, y, sizeof y));
     for (int i = 0; i < r->points.n; i++) {
         const vp_memory_point *p = &r->points.at[i];

@@ -144,6 +144,22 @@ out:
 
 /* ---- before the first step ---- */
 
+/* A device fills what it reads and writes by itself; the host's other memory the host. */
+static vp_status zero(vp_runtime *rt, int replica, vp_memory memory, int64_t offset_bytes,
+                      int64_t bytes, vp_err *err)
+{
+    unsigned char *at = rt->arena[replica][memory].base + offset_bytes;
+    vp_status      st = VP_OK;
+
+    assert(offset_bytes >= 0 && bytes <= rt->arena[replica][memory].n_bytes - offset_bytes);
+    if (memory != VP_MEMORY_HOST)
+        return rt->backend->fill(at, 0, bytes, err);
+    VP_TRY(rt->backend->wait(err));
+    memset(at, 0, (size_t)bytes);
+out:
+    return st;
+}
+
 /* Optimizer states begin at zero. A bf16 or 8-bit zero is zero bytes too. */
 static vp_status zero_states(vp_runtime *rt, vp_err *err)
 {
@@ -159,10 +175,9 @@ static vp_status zero_states(vp_runtime *rt, vp_err *err)
                     vp_plan_param_bytes(&rt->plan->recipe, &t->params[k].param, (vp_region)h);
                 assert(bytes >= 0); /* an overflow does not pass the plan's checker */
                 for (int r = 0; bytes > 0 && r < rt->n_arenas; r++)
-                    VP_TRY(rt->backend->fill(rt->arena[r][b->instances[i].region_memory[h]].base +
-                                                 b->instances[i].region_base_bytes[h] +
-                                                 t->params[k].offset_bytes[h],
-                                             0, bytes, err));
+                    VP_TRY(zero(rt, r, b->instances[i].region_memory[h],
+                                b->instances[i].region_base_bytes[h] + t->params[k].offset_bytes[h],
+                                bytes, err));
             }
     }
 out:

@@ -48,12 +48,6 @@ out:
     return st;
 }
 
-static int64_t memory_bytes(const vp_plan *plan, vp_memory memory)
-{
-    assert(memory == VP_MEMORY_DEVICE || memory == VP_MEMORY_HOST_PINNED);
-    return memory == VP_MEMORY_DEVICE ? plan->peak_bytes : plan->host_peak_bytes;
-}
-
 static int64_t fixed_bytes(const vp_runtime *rt, int64_t fixed_idx)
 {
     const vp_plan_fixed *f = &rt->plan->fixed[fixed_idx];
@@ -96,6 +90,19 @@ static vp_status make_block(vp_runtime *rt, vp_err *err)
     b->base = base;
 out:
     return st;
+}
+
+static vp_status check_memories(const vp_plan *plan, vp_err *err)
+{
+    int64_t drive_bytes = vp_plan_memory_bytes(plan, VP_MEMORY_NVME);
+    char    text[32];
+
+    if (drive_bytes == 0)
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_USAGE,
+                   "the plan leaves %s on a local drive (memory nvme), which vplan sizes and does "
+                   "not execute; plan without --nvme, with more --host-memory",
+                   vp_size_text(drive_bytes, text, sizeof text));
 }
 
 /* A plan's workspaces are made for one kind of device. */
@@ -192,6 +199,7 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
     rt->optimizer = (vp_optimizer_numbers){plan->recipe.beta1, plan->recipe.beta2, plan->recipe.eps,
                                            plan->recipe.weight_decay, plan->recipe.momentum};
     VP_TRY_ALLOC(err, rt->scratch);
+    VP_TRY(check_memories(plan, err));
     VP_TRY(check_backend(rt, err));
     VP_TRY(check_room(rt, err));
     assert(!opts->verify || backend->host_memory); /* the verifier reads the arenas itself */
@@ -200,8 +208,9 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
     for (int r = 0; r < rt->n_arenas; r++)
         for (int m = 0; m < VP_N_MEMORIES; m++) {
             double start_s = vp_now_s();
-            VP_TRY(vp_arena_block_new(backend, (vp_memory)m, memory_bytes(plan, (vp_memory)m),
-                                      &rt->arena[r][m], err));
+            VP_TRY(vp_arena_block_new(backend, (vp_memory)m,
+                                      vp_plan_memory_bytes(plan, (vp_memory)m), &rt->arena[r][m],
+                                      err));
             if (m == VP_MEMORY_HOST_PINNED)
                 rt->pinning_s += vp_now_s() - start_s;
         }
@@ -642,8 +651,8 @@ vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result 
                           : arena_at(rt, plan->control_idx),
            (size_t)fixed_bytes(rt, plan->control_idx));
     /* what ran lies inside what was planned, and is all of it but padding at the end */
-    assert(rt->executed_bytes[VP_MEMORY_DEVICE] <= rt->plan->peak_bytes);
-    assert(rt->executed_bytes[VP_MEMORY_HOST_PINNED] <= rt->plan->host_peak_bytes);
+    for (int m = 0; m < VP_N_MEMORIES; m++)
+        assert(rt->executed_bytes[m] <= vp_plan_memory_bytes(plan, (vp_memory)m));
     rt->step++;
     if (rt->verifier)
         VP_TRY(vp_verifier_finish(rt, err));
@@ -659,30 +668,35 @@ out:
 
 /* ---- reports ---- */
 
+/* Bytes of a memory that were ever written, by the verifier's count. */
+static int64_t written_bytes(const vp_runtime *rt, vp_memory memory)
+{
+    int64_t n = 0;
+
+    for (int64_t k = 0; k < rt->arena[0][memory].n_bytes; k++)
+        n += rt->verifier->touched[memory][k];
+    return n;
+}
+
 void vp_runtime_memory(const vp_runtime *rt, vp_memory_report *out)
 {
-    const vp_arena_block *device = &rt->arena[0][VP_MEMORY_DEVICE],
-                         *host   = &rt->arena[0][VP_MEMORY_HOST_PINNED];
+    const vp_arena_block *device = &rt->arena[0][VP_MEMORY_DEVICE];
 
-    *out                    = (vp_memory_report){.predicted_bytes      = rt->plan->peak_bytes,
-                                                 .executed_bytes       = rt->executed_bytes[VP_MEMORY_DEVICE],
-                                                 .host_predicted_bytes = rt->plan->host_peak_bytes,
-                                                 .host_executed_bytes  = rt->executed_bytes[VP_MEMORY_HOST_PINNED],
-                                                 .resident_bytes       = vp_arena_block_resident(rt->backend, device),
-                                                 .padding_bytes        = rt->padding_bytes,
-                                                 .pinned_bytes         = rt->block.n_bytes,
-                                                 .pinning_s            = rt->pinning_s,
-                                                 .n_buffers            = rt->n_buffers};
-    out->touched_bytes      = vp_min_i64(out->resident_bytes, device->n_bytes);
-    out->host_touched_bytes = host->n_bytes;
-    if (rt->verifier) {
+    *out = (vp_memory_report){.resident_bytes = vp_arena_block_resident(rt->backend, device),
+                              .padding_bytes  = rt->padding_bytes,
+                              .pinned_bytes   = rt->block.n_bytes,
+                              .pinning_s      = rt->pinning_s,
+                              .n_buffers      = rt->n_buffers};
+    for (int m = 0; m < VP_N_MEMORIES; m++)
+        out->of[m] =
+            (vp_memory_use){.predicted_bytes = vp_plan_memory_bytes(rt->plan, (vp_memory)m),
+                            .executed_bytes  = rt->executed_bytes[m],
+                            .touched_bytes   = rt->verifier ? written_bytes(rt, (vp_memory)m)
+                                                            : rt->arena[0][m].n_bytes};
+    if (rt->verifier)
         out->never_written_bytes = rt->verifier->never_written_bytes;
-        out->touched_bytes = out->host_touched_bytes = 0;
-        for (int64_t k = 0; k < device->n_bytes; k++)
-            out->touched_bytes += rt->verifier->touched[VP_MEMORY_DEVICE][k];
-        for (int64_t k = 0; k < host->n_bytes; k++)
-            out->host_touched_bytes += rt->verifier->touched[VP_MEMORY_HOST_PINNED][k];
-    }
+    else
+        out->of[VP_MEMORY_DEVICE].touched_bytes = vp_min_i64(out->resident_bytes, device->n_bytes);
 }
 
 const vp_kernel_time *vp_runtime_kernel_times(const vp_runtime *rt, int64_t *n)

@@ -125,15 +125,18 @@ vp_status vp_runtime_grad_get(const vp_runtime_param *p, int64_t first, int64_t 
 vp_status vp_runtime_param_set(const vp_runtime_param *p, int64_t first, int64_t n,
                                const float *values, vp_err *err);
 
-typedef struct vp_memory_report {
+/* Of one memory; all 0 where the plan does not use it. */
+typedef struct vp_memory_use {
     /* the plan's */
     int64_t predicted_bytes;
     /* largest offset + bytes of any operand bound */
     int64_t executed_bytes;
-    /* verify: bytes ever written, counted; else resident bytes of the mapping, at most the arena */
+    /* verify: bytes ever written, counted; else all, of the device's the resident ones of the mapping */
     int64_t touched_bytes;
-    /* the same three of memory "host-pinned"; 0 where the plan uses none. touched without verify: all */
-    int64_t host_predicted_bytes, host_executed_bytes, host_touched_bytes;
+} vp_memory_use;
+
+typedef struct vp_memory_report {
+    vp_memory_use of[VP_N_MEMORIES];
     /* of the mapping, by the kernel's count */
     int64_t resident_bytes;
     /* of the arena, covered by no buffer ever */

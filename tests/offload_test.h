@@ -44,13 +44,18 @@ static inline void trains_like(const vp_plan *plan, const trained *want, const c
         vp_cpu_streams_stress((uint64_t)seed); /* the environment is read once */
         trained got = train(plan, 3, 1, seed == 1);
         same_bits(want, &got, what);
-        assert_int_equal(got.memory.host_executed_bytes, plan->host_peak_bytes);
-        assert_int_equal(got.memory.executed_bytes, plan->peak_bytes);
-        if (seed == 1 && (got.memory.touched_bytes != plan->peak_bytes - got.memory.padding_bytes ||
+        assert_int_equal(got.memory.of[VP_MEMORY_HOST_PINNED].executed_bytes +
+                             got.memory.of[VP_MEMORY_HOST].executed_bytes,
+                         plan->host_peak_bytes);
+        assert_int_equal(got.memory.of[VP_MEMORY_HOST].executed_bytes,
+                         vp_plan_memory_bytes(plan, VP_MEMORY_HOST));
+        assert_int_equal(got.memory.of[VP_MEMORY_DEVICE].executed_bytes, plan->peak_bytes);
+        if (seed == 1 && (got.memory.of[VP_MEMORY_DEVICE].touched_bytes !=
+                              plan->peak_bytes - got.memory.padding_bytes ||
                           got.memory.never_written_bytes != 0))
             fail_msg("%s: touched %lld of %lld bytes, %lld are padding, %lld never written", what,
-                     (long long)got.memory.touched_bytes, (long long)plan->peak_bytes,
-                     (long long)got.memory.padding_bytes,
+                     (long long)got.memory.of[VP_MEMORY_DEVICE].touched_bytes,
+                     (long long)plan->peak_bytes, (long long)got.memory.padding_bytes,
                      (long long)got.memory.never_written_bytes);
         free(got.params);
     }

@@ -31,12 +31,15 @@ def compare(free, step_s, what):
 
 
 adapters = random.Random(int(sys.argv[2]) + 1) # of its own: the other draws stay what they were
+little = random.Random(int(sys.argv[2]) + 2)
 n_free = n_frontier = n_adapted = 0
 while n_free < count:
     batch = rnd.choice([1, 2, 3, 4, 6, 7, 8, 12, 16, 31, 48, 64])
     words = [rnd.choice(MODELS), "--device", rnd.choice(DEVICES), "--seq", str(rnd.choice([64, 128, 256, 512, 700, 1024])), "--global-batch", str(batch)]
     words += ["--optimizer", "any"] * (rnd.random() < 0.3)
     words += ["--host-memory", rnd.choice(["1GiB", "8GiB", "200GiB"])] * (rnd.random() < 0.5)
+    if "--host-memory" in words and little.random() < 0.3:
+        words += ["--pinned-memory", little.choice(["256MiB", "1GiB", "4GiB"])]
     if adapters.random() < 0.3:
         words += ["--lora", "r=%d,targets=all-linear%s" % (adapters.choice([1, 8, 64]), adapters.choice(["", ",dropout=0.1"]))]
     low = plan(words + ["--budget", "1MiB"])

@@ -260,7 +260,8 @@ static void check_chain(const vp_plan_request *request, const vp_plan_answer *a,
         fail_msg("%s: %lld bytes by the rows, %lld on the clock, %lld laid out, %lld searched with",
                  what, (long long)fold, (long long)top, (long long)plan->peak_bytes,
                  (long long)f.peak_bytes);
-    top = occupied(plan, &x, &l, VP_MEMORY_HOST_PINNED, what);
+    top = occupied(plan, &x, &l, VP_MEMORY_HOST_PINNED, what) +
+          occupied(plan, &x, &l, VP_MEMORY_HOST, what);
     if (top != plan->host_peak_bytes || f.host_bytes != plan->host_peak_bytes)
         fail_msg("%s: %lld bytes of the host's on the clock, %lld laid out, %lld searched with",
                  what, (long long)top, (long long)plan->host_peak_bytes, (long long)f.host_bytes);

@@ -218,8 +218,9 @@ static void a_tensor_moved_out_and_back_trains_the_same_bits(void **state)
             b = train_with(read, 3, 1,
                            (vp_run_opts){.verify = host && seed == 1, .eager = !host && seed == 1});
             same_bits(&a, &b, what);
-            assert_int_equal(b.memory.host_executed_bytes, read->host_peak_bytes);
-            assert_int_equal(b.memory.executed_bytes, read->peak_bytes);
+            assert_int_equal(b.memory.of[VP_MEMORY_HOST_PINNED].executed_bytes,
+                             read->host_peak_bytes);
+            assert_int_equal(b.memory.of[VP_MEMORY_DEVICE].executed_bytes, read->peak_bytes);
             free(b.params);
         }
         vp_cpu_streams_stress(0);

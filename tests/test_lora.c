@@ -481,7 +481,7 @@ static void expect_same(const trained *a, const trained *b, const vp_plan *plan,
 {
     if (memcmp(a->params, b->params, (size_t)a->n_params * sizeof(float)) != 0)
         fail_msg("%s: other bits", what);
-    assert_int_equal(b->memory.executed_bytes, plan->peak_bytes);
+    assert_int_equal(b->memory.of[VP_MEMORY_DEVICE].executed_bytes, plan->peak_bytes);
 }
 
 static void recompute_segments_and_chunks_move_no_bit(void **state)

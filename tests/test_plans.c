@@ -84,16 +84,18 @@ static void predicted_is_executed_and_touched_to_the_byte(void **state)
             model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), s.recipe.dropout);
         vp_plan *plan = random_plan(&r, model, s);
         trained  x    = train(plan, 2, 1 + i % 2, true);
-        if (x.memory.executed_bytes != plan->peak_bytes ||
-            (here && (x.memory.touched_bytes != plan->peak_bytes - x.memory.padding_bytes ||
+        if (x.memory.of[VP_MEMORY_DEVICE].executed_bytes != plan->peak_bytes ||
+            (here && (x.memory.of[VP_MEMORY_DEVICE].touched_bytes !=
+                          plan->peak_bytes - x.memory.padding_bytes ||
                       x.memory.never_written_bytes != 0)))
             fail_msg(
                 "plan %d (%s, %s, %s, %s attention): predicted %lld, executed %lld, touched %lld, padding %lld, never written %lld",
                 i, config, vp_precision_name(s.recipe.precision),
                 vp_optimizer_name(s.recipe.optimizer), vp_attention_name(s.attention),
-                (long long)plan->peak_bytes, (long long)x.memory.executed_bytes,
-                (long long)x.memory.touched_bytes, (long long)x.memory.padding_bytes,
-                (long long)x.memory.never_written_bytes);
+                (long long)plan->peak_bytes,
+                (long long)x.memory.of[VP_MEMORY_DEVICE].executed_bytes,
+                (long long)x.memory.of[VP_MEMORY_DEVICE].touched_bytes,
+                (long long)x.memory.padding_bytes, (long long)x.memory.never_written_bytes);
         check_items(plan);
         n_recompute += recomputes(plan);
         n_chunked += s.loss_chunk && s.loss_chunk < s.micro_batch * s.seq;
@@ -362,7 +364,7 @@ static void the_mapping_holds_what_was_executed(void **state)
         vp_model *model = tiny_model(&t, 0);
         vp_plan  *plan  = random_plan(&r, model, s);
         trained   x     = train(plan, 1, 1, false);
-        int64_t   off   = x.memory.resident_bytes - x.memory.executed_bytes;
+        int64_t   off   = x.memory.resident_bytes - x.memory.of[VP_MEMORY_DEVICE].executed_bytes;
         assert_true(off < 4096 * x.memory.n_buffers && -off < 4096 * x.memory.n_buffers);
         free(x.params);
         vp_plan_free(plan);

@@ -48,6 +48,14 @@ for case, budget, host in ((SHORT, 17 * GIB // 10, 8 * GIB), (LONG, 7 * GIB // 2
 ok(bound == {"device", "host", "link"}, "each of them binds somewhere", bound)
 ok(prices == {"device_s_per_gib": 0, "host_s_per_gib": 0, "link_s_per_gb_per_s": 0, "binding": []}, "what is ample has no price", prices)
 
+# Of what may be pinned, where that has a limit of its own.
+here = plan(SLOW, LONG, 7 * GIB // 2, 8 * GIB, "--prices", "--pinned-memory", str(GIB // 10))
+base, prices = here["best_step_time_s"], here["shadow_prices"]
+richer = plan(SLOW, LONG, 7 * GIB // 2, 8 * GIB, "--pinned-memory", str(GIB // 10 + GIB))
+ok(here["host_pinned_bytes"] <= GIB // 10 and prices["pinned_s_per_gib"] > 0, "what may be pinned binds", (here["host_pinned_bytes"], prices))
+ok(near(prices["pinned_s_per_gib"], base - richer["best_step_time_s"]), "its price is the difference of two plans", (prices, base, richer["best_step_time_s"]))
+ok("pinned" in prices["binding"] and prices["host_s_per_gib"] == 0, "and the rest of the host's memory has none", prices)
+
 p = subprocess.run([build + "/vplan", "plan", "gpt2", "--device", SLOW, "--seq", "512", "--global-batch", "8", "--budget", "1.1GiB", "--host-memory", "1000MB", "--json"],
                    stdout=subprocess.PIPE, text=True)
 more = [c for c in json.loads(p.stdout)["changes"] if "host memory" in c["change"]]

@@ -63,6 +63,9 @@ cases += [
     ("24 layers", config("deep", n_layer=24, n_embd=16), 32, 2, ["--recompute", "attention"], "none"),
     ("no clipping", "gpt2-tiny", 64, 6, ["--micro-batch", "3"], "unclipped"),
     ("a chunk that does not divide", odd, 200, 3, ["--micro-batch", "3", "--loss", "chunked:256"], "none"),
+    ("states that the host steps", "gpt2-tiny", 64, 4, ["--host-memory", "1GiB", "--offload", "host-step"], "none"),
+    ("and streamed blocks", config("deep", n_layer=24, n_embd=16), 32, 2, ["--host-memory", "1GiB", "--offload", "params+host-step"], "none"),
+    ("states on a drive", config("deep", n_layer=24, n_embd=16), 32, 2, ["--host-memory", "1KiB", "--nvme", "1GiB", "--offload", "optimizer"], "none"),
     ("a chunk of all tokens", "gpt2-tiny", 128, 2, ["--micro-batch", "2", "--loss", "chunked:256"], "none"),
 ]
 draw = random.Random(SEED)
@@ -100,7 +103,9 @@ for i, (what, model, seq, batch, pins, recipe) in enumerate(cases):
         continue
     (_, buffers, _), (_, program, _) = tables
     try:
-        check_tables.check("buffers", buffers, "program", program, answer["peak_bytes"], answer["host_peak_bytes"], answer["step_time_s"])
+        # where copies run beside kernels the step is shorter than the sum of its seconds
+        seconds = None if "--offload" in pins else answer["step_time_s"]
+        check_tables.check("buffers", buffers, "program", program, answer["peak_bytes"], answer["host_peak_bytes"], seconds)
         ok(True, what)
     except check_tables.Wrong as e:
         ok(False, what, e)
@@ -109,7 +114,7 @@ for i, (what, model, seq, batch, pins, recipe) in enumerate(cases):
     ok(story["peak_bytes"] == answer["peak_bytes"] and story["step_time_s"] == answer["step_time_s"]
        and sum(x["bytes"] for x in story["items"]) == answer["peak_bytes"], what, "explain and plan differ, or the items do not sum to the peak")
     # The checker itself is held to account on plans with and without accumulation, padding, recompute and states.
-    if i in (1, 13, 22, 25, 30):
+    if i in (1, 13, 22, 28, 33):
         tested += 1
         count(*check_tables.self_test(buffers, program, answer["peak_bytes"], answer["step_time_s"]))
 ok(tested == 5 and len(plans) >= 40, "the number of plans", "%d, %d self-tests" % (len(plans), tested))
@@ -157,7 +162,7 @@ for k in chosen:
     ran = json.loads(out)
     m = ran["memories"][0]
     buffers = run("explain", plan, "--buffers")[1]
-    padding = sum(int(row["bytes"]) for _, row in check_tables.rows("buffers", buffers, check_tables.BUFFERS) if row["component"] == "padding")
+    padding = sum(int(row["bytes"]) for _, row in check_tables.rows("buffers", buffers, check_tables.BUFFERS) if row["component"] == "padding" and row["memory"] == "device")
     ok(m["predicted_bytes"] == m["executed_bytes"] == answer["peak_bytes"], "run of " + what, "predicted, executed: %s" % m)
     ok(m["never_written_bytes"] == 0, "run of " + what, "bytes never written: %s" % m)
     ok(m["padding_bytes"] == padding and m["touched_bytes"] == m["executed_bytes"] - padding, "run of " + what, "touched: %s; padding %d" % (m, padding))
