@@ -179,6 +179,34 @@ ok(code == 0 and "nothing is to be changed" in out, "a second time nothing chang
 for name, text in ("alias.yaml", "x: &n 4\nper_device_train_batch_size: *n\noptim: sgd\n"), ("block.yaml", "optim: >\n  sgd\nper_device_train_batch_size: 1\n"):
     code, _, err = call("emit", one, "--for", "hf", "--edit", write(name, text))
     ok(code == 4 and "by hand" in err and name + ":" in err, "--edit of " + name, (code, err))
+# ---- what stands in calls of a script beside its trainer's arguments is edited where it stands ----
+QLORA = """import torch
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from trl import SFTConfig, SFTTrainer
+base = {"output_dir": "o", "bf16": True}
+bnb = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+model = AutoModelForCausalLM.from_pretrained("gpt2", quantization_config=bnb, attn_implementation="eager")
+lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear")  # small
+args = SFTConfig(**base, per_device_train_batch_size=4, max_length=1024)
+trainer = SFTTrainer(model=model, args=args, peft_config=lora)
+"""
+wants = dict(micro_batch=2, seq=512, world=1, precision="bf16-amp", optimizer="adamw_torch_fused", recompute="full", loss="chunked", tuning="qlora", quant="nf4-dq", lora_r=16, lora_alpha=16, lora_dropout=0.1, lora_targets="q_proj+v_proj")
+code, out, err = call("emit", write("calls.json", {"common": wants}), "--for", "trl", "--edit", write("calls.py", QLORA), "--force")
+want = (QLORA.replace("r=8", "r=16").replace('target_modules="all-linear"', 'target_modules=["q_proj", "v_proj"]').replace("LoraConfig(r", "LoraConfig(lora_dropout=0.1, r").replace("size=4", "size=2").replace("=1024", "=512")
+        .replace("Config(load_in_4bit", "Config(bnb_4bit_use_double_quant=True, load_in_4bit").replace('"eager"', '"sdpa"'))
+ok(code == 0 and open("calls.py").read() == want, "--edit of adapters and a model in a script", (code, err, open("calls.py").read()))
+code, out, err = call("check", "--json", "calls.py")
+read = json.loads(out)["common"]
+ok(all(str(read.get(k)) == str(v) for k, v in wants.items() if k not in ("world",)), "and read back it is what was wanted", (read, wants))
+# what a command's launcher does is not changed in its file; an option of a script's own may be
+RUN = "torchrun --nproc_per_node 2 run_clm.py \\\n    --output_dir o --per_device_train_batch_size 4 \\\n    --block_size 1024 --bf16 --fsdp full_shard\n"
+whole = dict(micro_batch=2, seq=512, world=2, parallel="fsdp2", precision="bf16-mixed", optimizer="adamw_torch", recompute="none")
+code, out, err = call("emit", write("calls.json", {"common": whole}), "--for", "hf", "--edit", write("run.sh", RUN), "--force")
+ok(code == 0 and open("run.sh").read() == RUN.replace("size 4", "size 2").replace("size 1024", "size 512").replace("    --output_dir", "    --optim adamw_torch --output_dir"), "--edit of a command's options", (code, err, open("run.sh").read()))
+for change, what in ((dict(world=1), "world 1"), (dict(parallel="none"), "parallel none")):
+    code, out, err = call("emit", write("calls.json", {"common": dict(whole, **change)}), "--for", "hf", "--edit", write("run.sh", RUN), "--force")
+    ok(code == 4 and "no word for %s" % what in err and open("run.sh").read() == RUN, "--edit does not pass over " + what, (code, err))
 # what cannot be edited as it is meant is refused with the line, and the file stays to the byte
 args = "args = TrainingArguments(\n    output_dir=\"out\",\n    per_device_train_batch_size=16,\n)\n"
 REFUSED = {

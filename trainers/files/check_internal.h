@@ -21,6 +21,9 @@ const char *vp_file_version(const vp_checked *c, const vp_checked_file *file, co
 const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, const char *path,
                           const char **version);
 
+/* Whether a key of the file's dialect is none of the call that this script's arguments are. */
+bool vp_key_is_elsewhere(const vp_checked_file *file, const vp_key *k);
+
 /* What counts for a key: what is written, else the default. NULL: neither. */
 const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const char *path,
                          char *buf, size_t buf_size);

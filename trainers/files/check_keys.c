@@ -97,6 +97,11 @@ static bool is_in_another_file(const vp_value *root, const char *path)
     return v && v->kind == VP_VALUE_STRING;
 }
 
+bool vp_key_is_elsewhere(const vp_checked_file *file, const vp_key *k)
+{
+    return k && k->elsewhere && file->doc->format == VP_FORMAT_PYTHON;
+}
+
 const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const char *path,
                          char *buf, size_t buf_size)
 {
@@ -109,7 +114,8 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
     k = vp_file_key(c, file, path, &version);
     if (v && k && k->words && among(k->words, "null", false))
         return vp_value_text(v, buf, buf_size);
-    if (!k || !k->otherwise || file->doc->has_gap || is_in_another_file(file->doc->root, path))
+    if (!k || !k->otherwise || file->doc->has_gap || vp_key_is_elsewhere(file, k) ||
+        is_in_another_file(file->doc->root, path))
         return NULL;
     if (k->was && vp_version_compare(version, k->changed) < 0) {
         snprintf(buf, buf_size, "%s", k->was);

@@ -485,6 +485,9 @@ const vp_dialect vp_dialect_swift_fsdp = {
 
 /* ---- TRL ---- */
 
+/* ModelConfig's: a script gives SFTConfig none of them. */
+#define MODEL_CONFIG .elsewhere = true
+
 static const vp_key trl_keys[] = {
     {"gradient_checkpointing", VP_KEY_BOOL, "true"},
     {"bf16", VP_KEY_BOOL, "!fp16"}, /* trl/trainer/base_config.py */
@@ -504,22 +507,22 @@ static const vp_key trl_keys[] = {
      "nll"}, /* trainers of other methods have words of their own, and lists */
     {"activation_offloading", VP_KEY_BOOL, "false"},
     {"assistant_only_loss", VP_KEY_BOOL, "false"},
-    {"model_name_or_path", VP_KEY_TEXT},
-    {"dtype", VP_KEY_WORD, "float32", "auto|float32|bfloat16|float16"},
-    {"attn_implementation", VP_KEY_TEXT},
-    {"use_peft", VP_KEY_BOOL, "false"},
-    {"lora_r", VP_KEY_INT, "16", .min = 1, .max = 1e6},
-    {"lora_alpha", VP_KEY_INT, "32", .min = 1, .max = 1e6},
-    {"lora_dropout", VP_KEY_REAL, "0.05", .min = 0, .max = 1},
-    {"lora_target_modules", VP_KEY_LIST},
-    {"lora_modules_to_save", VP_KEY_LIST},
-    {"use_dora", VP_KEY_BOOL, "false"},
-    {"use_rslora", VP_KEY_BOOL, "false"},
-    {"load_in_8bit", VP_KEY_BOOL, "false"},
-    {"load_in_4bit", VP_KEY_BOOL, "false"},
-    {"bnb_4bit_quant_type", VP_KEY_WORD, "nf4", "nf4|fp4"},
-    {"use_bnb_nested_quant", VP_KEY_BOOL, "false"},
-    {"bnb_4bit_quant_storage", VP_KEY_TEXT, NULL, VP_STORAGES},
+    {"model_name_or_path", VP_KEY_TEXT, MODEL_CONFIG},
+    {"dtype", VP_KEY_WORD, "float32", "auto|float32|bfloat16|float16", MODEL_CONFIG},
+    {"attn_implementation", VP_KEY_TEXT, MODEL_CONFIG},
+    {"use_peft", VP_KEY_BOOL, "false", MODEL_CONFIG},
+    {"lora_r", VP_KEY_INT, "16", .min = 1, .max = 1e6, MODEL_CONFIG},
+    {"lora_alpha", VP_KEY_INT, "32", .min = 1, .max = 1e6, MODEL_CONFIG},
+    {"lora_dropout", VP_KEY_REAL, "0.05", .min = 0, .max = 1, MODEL_CONFIG},
+    {"lora_target_modules", VP_KEY_LIST, MODEL_CONFIG},
+    {"lora_modules_to_save", VP_KEY_LIST, MODEL_CONFIG},
+    {"use_dora", VP_KEY_BOOL, "false", MODEL_CONFIG},
+    {"use_rslora", VP_KEY_BOOL, "false", MODEL_CONFIG},
+    {"load_in_8bit", VP_KEY_BOOL, "false", MODEL_CONFIG},
+    {"load_in_4bit", VP_KEY_BOOL, "false", MODEL_CONFIG},
+    {"bnb_4bit_quant_type", VP_KEY_WORD, "nf4", "nf4|fp4", MODEL_CONFIG},
+    {"use_bnb_nested_quant", VP_KEY_BOOL, "false", MODEL_CONFIG},
+    {"bnb_4bit_quant_storage", VP_KEY_TEXT, NULL, VP_STORAGES, MODEL_CONFIG},
     {"max_seq_length", VP_KEY_INT, .until = "0.20", .instead = "max_length"},
     {"torch_dtype", VP_KEY_TEXT, .until = "0.27", .instead = "dtype"},
     {"use_liger", VP_KEY_BOOL, .until = "0.18", .instead = "use_liger_kernel"},

@@ -51,6 +51,10 @@ static void collect(const lister *l, const vp_checked_file *file, vp_setting set
                 !vp_when_holds(row->when, l->wanted, target) ||
                 !vp_word_is(l->wanted->value[setting], row->word, &argument) || out->n == 32)
                 continue;
+            if (vp_key_is_elsewhere(file, vp_file_key(l->c, file, row->key, NULL)))
+                continue;
+            if (file->is_part && d == &vp_dialect_model && setting == VP_SETTING_SEQ)
+                continue; /* of emit's file for it alone: from_pretrained() takes none */
             out->argument[out->n] = argument;
             out->rows[out->n++]   = row;
             out->n_present += row->value && vp_value_at(file->doc->root, row->key);
@@ -84,7 +88,8 @@ static bool says_it(const lister *l, const vp_checked_file *file, vp_setting set
         for (int i = 0; i < d->n_says; i++)
             if (d->says[i].setting == (int)setting && d->says[i].key[0] &&
                 vp_version_within(version, d->says[i].since, d->says[i].until) &&
-                vp_value_at(file->doc->root, d->says[i].key))
+                vp_value_at(file->doc->root, d->says[i].key) &&
+                !vp_key_is_elsewhere(file, vp_file_key(l->c, file, d->says[i].key, NULL)))
                 return true;
     }
     return false;
@@ -116,11 +121,12 @@ out:
 static vp_status edit_row(lister *l, const vp_checked_file *file, const vp_saying *row,
                           const char *argument)
 {
-    const vp_value *v   = vp_value_at(file->doc->root, row->key);
-    const vp_key   *key = vp_file_key(l->c, file, row->key, NULL);
-    char            has[512], now[512];
-    vp_edit         e = {
-                .file = file, .setting = (vp_setting)row->setting, .key = key, .path = row->key, .at = v};
+    static const vp_key scripts = {"", VP_KEY_ANY}; /* that no table has: run_clm.py's block_size */
+    const vp_value     *v       = vp_value_at(file->doc->root, row->key);
+    const vp_key *known = vp_file_key(l->c, file, row->key, NULL), *key = known ? known : &scripts;
+    char          has[512], now[512];
+    vp_edit       e = {
+              .file = file, .setting = (vp_setting)row->setting, .key = key, .path = row->key, .at = v};
     vp_status st = VP_OK;
 
     if (v)
@@ -200,7 +206,7 @@ static vp_status edit_setting(lister *l, vp_setting setting)
         VP_TRY(edit_file(l, &c->files[first], setting));
     const char *otherwise = vp_setting_otherwise(setting);
     bool        is_usual  = otherwise && strcmp(otherwise, l->wanted->value[setting]) == 0;
-    if (first < 0 && c->settings.value[setting] && !is_usual) /* else the file is read again */
+    if (first < 0 && c->settings.value[setting] && (!is_usual || !c->by_default[setting]))
         VP_TRY(VP_FAIL_AT(l->err, VP_ERR_INPUT, c->files[0].name, 0, vp_setting_key(setting),
                           "these files have no word for %s %s", vp_setting_key(setting),
                           l->wanted->value[setting]));

@@ -27,6 +27,9 @@ typedef struct vp_edit {
 vp_status vp_edits_list(const vp_checked *c, const vp_settings *wanted, vp_edit **out, int64_t *n,
                         vp_err *err);
 
+/* Whether an edit is of this file, or of a part of it (vp_checked_file.is_part). */
+bool vp_edit_is_of(const vp_edit *x, const vp_checked_file *file);
+
 /* The edits of one file in its text. VP_ERR_INPUT with the line: what stands there cannot be changed
  * in place (a list, an alias, a value over several lines). */
 vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,

@@ -2,6 +2,7 @@
  * anybody may write it: the edits' keys have their new values, and everything else what it had. */
 #include "trainers/files/check_internal.h"
 #include "trainers/files/edit.h"
+#include "trainers/files/python_calls.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -114,8 +115,20 @@ static bool same_members(proof *p, const vp_value *was, const vp_value *now, con
     return true;
 }
 
+/* A quantisation that has a name stands in the part of the model that is loaded with it, too, where it is edited; so does the type
+ * that the model is loaded as. */
+static bool is_of_a_part(const proof *p, const vp_value *was)
+{
+    bool is_copy = !was->column && was->key && strcmp(was->key, "dtype") == 0;
+
+    return !p->file->is_part && p->file->doc->format == VP_FORMAT_PYTHON &&
+           (is_copy || (was->call && vp_python_ends_in(was->call, "BitsAndBytesConfig")));
+}
+
 static bool same(proof *p, const vp_value *was, const vp_value *now, const char *path)
 {
+    if (is_of_a_part(p, was) && same_text(was->call, now->call))
+        return true;
     if (was->kind != now->kind || !same_text(was->call, now->call))
         return fail_at(p, path, was);
     if (was->kind == VP_VALUE_MAP || was->kind == VP_VALUE_LIST)
@@ -147,7 +160,8 @@ static bool is_as_meant(proof *p, const vp_document *now)
         if (x->file == p->file && x->to && !says(vp_value_at(now->root, x->path), x))
             return fail_at(p, x->path, x->at);
     }
-    return n_remarks(was) == n_remarks(now) || fail_at(p, p->edits[0].path, p->edits[0].at);
+    return p->file->is_part || n_remarks(was) == n_remarks(now) ||
+           fail_at(p, p->edits[0].path, p->edits[0].at);
 }
 
 static vp_status refuse(const proof *p, const char *why, vp_err *err)
@@ -159,9 +173,36 @@ static vp_status refuse(const proof *p, const char *why, vp_err *err)
 static const vp_edit *first_of(const proof *p)
 {
     for (int64_t i = 0; i < p->n; i++)
-        if (p->edits[i].file == p->file)
+        if (vp_edit_is_of(&p->edits[i], p->file))
             return &p->edits[i];
     return NULL;
+}
+
+/* What calls of a script are given, one after the other as before; false: something else is there now. */
+static bool parts_are_as_meant(proof *p, const vp_checked *c, const vp_checked *now)
+{
+    const vp_checked_file *script = p->file;
+    bool                   is     = true;
+
+    for (int f = 1; f < c->n_files && is; f++) {
+        if (!c->files[f].is_part)
+            continue;
+        p->file = &c->files[f];
+        is      = f < now->n_files && now->files[f].is_part &&
+             now->files[f].dialect == c->files[f].dialect && is_as_meant(p, now->files[f].doc);
+        if (!is && !p->key[0])
+            fail_at(p, "", c->files[f].doc->root);
+    }
+    p->file = is ? script : p->file;
+    return is;
+}
+
+static bool is_alone(const vp_checked *c)
+{
+    for (int f = 1; f < c->n_files; f++)
+        if (!c->files[f].is_part)
+            return false;
+    return true;
 }
 
 vp_status vp_edits_prove(const vp_checked *c, const vp_checked_file *file,
@@ -185,9 +226,9 @@ vp_status vp_edits_prove(const vp_checked *c, const vp_checked_file *file,
     if (!now.files[0].doc)
         VP_TRY(refuse(&p, "the file could not be read any more", err));
     p.key[0] = '\0';
-    if (!is_as_meant(&p, now.files[0].doc))
+    if (!is_as_meant(&p, now.files[0].doc) || !parts_are_as_meant(&p, c, &now))
         VP_TRY(refuse(&p, "read back, the file would say something else", err));
-    if (c->n_files != 1) /* what several files say together is no question of this one */
+    if (!is_alone(c)) /* what several files say together is no question of this one */
         goto out;
     VP_TRY(vp_edits_list(&now, wanted, &left, &n_left, err));
     for (int64_t i = 0; i < n_left; i++)

@@ -345,6 +345,14 @@ out:
     return st;
 }
 
+/* Whether its name does: that of an argument by place, or of torch_dtype, which counts as dtype, does not. */
+static bool stands_there(const editor *e, const vp_value *m)
+{
+    size_t at = place_of(e, m);
+
+    return skip_key(e, m->key, &at, line_end(e, at));
+}
+
 /* The first member that others can be put before: a keyword, not an argument by place; a pair, not a
  * table with a header of its own. */
 static const vp_value *first_pair(const editor *e, const vp_value *map)
@@ -352,7 +360,7 @@ static const vp_value *first_pair(const editor *e, const vp_value *map)
     const vp_value *m = map->first;
 
     if (e->file->doc->format == VP_FORMAT_PYTHON)
-        while (m && isdigit((unsigned char)m->key[0]))
+        while (m && (isdigit((unsigned char)m->key[0]) || !stands_there(e, m)))
             m = m->next;
     if (e->file->doc->format == VP_FORMAT_TOML)
         while (m && (place_of(e, m) >= e->n_bytes || e->bytes[place_of(e, m)] == '[' ||
@@ -390,7 +398,7 @@ static vp_status find_place(editor *e, const vp_edit *x, place *out)
 
     *out     = (place){.prefix = ""};
     out->map = container_of(e, x->path, &out->rest);
-    if (format == VP_FORMAT_PYTHON && out->map == e->file->doc->root)
+    if (format == VP_FORMAT_PYTHON && out->map == e->file->doc->root && !e->file->is_part)
         VP_TRY(choose_call(e, x, &out->map));
     first = first_pair(e, out->map);
     if (!first && format == VP_FORMAT_TOML) {
@@ -399,7 +407,9 @@ static vp_status find_place(editor *e, const vp_edit *x, place *out)
         goto out;
     }
     if (!first)
-        VP_TRY(by_hand(e, out->map->line, x->path, "the map that it belongs into is empty"));
+        VP_TRY(by_hand(e, out->map->line, x->path,
+                       format == VP_FORMAT_PYTHON ? "no argument with a name stands beside it"
+                                                  : "the map that it belongs into is empty"));
     out->at     = place_of(e, first);
     out->indent = first->column > 0 ? first->column - 1 : 0;
     out->quoted = out->at < e->n_bytes && e->bytes[out->at] == '"';
@@ -500,8 +510,9 @@ static vp_status put_new(editor *e, const vp_edit *x, const place *p, const vp_v
     vp_format format = e->file->doc->format;
     bool      root   = p->map == e->file->doc->root;
     vp_text   pair = {0}, text = {0};
-    size_t    at = p->alone ? p->at - (size_t)p->indent : p->at;
-    vp_status st = VP_OK;
+    bool      own_line = p->alone && format != VP_FORMAT_FLAGS;
+    size_t    at       = own_line ? p->at - (size_t)p->indent : p->at;
+    vp_status st       = VP_OK;
 
     put_pair(e, &pair, m, p, p->indent);
     VP_TRY_ALLOC(e->err, !pair.failed);
@@ -574,6 +585,13 @@ static vp_status put_together(editor *e, vp_text *out)
     return out->failed ? VP_FAIL(e->err, VP_ERR_NOMEM, "out of host memory") : VP_OK;
 }
 
+/* A part of a script stands in the script's text. */
+bool vp_edit_is_of(const vp_edit *x, const vp_checked_file *file)
+{
+    return x->file == file || (x->file && x->file->is_part && x->file > file &&
+                               strcmp(x->file->name, file->name) == 0);
+}
+
 vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,
                          const vp_checked_file *file, const char *bytes, int64_t n_bytes,
                          vp_text *out, vp_err *err)
@@ -587,8 +605,9 @@ vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,
     e.n_edits = n;
     e.eol     = end && end > bytes && end[-1] == '\r' ? "\r\n" : "\n";
     for (int64_t i = 0; i < n; i++) {
-        if (edits[i].file != file)
+        if (!vp_edit_is_of(&edits[i], file))
             continue;
+        e.file = edits[i].file;
         if (file->doc->format == VP_FORMAT_FLAGS && strchr(edits[i].path, '.'))
             VP_TRY(by_hand(&e, edits[i].at ? edits[i].at->line : 0, edits[i].path,
                            "it stands inside an option's value"));

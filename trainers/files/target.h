@@ -54,6 +54,8 @@ typedef struct vp_key {
     bool        if_true;  /* from until on its parser refuses what is not null, false or 0 */
     /* from this version on its parser reads "true" and "2" in quotes as what they say */
     const char *reads_text;
+    bool
+                elsewhere; /* in a script another call has it than the one that makes the arguments: nobody knows its default */
     const char *was, *changed; /* its default before that version, where it was another */
     const char *opens;      /* its value may be the path of a file of this dialect; NULL: of none */
     const char *opens_with; /* a key without which nobody opens that file; NULL: none */
