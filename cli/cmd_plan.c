@@ -355,17 +355,18 @@ static vp_status print_plan(answer *x, vp_err *err)
 {
     const vp_plan     *plan = x->plan;
     const vp_scenario *s    = &x->found.lean.scenario;
-    char               text[2000], y[64], z[64], outside[400];
+    char               text[2000], y[64], z[64], outside[400], timed[64];
     vp_simulation      step;
     vp_status          st = VP_OK;
 
     x->arena = vp_arena_new();
     VP_TRY_ALLOC(err, x->arena);
     VP_TRY(vp_itemise(x->arena, plan, &plan->buckets[0], &x->itemised, err));
+    snprintf(timed, sizeof timed, "(%s)", plan->time_class);
     snprintf(
-        text, sizeof text, "%s tokens/s (%s)",
+        text, sizeof text, "%s tokens/s %s",
         vp_count_text((int64_t)((double)vp_plan_tokens(plan) / plan->step_time_s), y, sizeof y),
-        plan->time_class);
+        s->offload.nvme ? "at most, sized only" : timed);
     vp_screen_answer(plan->peak_bytes + plan->outside_bytes, plan->budget_bytes, text);
     print_request(x);
     vp_screen_recipe(&plan->recipe, s->attention);
@@ -382,8 +383,9 @@ static vp_status print_plan(answer *x, vp_err *err)
     if (plan->process_predicted_bytes >= 0)
         printf(", process %s", vp_size_text(plan->process_predicted_bytes, y, sizeof y));
     print_offloaded(x);
-    printf("\ntime       %s a step (%s)%s\n", vp_time_text(plan->step_time_s, y, sizeof y),
-           plan->time_class, vp_mfu_text(plan, &x->job.device, z, sizeof z));
+    printf("\ntime       %s a step %s%s\n", vp_time_text(plan->step_time_s, y, sizeof y),
+           s->offload.nvme ? "at least: the drive's seconds are not counted" : timed,
+           s->offload.nvme ? "" : vp_mfu_text(plan, &x->job.device, z, sizeof z));
     if (vp_plan_offloads(plan)) {
         VP_TRY(vp_simulate(plan, &plan->buckets[0], NULL, NULL, &step, err));
         vp_screen_copies(&step);
