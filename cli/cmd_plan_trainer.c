@@ -770,7 +770,7 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
     VP_TRY_ALLOC(err, a.arena);
     VP_TRY(set_up(&a, model_name, o, t, err));
     VP_TRY(choose(&a, err));
-    if (a.search)
+    if (a.search && !a.chosen.best) /* of a precision that was given up for one that fits */
         VP_TRY(vp_fit_search_end(a.search, &a.changes, err));
     VP_TRY(document(&a, &doc, err));
     if (path && a.chosen.best) {

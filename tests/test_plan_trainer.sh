@@ -630,6 +630,17 @@ for words in ("plan", "llama-3.2-1b", *T4, "--global-batch", "4", "--qlora"), ("
     ok(code == 4 and "--precision is not given, and bf16-amp, the default for this card, does not run here" in err, "%s: it is the default" % words[0], (code, err))
     code, _, err = call(*words, "--precision", "bf16-amp")
     ok(code == 4 and "precision bf16-amp does not run here" in err and "not given" not in err, "%s: it was given" % words[0], (code, err))
+# ---- nor does nothing fit because of it: where the first precision was recorded with fewer ways to share, another is taken ----
+words = ("plan", "smollm2-1.7b", "--trainer", "hf", "--world", "2", "--device", "l4", "--seq", "512", "--global-batch", "16", "--json")
+code, out, err = call(*words)
+free = json.loads(out)
+shared = [json.loads(call(*words, "--parallel", p)[1]) for p in ("ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3")]
+fits = [j for j in shared if j["step_time_s"] is not None]
+ok(code == 0 and fits and all(free["step_time_s"] <= j["step_time_s"] for j in fits), "no way of sharing that is pinned fits where the free plan does not, or is faster", (code, free["settings"], [j["step_time_s"] for j in fits]))
+ok(shared[0]["step_time_s"] is None and any("--precision not given: " in x and "nothing fits" in x for x in free["assumptions"]), "and why another precision is said", free["assumptions"])
+same = json.loads(call(*words, "--precision", free["common"]["precision"])[1])
+ok(same["settings"] == free["settings"] and same["interval"] == free["interval"] and not free["changes"], "as if it had been asked for", (same["settings"], free["settings"], free["changes"]))
+
 # ---- a row that is longer than its column goes on in the next line, and says all ----
 code, out, err = call("plan", "qwen2.5-1.5b", "--trainer", "hf", "--device", "t4", "--seq", "2048", "--global-batch", "64", "--world", "2", "--parallel", "fsdp2", "-o", "long.json", "--force")
 rows = re.search(r"^nearest: .*\n((?:  .*\n)+)", out, re.M)

@@ -623,6 +623,49 @@ static vp_status say_default(const vp_choose_request *request, const char *preci
     return VP_ERR_INPUT;
 }
 
+/* Whether weights are held alike: "bf16-mixed" and "fp16-mixed" in fp32, "bf16-amp" and "fp16-amp" in 16 bits. */
+static bool holds_alike(const char *a, const char *b)
+{
+    const char *ends[] = {strchr(a, '-'), strchr(b, '-')};
+
+    return ends[0] && ends[1] && strcmp(ends[0], ends[1]) == 0;
+}
+
+/* Nothing fits in the default precision, and not all ways to share the model were recorded in it: another one
+ * of the list that holds weights alike, in which something does, in place of *out. */
+static vp_status choose_one_that_fits(vp_arena *arena, vp_choose_request *request,
+                                      const char *const *list, int n, vp_chosen *out,
+                                      const char **why_other, vp_err *err)
+{
+    const char *first = request->pinned[VP_SETTING_PRECISION];
+
+    for (int i = 0; i < n; i++) {
+        vp_choose_request r      = *request;
+        vp_chosen         chosen = {0};
+        vp_err            why    = {0};
+        if (strcmp(list[i], first) == 0 || (!r.job.device->bf16 && list[i][0] == 'b') ||
+            !holds_alike(list[i], first))
+            continue;
+        r.pinned[VP_SETTING_PRECISION] = list[i];
+        r.wanted                       = VP_CHOOSE_BEST;
+        r.nothing_fits                 = NULL;
+        r.least_is_known               = NULL;
+        bool fits = vp_choose(arena, &r, &chosen, &why) == VP_OK && chosen.best;
+        vp_chosen_release(&chosen);
+        if (!fits)
+            continue;
+        vp_chosen_release(out);
+        request->pinned[VP_SETTING_PRECISION] = list[i];
+        *why_other                            = vp_arena_printf(arena,
+                                                                "--precision not given: %s; in %s nothing fits, of what was "
+                                                                                           "recorded with it",
+                                                                list[i], first);
+        return *why_other ? vp_choose(arena, request, out, err)
+                          : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    }
+    return VP_OK;
+}
+
 vp_status vp_choose_any_precision(vp_arena *arena, vp_choose_request *request, vp_chosen *out,
                                   const char **why_other, vp_err *err)
 {
@@ -635,6 +678,8 @@ vp_status vp_choose_any_precision(vp_arena *arena, vp_choose_request *request, v
     vp_status    st    = vp_choose(arena, request, out, err);
 
     *why_other = NULL;
+    if (st == VP_OK && !out->best && out->n_refused > 0)
+        return choose_one_that_fits(arena, request, next, N_NEXT, out, why_other, err);
     for (int i = 0; i < N_NEXT && st == VP_ERR_INPUT; i++) {
         if (strcmp(next[i], first) == 0 || (!request->job.device->bf16 && next[i][0] == 'b'))
             continue;
