@@ -1,6 +1,7 @@
 #include "cli/check_fit.h"
 
 #include "cli/cmd_plan_trainer.h"
+#include "cli/loader_text.h"
 #include "cli/names.h"
 #include "cli/screen.h"
 #include "cli/words.h"
@@ -103,6 +104,29 @@ static const char *other_adapters(vp_arena *arena, const vp_checked *c)
 #define WRITTEN(c, ...) \
     written(c, (const char *const[]){__VA_ARGS__}, \
             sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *))
+
+/* A number that is written, from 1 to most; 0: none is. */
+static int64_t written_count(const vp_value *v, int64_t most)
+{
+    char    text[64];
+    int64_t n = 0;
+
+    if (!v || v->kind == VP_VALUE_LIST || v->kind == VP_VALUE_MAP)
+        return 0;
+    n = strtoll(vp_value_text(v, text, sizeof text), NULL, 10);
+    return n > 0 && n <= most ? n : 0;
+}
+
+/* Trainer's keys, which those built on it have too. */
+static vp_hf_loader_setting read_loader(const vp_checked *c)
+{
+    const vp_value *pins = WRITTEN(c, "dataloader_pin_memory");
+
+    return (vp_hf_loader_setting){
+        .workers  = written_count(WRITTEN(c, "dataloader_num_workers"), 4096),
+        .prefetch = written_count(WRITTEN(c, "dataloader_prefetch_factor"), 1000000),
+        .pins     = !pins || is_on(pins)};
+}
 
 /* What of Liger's kernels the files switch on: Trainer's map of them, whose kernels are on unless it says otherwise, and
  * axolotl's keys, which count beside its plugin (integrations/liger/plugin.py). What one switch of the
@@ -294,6 +318,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     if (x->why)
         goto out;
     r->target = target_of(c);
+    x->loader = read_loader(c);
     x->why    = other_method(arena, c, r->target);
     if (x->why)
         goto out;
@@ -405,6 +430,8 @@ static json_t *assumptions_json(const vp_check_fit *x)
         json_array_append_new(list, json_string(x->mended.now.why));
     for (int i = 0; list && i < x->mended.now.n_assumptions; i++)
         json_array_append_new(list, json_string(x->mended.now.assumptions[i]));
+    if (list && x->loader.workers)
+        json_array_append_new(list, json_string(vp_loader_assumed));
     if (list && *x->calibration.card)
         json_array_append_new(list,
                               vp_calibration_said(&x->calibration, x->calibration_path, false));
@@ -432,6 +459,8 @@ void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
                   (json_int_t)m->now.allocated_bytes, "reserved_peak_bytes",
                   (json_int_t)m->now.reserved_bytes, "step_time_s", m->now_s));
     json_object_set_new(answer, "assumptions", assumptions_json(x));
+    if (x->loader.workers)
+        json_object_set_new(answer, "loader", vp_loader_json(&m->now.batch, &x->loader));
     if (*x->calibration.card)
         json_object_set_new(answer, "calibration",
                             vp_calibration_json(&x->calibration, x->calibration_path, false));
@@ -644,6 +673,7 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
                    vp_size_text(m->now.allocated_bytes, bytes[0], sizeof bytes[0]),
                    m->now.peak_phase,
                    vp_size_text(m->now.reserved_bytes, bytes[1], sizeof bytes[1]));
+    vp_loader_print(&m->now.batch, &x->loader, x->request.world > 1);
     if (m->is_tight)
         print_tight(m, x->request.budget_bytes);
     if (!m->fits)
@@ -660,6 +690,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
         vp_screen_line("assumed", "%s", m->now.assumptions[i]);
     if (allocator_text(m, text, sizeof text)[0])
         vp_screen_line("assumed", "%s", text);
+    if (x->loader.workers)
+        vp_screen_line("assumed", "%s", vp_loader_assumed);
     if (m->chosen.best && (!m->fits || is_faster(m)))
         print_next(x, c);
     else if (!m->fits)

@@ -6,6 +6,7 @@
 #include "cli/calibration.h"
 #include "cli/cli.h"
 #include "trainers/fit/mend.h"
+#include "trainers/hf/hf_loader.h"
 
 typedef struct vp_check_fit_options {
     const char *model, *device, *calibration;
@@ -16,13 +17,14 @@ typedef struct vp_check_fit_options {
 } vp_check_fit_options;
 
 typedef struct vp_check_fit {
-    vp_model         *model;
-    vp_device         device;
-    vp_calibration    calibration; /* of this card; its card is "" where there is none */
-    char              calibration_path[VP_CALIBRATION_PATH];
-    vp_choose_request request;
-    vp_mended         mended;
-    const char       *why; /* not answered, and this is why; NULL: mended is the answer */
+    vp_model            *model;
+    vp_device            device;
+    vp_calibration       calibration; /* of this card; its card is "" where there is none */
+    char                 calibration_path[VP_CALIBRATION_PATH];
+    vp_choose_request    request;
+    vp_mended            mended;
+    vp_hf_loader_setting loader; /* as the files write it; workers 0: they write none */
+    const char          *why;    /* not answered, and this is why; NULL: mended is the answer */
 } vp_check_fit;
 
 /* Model and device as cli/names.h gives them. A length that the model does not have joins the findings.

@@ -11,8 +11,10 @@ typedef struct vp_estimate_options {
         *max, *class_name, *padding, *lengths, *measured, *resident, *versions, *lora, *peft,
         *freeze, *load, *task, *parallel, *offload, *method, *calibration, *alloc_conf;
     vp_amount budget, reserve;
-    int64_t   seq, target_seq, micro_batch, accumulation, eval_batch, packing, world;
-    bool      keep_output, qlora, liger, compiles, syncs_each, all, ladder, trainer_is_default;
+    int64_t   seq, target_seq, micro_batch, accumulation, eval_batch, packing, world, workers,
+        prefetch;
+    bool no_pin_memory, keep_output, qlora, liger, compiles, syncs_each, all, ladder,
+        trainer_is_default;
 } vp_estimate_options;
 
 /* Where --seq is not said: at most; and SFTConfig's max_length. */

@@ -13,24 +13,26 @@
 #include "cli/estimate_lengths.h"
 #include "cli/estimate_measured.h"
 #include "cli/estimate_remedies.h"
+#include "trainers/hf/hf_loader.h"
 
 #include "dryrun/dryrun_run.h"
 #include "trainers/hf/hf_estimate.h"
 
 typedef struct vp_estimate_answer {
-    vp_model         *model, *second; /* second: that of --resident teacher=MODEL, or NULL */
-    vp_device         device;
-    vp_hf_request     request;
-    vp_hf_estimate    estimate;
-    vp_estimate_lora  lora;
-    vp_dryrun_context context;
-    int64_t           budget_bytes;  /* -1: none */
-    int64_t           reserve_bytes; /* kept free, not in the budget */
-    bool              has_device, seq_is_default, not_even_least;
-    const char       *max; /* what was looked for; NULL: nothing */
-    bool              precision_is_default, batch_is_default;
-    bool              is_tight; /* fits since PyTorch gives back what it caches */
-    int64_t           unlimited_allocated_bytes,
+    vp_model            *model, *second; /* second: that of --resident teacher=MODEL, or NULL */
+    vp_device            device;
+    vp_hf_request        request;
+    vp_hf_estimate       estimate;
+    vp_hf_loader_setting loader; /* workers 0: nothing was said of it */
+    vp_estimate_lora     lora;
+    vp_dryrun_context    context;
+    int64_t              budget_bytes;  /* -1: none */
+    int64_t              reserve_bytes; /* kept free, not in the budget */
+    bool                 has_device, seq_is_default, not_even_least;
+    const char          *max; /* what was looked for; NULL: nothing */
+    bool                 precision_is_default, batch_is_default;
+    bool                 is_tight; /* fits since PyTorch gives back what it caches */
+    int64_t              unlimited_allocated_bytes,
         unlimited_reserved_bytes; /* then: on a card that never fills */
     vp_remedy        remedies[VP_REMEDIES];
     int              n_remedies;

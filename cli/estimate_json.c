@@ -1,5 +1,6 @@
 /* An answer of `vplan estimate --trainer` as JSON, and its sums. */
 #include "cli/estimate_answer.h"
+#include "cli/loader_text.h"
 #include "cli/words.h"
 
 #include "base/units.h"
@@ -115,6 +116,8 @@ json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
                 "interval: %.0f %% of the reserved bytes, which held on 95 of 100 steps played "
                 "without a card%s; none was measured on one",
                 100 * reserved_share(a), a->has_device ? ", and the context's own" : ""));
+    if (a->loader.workers)
+        json_array_append_new(list, json_string(vp_loader_assumed));
     if (a->has_device && a->request.world > 1)
         json_array_append_new(
             list, json_sprintf("NCCL takes %lld MB of each card outside PyTorch's allocator, as it "
@@ -278,6 +281,8 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
     if (j && a->measured_in)
         json_object_set_new(j, "measured",
                             vp_measured_json(&a->measured, &a->estimate, a->assumed_context_bytes));
+    if (j && a->loader.workers)
+        json_object_set_new(j, "loader", vp_loader_json(&a->estimate.batch, &a->loader));
     if (j && a->lengths.n)
         json_object_set_new(j, "lengths", vp_lengths_json(&a->of_lengths));
     return j;

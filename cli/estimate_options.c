@@ -72,6 +72,32 @@ static const vp_option rows[] = {
                   "per_device_eval_batch_size is 8); the loss is wanted, no logits",
      .otherwise = "no evaluation",
      .example   = "8"},
+    {.name      = "--workers",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_estimate_options, workers),
+     .value     = "N",
+     .unit      = "processes",
+     .min       = 1,
+     .max       = 4096,
+     .help      = "Workers of the DataLoader (dataloader_num_workers): what they and the batches "
+                  "that they make ahead take of the host's memory is told",
+     .otherwise = "none, Trainer's own",
+     .example   = "4"},
+    {.name      = "--prefetch",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_estimate_options, prefetch),
+     .value     = "N",
+     .unit      = "batches",
+     .min       = 1,
+     .max       = 1000000,
+     .help      = "Batches that each worker makes ahead (dataloader_prefetch_factor)",
+     .otherwise = "2",
+     .example   = "4"},
+    {.name = "--no-pin-memory",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_estimate_options, no_pin_memory),
+     .help = "The DataLoader does not copy its batches to pinned memory "
+             "(dataloader_pin_memory: false)"},
     {.name  = "--lora",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(vp_estimate_options, lora),
@@ -233,6 +259,8 @@ static const char *trainers_own(const vp_estimate_options *o)
            : o->accumulation ? "accumulation"
            : o->syncs_each   ? "sync-each-batch"
            : o->eval_batch   ? "eval-batch"
+           : o->workers      ? "workers"
+           : o->prefetch     ? "prefetch"
            : o->peft         ? "peft"
            : o->freeze       ? "freeze"
            : o->load         ? "load"

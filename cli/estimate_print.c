@@ -1,6 +1,7 @@
 /* An answer of `vplan estimate --trainer` for people. */
 #include "cli/estimate_answer.h"
 #include "cli/estimate_next.h"
+#include "cli/loader_text.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 
@@ -180,6 +181,7 @@ static void print_setting(const vp_estimate_answer *a, bool all)
     if (q->alloc_conf)
         vp_screen_line("allocator", "%s", q->alloc_conf);
     print_host(&a->estimate.host, q->world, all);
+    vp_loader_print(&a->estimate.batch, &a->loader, q->world > 1);
     x[0] = '\0';
     if (q->eval_batch)
         snprintf(x, sizeof x, ", evaluation by %lld", (long long)q->eval_batch);

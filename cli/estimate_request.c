@@ -111,6 +111,9 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
     if (o->packing && o->eval_batch)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--packing with --eval-batch: no evaluation of packed samples was recorded");
+    if ((o->prefetch || o->no_pin_memory) && !o->workers)
+        return VP_FAIL(err, VP_ERR_USAGE, "--%s is told of a DataLoader's workers: --workers N",
+                       o->prefetch ? "prefetch" : "no-pin-memory");
     if (o->qlora && o->load && strncmp(o->load, "nf4", 3) != 0)
         return VP_FAIL(
             err, VP_ERR_USAGE,

@@ -247,7 +247,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
     VP_TRY(vp_estimate_open_model(name, &o, &a->model, err));
     VP_TRY(vp_estimate_open_second(&o, a, err));
     vp_estimate_fill(&o, a);
-    q->shelf = vp_hf_shelf_new();
+    a->loader = (vp_hf_loader_setting){o.workers, o.prefetch, !o.no_pin_memory};
+    q->shelf  = vp_hf_shelf_new();
     VP_TRY_ALLOC(err, q->shelf);
     if (o.lora) {
         VP_TRY(vp_estimate_read_lora(o.lora, a->model->family, &a->lora, err));

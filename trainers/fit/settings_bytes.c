@@ -457,6 +457,7 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
     out->reserved_bytes  = e.reserved_bytes;
     out->device_bytes    = e.reserved_bytes + outside_bytes(job, q.world);
     out->n_returns       = e.n_returns;
+    out->batch           = e.batch;
     out->low_bytes       = e.reserved_bytes - (int64_t)(low * (double)e.reserved_bytes) +
                      job->context_least_bytes; /* NCCL may take less than is assumed */
     out->high_bytes = out->device_bytes + (int64_t)(high * (double)e.reserved_bytes);

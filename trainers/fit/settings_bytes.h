@@ -48,6 +48,7 @@ typedef struct vp_fit_bytes {
     const char *peak_phase;
     int64_t     n_returns; /* with a limit: times a step that the cache is given back */
     int64_t     n_params, n_trained;
+    vp_hf_batch batch;
     char        versions[128];
     char        assumptions[VP_HF_ASSUMPTIONS][200];
     int         n_assumptions;

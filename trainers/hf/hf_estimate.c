@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "trainers/hf/hf_find.h"
 #include "trainers/hf/hf_host.h"
+#include "trainers/hf/hf_loader.h"
 #include "trainers/hf/hf_resident.h"
 #include "trainers/hf/hf_shelf.h"
 #include "trainers/hf/hf_step.h"
@@ -731,6 +732,7 @@ static vp_status play_inputs(run *r, vp_err *err)
         VP_TRY(vp_optimizer_step_resume(r->optimizer, err));
     VP_TRY(vp_recorded_play(r->step, "inputs", err));
     vp_ledger_end(&r->ledger);
+    r->out->batch = vp_hf_batch_of(r->step);
 out:
     return st;
 }

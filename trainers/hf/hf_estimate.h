@@ -93,12 +93,18 @@ typedef struct vp_hf_host {
     int64_t load_bytes, save_bytes, resume_bytes;
 } vp_hf_host;
 
+/* A batch's tensors: as asked for; in pages, as shared memory has them; in powers of two, as pinned memory does. */
+typedef struct vp_hf_batch {
+    int64_t bytes, paged_bytes, pinned_bytes;
+} vp_hf_batch;
+
 typedef struct vp_hf_estimate {
     vp_ledger_phase phases[VP_LEDGER_PHASES];
     int             n_phases, peak; /* peak: the phase of the largest allocated_bytes */
     int64_t         allocated_bytes, reserved_bytes, seq;
     int64_t         pinned_bytes, host_bytes; /* of one rank: pinned, and all that is offloaded */
     vp_hf_host      host;
+    vp_hf_batch     batch;
     int64_t
         n_returns; /* times in the last step that PyTorch gave back its cache: none without a limit */
     int64_t     n_trained, n_params; /* parameters */

@@ -719,6 +719,18 @@ int64_t vp_recorded_tables(const vp_recorded *s)
     return n;
 }
 
+int64_t vp_recorded_input(const vp_recorded *s, int64_t i)
+{
+    const vp_recorded_program *p      = s->program;
+    int                        inputs = vp_recorded_phase_named(p, "inputs", strlen("inputs"));
+
+    for (int64_t k = 0; k < p->n_slots && s->bytes; k++)
+        if (p->slots[k].phase == inputs && p->slots[k].owner == VP_OWNER_INPUT && s->bytes[k] &&
+            i-- == 0)
+            return s->bytes[k];
+    return s->as && s->as->has_ones && i == 0 ? vp_mul(MASK_BYTES, s->symbols->at[VP_SYM_N]) : 0;
+}
+
 int64_t vp_recorded_frozen_bytes(const vp_recorded *s)
 {
     return s->frozen_bytes;

@@ -92,6 +92,8 @@ bool vp_recorded_is_vector(const vp_recorded *step, int64_t i);
 bool vp_recorded_has_rank(const vp_recorded *step, int64_t i);
 /* Of them the first so many are look-up tables. */
 int64_t vp_recorded_tables(const vp_recorded *step);
+/* Tensor i of the batch, as its phase "inputs" has it; 0 past the end. */
+int64_t vp_recorded_input(const vp_recorded *step, int64_t i);
 int64_t vp_recorded_frozen_bytes(const vp_recorded *step);
 int64_t vp_recorded_quantised_bytes(const vp_recorded *step); /* without their scales */
 
