@@ -91,7 +91,8 @@ static const struct {
     {"grokadamw", "its states are made anew in each step, which was not ruled"},
     {"lomo", "it updates within backward, which was not recorded"},
     {"adalomo", "it updates within backward, which was not recorded"},
-    {"galore_", "it hangs on optim_target_modules and on optim_args' rank, and on scratch of SVDs"},
+    {"galore_", "its projectors come from SVDs, whose workspace cuSOLVER tells on a card alone; it "
+                "hangs on optim_target_modules and on optim_args' rank besides"},
     {"apollo_", "it hangs on optim_target_modules and on optim_args' rank"},
 };
 
