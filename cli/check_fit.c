@@ -336,6 +336,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     r->job.padded   = o->padding && strcmp(o->padding, "mask") == 0;
     r->job.packed   = is_packed(c);
     r->job.compiles = compiles(c);
+    r->job.of_files = true;
     read_ligers(c, &r->job);
     r->job.context_bytes       = outside.bytes;
     r->job.context_least_bytes = outside.least_bytes;
@@ -350,19 +351,45 @@ out:
     return st;
 }
 
-/* What ends in an error on this card is one of the files' own, beside no verdict. */
-static vp_status say_refused(vp_checked *c, const char *why, vp_err *err)
+/* In the files' own keys what would be written for another word: "fp16: true, bf16: false". NULL: they have none. */
+static const char *in_their_keys(vp_checked *c, vp_setting setting, const char *word)
 {
-    static const char mark[] = " does not run here: ";
-    const char       *reason = strstr(why, mark);
+    vp_settings wanted = {0};
+    vp_edit    *edits;
+    int64_t     n;
+    vp_text     text = {0};
+    vp_err      none = {0};
+    const char *said = NULL;
 
-    if (!reason)
+    wanted.value[setting] = word;
+    if (!word || vp_edits_list(c, &wanted, &edits, &n, &none) != VP_OK)
+        return NULL;
+    for (int64_t i = 0; i < n; i++)
+        if (edits[i].file && edits[i].setting == setting)
+            vp_text_printf(&text, "%s%s: %s", text.n_bytes ? ", " : "", edits[i].path,
+                           edits[i].to ? edits[i].to : "(take it out)");
+    said = text.n_bytes && !text.failed ? vp_arena_strdup(c->arena, text.data) : NULL;
+    vp_text_release(&text);
+    return said;
+}
+
+/* What ends in an error on this card is one of the files' own, beside no verdict. */
+static vp_status say_refused(vp_checked *c, const vp_check_fit *x, vp_err *err)
+{
+    const vp_mended         *m = &x->mended;
+    const char *const       *v = m->settings.value;
+    const vp_hf_trl_question q = {.precision    = v[VP_SETTING_PRECISION],
+                                  .capability   = x->device.compute_capability,
+                                  .is_quantised = v[VP_SETTING_TUNING] &&
+                                                  strcmp(v[VP_SETTING_TUNING], "qlora") == 0};
+
+    if (m->refused == VP_N_SETTINGS)
         return VP_OK;
     return vp_check_refused(
-        c,
-        strncmp(why, "--optimizer", strlen("--optimizer")) == 0 ? VP_SETTING_OPTIMIZER
-                                                                : VP_SETTING_PRECISION,
-        vp_arena_printf(c->arena, "does not run on this card: %s", reason + strlen(mark)), err);
+        c, (vp_setting)m->refused, m->why,
+        in_their_keys(c, (vp_setting)m->refused,
+                      m->refused == VP_SETTING_PRECISION ? vp_hf_trl_instead(&q) : NULL),
+        err);
 }
 
 vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_options *o,
@@ -378,7 +405,7 @@ vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_o
         VP_TRY(vp_check_positions(c, x->model->graph.max_seq, err));
     VP_TRY(vp_mend(arena, c, &x->request, &x->mended, err));
     if (x->mended.why) {
-        VP_TRY(say_refused(c, x->mended.why, err));
+        VP_TRY(say_refused(c, x, err));
         x->why = vp_arena_printf(arena, "not answered: %s%s", x->mended.why,
                                  strstr(x->mended.why, "say seq") ? "; --seq N says it"
                                  : strstr(x->mended.why, "say micro_batch")

@@ -555,6 +555,11 @@ for name, text, method in (("orpo.py", "from trl import ORPOConfig\na = ORPOConf
 # ---- what ends in an error on the card is an error of the file's ----
 code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\nmax_length: 512\n"), "--model", "qwen2.5-0.5b", "--device", "t4")
 ok(code == 4 and ("error", 3, "bf16") in [(f["severity"], f["line"], f["key"]) for f in j["findings"]] and j["fits"] is None, "TRL's bf16 on a T4", (code, j["findings"]))
+ok([f["instead"] for f in j["findings"] if f["severity"] == "error"] == ["bf16: false, fp16: true"] and "--" not in json.dumps(j), "what to write instead is keys of the file's, not options of another command", (j["findings"], j["fits_not_answered"]))
+code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\nmax_length: 512\nuse_peft: true\nlora_target_modules: all-linear\nload_in_4bit: true\n"), "--model", "qwen2.5-0.5b", "--device", "t4")
+ok([(f["line"], f["key"], f["instead"]) for f in j["findings"] if f["severity"] == "error"] == [(3, "bf16", None)] and "--" not in json.dumps(j["findings"]), "and nothing where no precision runs", j["findings"])
+code, j, err = check(write("rms.yaml", "output_dir: o\nbf16: true\noptim: rmsprop_bnb\nper_device_train_batch_size: 1\n"), write("model_args.json", '{"pretrained_model_name_or_path": "x", "dtype": "bfloat16"}'), "--model", "qwen2.5-0.5b", "--device", "h100", "--seq", "512")
+ok(code == 4 and [(f["file"], f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [("rms.yaml", 3, "optim")] and "--" not in json.dumps(j["findings"]), "an optimizer without a kernel", (code, j["findings"], j["fits_not_answered"]))
 code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nfp16: true\nper_device_train_batch_size: 1\nmax_length: 512\n"), "--model", "qwen2.5-0.5b", "--device", "t4")
 ok(code == 0 and j["fits"], "TRL's fp16 on a T4", (code, j["findings"], j.get("fits_not_answered")))
 

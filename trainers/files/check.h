@@ -88,8 +88,9 @@ const char *vp_checked_method(const vp_checked *c, const char **said);
 /* Adds an error at each place where the files say longer samples than the model has positions. */
 vp_status vp_check_positions(vp_checked *c, int64_t positions, vp_err *err);
 
-/* Adds an error where the files say this setting: the card does not run it, and why. */
-vp_status vp_check_refused(vp_checked *c, vp_setting setting, const char *why, vp_err *err);
+/* Adds an error where the files say this setting: the card does not run it, and why. instead: what to write there; NULL. */
+vp_status vp_check_refused(vp_checked *c, vp_setting setting, const char *why, const char *instead,
+                           vp_err *err);
 
 /* A value as text, in buf; lists joined by "+". */
 const char *vp_value_text(const vp_value *v, char *buf, size_t buf_size);

@@ -798,7 +798,8 @@ void vp_check_lengths(vp_checked *c, int64_t positions)
     }
 }
 
-vp_status vp_check_refused(vp_checked *c, vp_setting setting, const char *why, vp_err *err)
+vp_status vp_check_refused(vp_checked *c, vp_setting setting, const char *why, const char *instead,
+                           vp_err *err)
 {
     for (int f = 0; f < c->n_files; f++) {
         statement one = {0};
@@ -806,8 +807,8 @@ vp_status vp_check_refused(vp_checked *c, vp_setting setting, const char *why, v
             read_setting(c, &c->files[f], setting, &one);
         if (!one.n || (!one.at && !c->by_default[setting]))
             continue;
-        vp_find(c, &c->files[f], VP_ERROR, one.at, one.at ? one.key : vp_setting_key(setting), NULL,
-                "%s", why);
+        vp_find(c, &c->files[f], VP_ERROR, one.at, one.at ? one.key : vp_setting_key(setting),
+                instead, "%s", why);
         return vp_check_sort(c, err);
     }
     return VP_OK;

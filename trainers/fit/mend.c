@@ -60,7 +60,8 @@ out:
 /* VP_ERR_INPUT is an answer: why. So is VP_ERR_USAGE: what would be an option elsewhere came out of
  * the files here. */
 static vp_status size_it(vp_arena *arena, const vp_fit_job *job, const vp_settings *s,
-                         vp_fit_bytes *bytes, double *seconds, const char **why_not, vp_err *err)
+                         vp_fit_bytes *bytes, double *seconds, const char **why_not, int *refused,
+                         vp_err *err)
 {
     vp_err    why = {0};
     vp_status st  = vp_fit_bytes_of(job, s, bytes, &why);
@@ -68,6 +69,10 @@ static vp_status size_it(vp_arena *arena, const vp_fit_job *job, const vp_settin
     if (st == VP_OK)
         st = vp_fit_seconds_of(job, s, bytes->n_trained, seconds, &why);
     if (st == VP_ERR_INPUT || st == VP_ERR_USAGE) {
+        for (int i = 0; refused && i < VP_N_SETTINGS; i++)
+            if (strncmp(why.field, VP_HF_REFUSED_BY_CARD, strlen(VP_HF_REFUSED_BY_CARD)) == 0 &&
+                strcmp(why.field + strlen(VP_HF_REFUSED_BY_CARD), vp_setting_key(i)) == 0)
+                *refused = i;
         *why_not = vp_arena_strdup(arena, why.message);
         return *why_not ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     }
@@ -145,7 +150,7 @@ static vp_status list_lines(vp_arena *arena, const vp_checked *c, const vp_fit_j
             continue;
         at.value[changed[i]] = wanted->value[changed[i]];
         at.value[also]       = wanted->value[also];
-        VP_TRY(size_it(arena, job, &at, &next, &next_s, &why, err));
+        VP_TRY(size_it(arena, job, &at, &next, &next_s, &why, NULL, err));
         if (why) /* a step between that was not recorded: its part goes to the next */
             continue;
         add_lines(m, edits, n, changed[i], also, bytes.device_bytes - next.device_bytes,
@@ -171,7 +176,7 @@ static vp_status size_expandable(vp_arena *arena, const vp_checked *c, const vp_
     if (c->settings.value[VP_SETTING_ALLOCATOR])
         goto out;
     s.value[VP_SETTING_ALLOCATOR] = "expandable";
-    VP_TRY(size_it(arena, job, &s, &bytes, &seconds, &why, err));
+    VP_TRY(size_it(arena, job, &s, &bytes, &seconds, &why, NULL, err));
     if (!why)
         m->expandable_bytes = bytes.high_bytes;
 out:
@@ -200,7 +205,7 @@ static vp_status find_cards(vp_arena *arena, const vp_fit_job *job, int64_t budg
         s.value[VP_SETTING_ACCUMULATION] =
             vp_arena_printf(arena, "%lld", (long long)(each > n ? each / n : 1));
         VP_TRY_ALLOC(err, s.value[VP_SETTING_WORLD] && s.value[VP_SETTING_ACCUMULATION]);
-        VP_TRY(size_it(arena, job, &s, &bytes, &seconds, &why, err));
+        VP_TRY(size_it(arena, job, &s, &bytes, &seconds, &why, NULL, err));
         if (why || bytes.high_bytes > budget)
             continue;
         m->cards          = n;
@@ -217,11 +222,12 @@ vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp
     vp_err    why = {0};
     vp_status st  = VP_OK;
 
-    *out = (vp_mended){0};
+    *out = (vp_mended){.refused = VP_N_SETTINGS};
     VP_TRY(complete(arena, c, r, out, err));
     if (out->why)
         goto out;
-    VP_TRY(size_it(arena, &r->job, &out->settings, &out->now, &out->now_s, &out->why, err));
+    VP_TRY(size_it(arena, &r->job, &out->settings, &out->now, &out->now_s, &out->why, &out->refused,
+                   err));
     if (out->why)
         goto out;
     out->fits = out->now.high_bytes <= r->budget_bytes;

@@ -19,10 +19,11 @@ typedef struct vp_mended_line {
 } vp_mended_line;
 
 typedef struct vp_mended {
-    const char     *why; /* what keeps it from being answered; NULL: nothing */
-    bool            fits;
-    bool            is_tight; /* where it does not: vp_fit_tightly() */
-    int64_t         n_returns;
+    const char *why; /* what keeps it from being answered; NULL: nothing */
+    int     refused; /* beside why the setting that this card does not run; VP_N_SETTINGS: none */
+    bool    fits;
+    bool    is_tight; /* where it does not: vp_fit_tightly() */
+    int64_t n_returns;
     vp_settings     settings; /* what the files mean, completed */
     vp_fit_bytes    now;
     double          now_s;

@@ -114,7 +114,8 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
     if (job->language->own &&
         vp_hf_check_trl(&(vp_hf_trl_question){.precision    = s->value[VP_SETTING_PRECISION],
                                               .capability   = job->device->compute_capability,
-                                              .is_quantised = is(s, VP_SETTING_TUNING, "qlora")},
+                                              .is_quantised = is(s, VP_SETTING_TUNING, "qlora"),
+                                              .of_files     = job->of_files},
                         err) != VP_OK)
         return err->code;
     if (job->language->wraps && !is(s, VP_SETTING_PRECISION, "fp32") &&

@@ -145,8 +145,15 @@ typedef struct vp_hf_trl_question {
     int         capability;   /* 80: 8.0 */
     bool        is_quantised; /* adapters over such weights */
     bool        is_default;   /* nobody gave the precision, and the error says so */
+    bool        of_files;     /* files say it: the error has no advice in options */
 } vp_hf_trl_question;
 vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err);
+
+/* The precision in which it does where it does not in this one; NULL: in none. */
+const char *vp_hf_trl_instead(const vp_hf_trl_question *q);
+
+/* vp_err.field of what a card does not run begins so; the setting's key is behind it. */
+#define VP_HF_REFUSED_BY_CARD "device."
 
 /* VP_ERR_NO_FIT: more than request->at_most_bytes. VP_ERR_INPUT: a family, a variant or a field of the config without a recording, with what there
  * is. */

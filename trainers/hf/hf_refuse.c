@@ -251,13 +251,24 @@ static vp_status check_trl_loss(const vp_hf_trl_question *q, const char *asked, 
 {
     if (strncmp(q->precision, "bf16", 4) != 0 || q->capability >= 80)
         return VP_OK;
-    return VP_FAIL(err, VP_ERR_INPUT,
-                   "%s does not run here: TRL's loss adds products of bf16 up in fp32, which "
-                   "PyTorch does from compute capability 8.0 on (RuntimeError in torch 2.11 with "
-                   "TRL 1.16). %s",
-                   asked,
-                   q->is_quantised ? "Nor does fp16 over quantised weights; --trainer hf does"
-                                   : "--precision fp16 does");
+    return VP_FAIL_AT(
+        err, VP_ERR_INPUT, NULL, 0, VP_HF_REFUSED_BY_CARD "precision",
+        "%s does not run here: TRL's loss adds products of bf16 up in fp32, which "
+        "PyTorch does from compute capability 8.0 on (RuntimeError in torch 2.11 with "
+        "TRL 1.16)%s",
+        asked,
+        q->of_files       ? ""
+        : q->is_quantised ? ". Nor does fp16 over quantised weights; --trainer hf does"
+                          : ". --precision fp16 does");
+}
+
+const char *vp_hf_trl_instead(const vp_hf_trl_question *q)
+{
+    bool is_fp16 = strncmp(q->precision, "fp16", 4) == 0;
+
+    if (q->is_quantised)
+        return is_fp16 && q->capability >= 80 ? "bf16-amp" : NULL;
+    return strcmp(q->precision, "bf16-mixed") == 0 ? "fp16-mixed" : "fp16-amp";
 }
 
 vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err)
@@ -270,11 +281,12 @@ vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err)
              q->precision);
     if (!q->is_quantised || strncmp(q->precision, "fp16", 4) != 0)
         return check_trl_loss(q, asked, err);
-    return VP_FAIL(err, VP_ERR_INPUT,
-                   "%s does not run here: over quantised weights TRL's trainers make adapters "
-                   "bf16, whose gradients PyTorch's GradScaler cannot unscale "
-                   "(NotImplementedError in torch 2.11). %s",
-                   asked,
-                   q->capability >= 80 ? "--precision bf16-amp does"
-                                       : "Nor does bf16 on this card; --trainer hf does");
+    return VP_FAIL_AT(err, VP_ERR_INPUT, NULL, 0, VP_HF_REFUSED_BY_CARD "precision",
+                      "%s does not run here: over quantised weights TRL's trainers make adapters "
+                      "bf16, whose gradients PyTorch's GradScaler cannot unscale "
+                      "(NotImplementedError in torch 2.11)%s",
+                      asked,
+                      q->of_files           ? ""
+                      : q->capability >= 80 ? ". --precision bf16-amp does"
+                                            : ". Nor does bf16 on this card; --trainer hf does");
 }
