@@ -429,6 +429,15 @@ vp_status vp_file_put(vp_file_writer *w, const void *data, size_t n_bytes, vp_er
     return VP_OK;
 }
 
+vp_status vp_file_settle(vp_file_writer *w, vp_err *err)
+{
+    assert(w->stream);
+    errno = 0;
+    if (fflush(w->stream) || fsync(fileno(w->stream)) || ferror(w->stream))
+        return write_failed(w->path, "write it", errno ? errno : EIO, err);
+    return VP_OK;
+}
+
 vp_status vp_file_write(const char *path, const void *data, size_t n_bytes, bool overwrite,
                         vp_err *err)
 {

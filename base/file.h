@@ -35,6 +35,8 @@ typedef struct vp_file_writer {
 
 vp_status vp_file_begin(const char *path, bool overwrite, vp_file_writer *w, vp_err *err);
 vp_status vp_file_put(vp_file_writer *w, const void *data, size_t n_bytes, vp_err *err);
+/* All of it on disk, under its temporary name: of several files each, before the first is committed. */
+vp_status vp_file_settle(vp_file_writer *w, vp_err *err);
 vp_status vp_file_commit(vp_file_writer *w, vp_err *err);
 void      vp_file_abort(vp_file_writer *w);
 

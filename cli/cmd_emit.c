@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct emit_options {
     const char *target, *folder, *versions, *edit;
@@ -88,25 +89,50 @@ out:
     return st;
 }
 
-static vp_status write_files(const emit_options *o, const vp_emitted *e, const char *input,
-                             vp_err *err)
+static vp_status begin_file(const emit_options *o, const vp_emitted_file *file, const char *input,
+                            vp_file_writer *w, vp_err *err)
 {
     char      path[1024];
     vp_status st = VP_OK;
 
-    VP_TRY(vp_file_make_dir(o->folder, err));
-    for (int pass = 0; pass < 2; pass++) /* nothing is written where one cannot be */
-        for (int i = 0; i < e->n_files; i++) {
-            if (snprintf(path, sizeof path, "%s/%s", o->folder, e->files[i].name) >=
-                (int)sizeof path)
-                VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "the folder's name is too long"));
-            if (!pass)
-                VP_TRY(vp_output_check(path, o->force, (const char *[]){input}, 1, err));
-            else
-                VP_TRY(
-                    vp_file_write(path, e->files[i].text, strlen(e->files[i].text), o->force, err));
-        }
+    if (snprintf(path, sizeof path, "%s/%s", o->folder, file->name) >= (int)sizeof path)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "the folder's name is too long"));
+    VP_TRY(vp_output_check(path, o->force, (const char *[]){input}, 1, err));
+    VP_TRY(vp_file_begin(path, o->force, w, err));
+    VP_TRY(vp_file_put(w, file->text, strlen(file->text), err));
+    VP_TRY(vp_file_settle(w, err));
 out:
+    return st;
+}
+
+/* All of them or none: each is on disk under a temporary name before the first gets its own. */
+static vp_status write_files(const emit_options *o, const vp_emitted *e, const char *input,
+                             vp_err *err)
+{
+    vp_file_writer *w    = calloc(VP_EMIT_MAX_FILES, sizeof *w);
+    bool            made = access(o->folder, F_OK) != 0, is_new[VP_EMIT_MAX_FILES] = {0};
+    char            path[sizeof w->path];
+    int             n  = 0;
+    vp_status       st = VP_OK;
+
+    VP_TRY_ALLOC(err, w);
+    VP_TRY(vp_file_make_dir(o->folder, err));
+    for (int i = 0; i < e->n_files; i++)
+        VP_TRY(begin_file(o, &e->files[i], input, &w[i], err));
+    for (; n < e->n_files; n++) {
+        is_new[n] = access(w[n].path, F_OK) != 0;
+        VP_TRY(vp_file_commit(&w[n], err));
+    }
+out:
+    for (int i = 0; w && i < e->n_files; i++) {
+        snprintf(path, sizeof path, "%s", w[i].path);
+        vp_file_abort(&w[i]);
+        if (st != VP_OK && i < n && is_new[i])
+            unlink(path);
+    }
+    if (st != VP_OK && made)
+        rmdir(o->folder);
+    free(w);
     return st;
 }
 

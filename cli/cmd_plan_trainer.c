@@ -494,14 +494,17 @@ static vp_status document(const answer *a, json_t **out, vp_err *err)
     VP_TRY(own_settings(a, &b->settings, &own, &versions, err));
     VP_TRY(alternatives_json(a, &alternatives, err));
     VP_TRY(choice_json(a, fits ? NULL : b, &least, err));
-    *out = json_pack("{s:i, s:s, s:s, s:O, s:{s:s, s:I, s:I}, s:s, s:I, s:s, s:O, s:o}",
-                     "schema_version", 1, "kind", "settings", "trainer", a->request.target->name,
-                     "versions", versions, "model", "name", a->request.model_name, "params_total",
-                     (json_int_t)b->bytes.n_params, "params_trainable",
-                     (json_int_t)b->bytes.n_trained, "device", a->device.name, "budget_bytes",
-                     (json_int_t)a->request.budget_bytes, "padding",
-                     a->request.job.padded ? "mask" : "none", "settings", fits ? own : json_null(),
-                     "common", fits ? vp_settings_common_json(&b->settings) : json_object());
+    const vp_model *model = a->request.job.model;
+
+    *out = json_pack(
+        "{s:i, s:s, s:s, s:O, s:{s:s, s:s, s:o*, s:I, s:I}, s:s, s:I, s:s, s:O, s:o}",
+        "schema_version", 1, "kind", "settings", "trainer", a->request.target->name, "versions",
+        versions, "model", "name", a->request.model_name, "class", model->class_name, "labels",
+        model->n_labels ? json_integer(model->n_labels) : NULL, "params_total",
+        (json_int_t)b->bytes.n_params, "params_trainable", (json_int_t)b->bytes.n_trained, "device",
+        a->device.name, "budget_bytes", (json_int_t)a->request.budget_bytes, "padding",
+        a->request.job.padded ? "mask" : "none", "settings", fits ? own : json_null(), "common",
+        fits ? vp_settings_common_json(&b->settings) : json_object());
     VP_TRY_ALLOC(err, *out);
     VP_TRY_ALLOC(
         err,

@@ -207,6 +207,38 @@ ok(code == 0 and open("run.sh").read() == RUN.replace("size 4", "size 2").replac
 for change, what in ((dict(world=1), "world 1"), (dict(parallel="none"), "parallel none")):
     code, out, err = call("emit", write("calls.json", {"common": dict(whole, **change)}), "--for", "hf", "--edit", write("run.sh", RUN), "--force")
     ok(code == 4 and "no word for %s" % what in err and open("run.sh").read() == RUN, "--edit does not pass over " + what, (code, err))
+# ---- a script loads the class that is trained; a class that is none is refused ----
+for name, loads, labels, answers in (("BertForSequenceClassification", "AutoModelForSequenceClassification", 3, "i % model.config.num_labels"), ("GPT2ForTokenClassification", "AutoModelForTokenClassification", 5, "ids % model.config.num_labels"),
+                                     ("BertForMaskedLM", "AutoModelForMaskedLM", None, "ids"), ("LlamaForCausalLM", "AutoModelForCausalLM", None, "ids"), (None, "AutoModelForCausalLM", None, "ids")):
+    code, out, err = call("emit", write("class.json", dict(settings, common=COMMON, model={"name": "x", "class": name, "labels": labels})), "--for", "hf", "--json")
+    script = next(f["text"] for f in json.loads(out)["files"] if f["path"] == "train.py")
+    ok(code == 0 and "%s.from_pretrained(name%s, **loading)" % (loads, ", num_labels=%d" % labels if labels else "") in script and '"labels": %s}' % answers in script and "@" not in script and script.count("AutoModel") == 3,
+       "train.py loads %s" % name, (code, err, script))
+    compile(script, "train.py", "exec")
+for model in ({"class": "x; import os"}, {"class": 3}, {"class": "A", "labels": 0}, {"labels": "two"}):
+    code, out, err = call("emit", write("class.json", dict(settings, common=COMMON, model=dict(model, name="x"))), "--for", "hf")
+    ok(code == 4 and "model." in err, "no class: %s" % model, (code, err))
+bert = write("bert.json", dict(model_type="bert", architectures=["BertForSequenceClassification"], hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512, vocab_size=30522, max_position_embeddings=512,
+                               type_vocab_size=2, id2label={"0": "a", "1": "b", "2": "c"}))
+code, out, err = call("plan", bert, "--trainer", "hf", "--device", "4090", "--seq", "128", "--global-batch", "16", "--json")
+ok(code == 0 and (json.loads(out)["model"]["class"], json.loads(out)["model"]["labels"]) == ("BertForSequenceClassification", 3), "plan says which", (code, err))
+# ---- a disk that is full: all files are written, or none ----
+import resource, signal
+
+
+def small():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))  # train.py is larger, the files before it are not
+
+
+whole = write("whole.json", dict(settings, common=dict(COMMON, micro_batch=2, accumulation=4)))
+other = write("other.json", dict(settings, common=dict(COMMON, micro_batch=1, accumulation=8)))
+ok(call("emit", whole, "--for", "hf", "-o", "full")[0] == 0, "written", "not")
+kept = {name: open("full/" + name).read() for name in os.listdir("full")}
+for folder, force in (("full", ["--force"]), ("new", [])):
+    p = subprocess.run([vplan, "emit", other, "--for", "hf", "-o", folder] + force, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=small)
+    ok(p.returncode == 7 and b"train.py" in p.stderr, "a file that does not fit: " + folder, (p.returncode, p.stderr))
+ok(kept == {name: open("full/" + name).read() for name in os.listdir("full")} and not os.path.exists("new"), "all or none", (sorted(os.listdir("full")), os.path.exists("new")))
 # what cannot be edited as it is meant is refused with the line, and the file stays to the byte
 args = "args = TrainingArguments(\n    output_dir=\"out\",\n    per_device_train_batch_size=16,\n)\n"
 REFUSED = {

@@ -363,6 +363,47 @@ static const char *comment_of(const job *j, const char *made_by)
     return kept;
 }
 
+/* How a script loads the settings' model, and what its random tokens are answered with. */
+static const struct {
+    const char *ends, *loads, *answers;
+    const char *padding; /* of one that finds a sample's last token by what fills it up */
+} classes[] = {
+    {"ForSequenceClassification", "AutoModelForSequenceClassification",
+     "i % model.config.num_labels",
+     "if model.config.pad_token_id is None:\n"
+     "    model.config.pad_token_id = 0  # yours: the tokenizer's\n"},
+    {"ForTokenClassification", "AutoModelForTokenClassification", "ids % model.config.num_labels"},
+    {"ForMaskedLM", "AutoModelForMaskedLM", "ids"},
+    {"", "AutoModelForCausalLM", "ids"},
+};
+
+/* The template, with the model's class in it; "@SETTINGS@" stays. */
+static void put_template(const job *j, const char *text, size_t n, vp_text *out)
+{
+    enum { N_WORDS = 4 };
+    const char *name = j->s->model_class ? j->s->model_class : "";
+    size_t      i = 0, letters = strlen(name);
+    char        labels[64] = "";
+
+    while (letters < strlen(classes[i].ends) ||
+           strcmp(name + letters - strlen(classes[i].ends), classes[i].ends) != 0)
+        i++;
+    if (j->s->n_labels && strstr(classes[i].answers, "num_labels"))
+        snprintf(labels, sizeof labels, ", num_labels=%lld", (long long)j->s->n_labels);
+    const char *const words[][2] = {{"@CLASS@", classes[i].loads},
+                                    {"@CLASSES@", labels},
+                                    {"@ANSWERS@", classes[i].answers},
+                                    {"@PADDING@", classes[i].padding ? classes[i].padding : ""}};
+    for (const char *p = text; p < text + n;) {
+        size_t k = 0;
+        while (k < N_WORDS && strncmp(p, words[k][0], strlen(words[k][0])) != 0)
+            k++;
+        bool is_one = k < N_WORDS;
+        vp_text_append(out, is_one ? words[k][1] : p, is_one ? strlen(words[k][1]) : 1);
+        p += is_one ? strlen(words[k][0]) : 1;
+    }
+}
+
 static const char *write_file(const job *j, const vp_target_file *f, const vp_document *doc,
                               const char *comment)
 {
@@ -374,7 +415,7 @@ static const char *write_file(const job *j, const vp_target_file *f, const vp_do
     } else {
         for (const char *p = comment; *p; p += strcspn(p, "\n") + 1)
             vp_text_printf(&text, "# %.*s\n", (int)strcspn(p, "\n"), p);
-        vp_text_append(&text, f->template, at ? (size_t)(at - f->template) : strlen(f->template));
+        put_template(j, f->template, at ? (size_t)(at - f->template) : strlen(f->template), &text);
         if (at) {
             vp_document_write(doc, f->dialect, NULL, &text);
             vp_text_printf(&text, "%s", at + strlen("@SETTINGS@"));

@@ -217,6 +217,29 @@ static const char *text_of(vp_arena *arena, const json_t *v, const char *member)
     return json_is_string(v) ? vp_arena_strdup(arena, json_string_value(v)) : NULL;
 }
 
+/* model.class, by which a script loads it, and model.labels of a classifier. */
+static vp_status take_class(vp_arena *arena, const vp_json_node *root, vp_settings *out,
+                            vp_err *err)
+{
+    const json_t *model = json_object_get(root->value, "model");
+    const json_t *named = json_is_object(model) ? json_object_get(model, "class") : NULL,
+                 *n     = json_is_object(model) ? json_object_get(model, "labels") : NULL;
+    vp_status st        = VP_OK;
+
+    out->model_class = text_of(arena, named, NULL);
+    for (const char *p = out->model_class; p && *p; p++)
+        if (!isalnum((unsigned char)*p) && *p != '_')
+            VP_TRY(vp_json_fail(root, "model.class", err, "is no name of a class"));
+    if (named && !json_is_null(named) && !out->model_class)
+        VP_TRY(vp_json_fail(root, "model.class", err, "must be the name of a class"));
+    if (n && !json_is_null(n) &&
+        (!json_is_integer(n) || json_integer_value(n) < 1 || json_integer_value(n) > 1000000))
+        VP_TRY(vp_json_fail(root, "model.labels", err, "must be a number from 1 to 1,000,000"));
+    out->n_labels = json_integer_value(n);
+out:
+    return st;
+}
+
 /* What the data is like: no trainer's file says it, bytes depend on it. */
 static vp_status take_padding(const vp_json_node *root, vp_settings *out, vp_err *err)
 {
@@ -252,6 +275,7 @@ static vp_status from_settings(vp_arena *arena, const vp_json_node *root, vp_set
     out->trainer  = text_of(arena, json_object_get(root->value, "trainer"), NULL);
     out->device   = text_of(arena, json_object_get(root->value, "device"), NULL);
     out->model    = text_of(arena, json_object_get(root->value, "model"), "name");
+    VP_TRY(take_class(arena, root, out, err));
     VP_TRY(take_padding(root, out, err));
     out->allocated_bytes = bytes_of(root->value, "allocated_peak_bytes");
     out->reserved_bytes  = bytes_of(root->value, "reserved_peak_bytes");

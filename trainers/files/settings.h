@@ -72,6 +72,8 @@ bool vp_word_is(const char *word, const char *pattern, const char **argument);
 typedef struct vp_settings {
     const char *value[VP_N_SETTINGS];     /* NULL: not said */
     const char *trainer, *model, *device; /* NULL: not said */
+    const char *model_class;              /* "BertForSequenceClassification"; NULL: not said */
+    int64_t     n_labels;                 /* of a classifier; 0: not said */
     bool        padded;                   /* what was predicted is with a mask that holds padding */
     json_t     *versions; /* borrowed from the document: {"transformers": "5.17"}; NULL */
     int64_t     allocated_bytes, reserved_bytes, device_bytes; /* -1: not said */
