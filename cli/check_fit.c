@@ -177,6 +177,24 @@ static bool is_packed(const vp_checked *c)
            !(how && strcmp(vp_value_text(how, text, sizeof text), "wrapped") == 0);
 }
 
+/* Weights in 8 bits, as peft prepares them beside adapters: files of Trainer's, and axolotl's, which is on it. */
+static bool holds_bytes(const vp_checked *c)
+{
+    static const struct {
+        const char *dialect, *key;
+    } keys[] = {{"model_args", "quantization_config.load_in_8bit"},
+                {"model_args", "load_in_8bit"},
+                {"axolotl", "load_in_8bit"}};
+
+    for (int f = 0; f < c->n_files; f++)
+        for (size_t i = 0; c->files[f].doc && c->files[f].dialect && i < sizeof keys / sizeof *keys;
+             i++)
+            if (strcmp(c->files[f].dialect->name, keys[i].dialect) == 0 &&
+                is_on(vp_value_at(c->files[f].doc->root, keys[i].key)))
+                return true;
+    return false;
+}
+
 /* A backend or a mode alone turn it on, too; Accelerate's files have a section of their own. */
 static bool compiles(const vp_checked *c)
 {
@@ -337,6 +355,13 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     r->job.packed   = is_packed(c);
     r->job.compiles = compiles(c);
     r->job.of_files = true;
+    r->job.in_bytes = holds_bytes(c);
+    if (r->job.in_bytes && !(c->settings.value[VP_SETTING_TUNING] &&
+                             strcmp(c->settings.value[VP_SETTING_TUNING], "lora") == 0)) {
+        x->why = "not answered: weights in 8 bits are counted beside LoRA's adapters, and these "
+                 "files train none";
+        goto out;
+    }
     read_ligers(c, &r->job);
     r->job.context_bytes       = outside.bytes;
     r->job.context_least_bytes = outside.least_bytes;
@@ -600,8 +625,9 @@ static bool is_beyond_plan(const vp_check_fit *x)
 {
     const char *const *v = x->mended.settings.value;
 
-    return x->request.job.liger || x->request.job.liger_least || x->request.job.compiles ||
-           says(v[VP_SETTING_QUANT], "nf4") || says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
+    return x->request.job.in_bytes || x->request.job.liger || x->request.job.liger_least ||
+           x->request.job.compiles || says(v[VP_SETTING_QUANT], "nf4") ||
+           says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
            says(v[VP_SETTING_OFFLOAD_PARAMS], "cpu") ||
            !says(v[VP_SETTING_CLIP_NORM], plans_norm(x->request.job.language));
 }

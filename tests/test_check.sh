@@ -574,13 +574,28 @@ for name, text, line, key in (
         ("u.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --seq-length 512 --micro-batch-size 1 --bf16 --pipeline-model-parallel-size 2\n", 1, "pipeline_model_parallel_size"),
         ("u.yaml", TT + "model: {_component_: torchtune.models.llama3_1.qlora_llama3_1_8b, lora_rank: 8}\n", 6, "model._component_"), ("u.yaml", TT + "optimizer_in_bwd: true\n", 6, "optimizer_in_bwd"),
         ("u.yaml", TT + "model: {_component_: torchtune.models.llama3_1.llama3_1_8b}\n", None, None),
-        ("u.yaml", AX + "load_in_8bit: true\n", 13, "load_in_8bit"), ("u.yaml", AX + "plugins:\n- axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n", 13, "plugins"), ("u.yaml", AX, None, None),
+        ("u.yaml", AX + "load_in_8bit: true\n", None, None), ("u.yaml", AX + "plugins:\n- axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n", 13, "plugins"), ("u.yaml", AX, None, None),
         ("u.py", "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments\nm = AutoModelForCausalLM.from_pretrained('x', quantization_config=BitsAndBytesConfig(load_in_8bit=True))\nargs = TrainingArguments(output_dir='o', per_device_train_batch_size=1, bf16=True)\n", 2, "quantization_config.load_in_8bit"),
         ("u.yaml", LFF % "lora" + "quantization_bit: 8\n", 8, "quantization_bit"), ("u.yaml", LFF % "full" + "use_apollo: true\n", 8, "use_apollo"), ("u.yaml", LFF % "full" + "use_adam_mini: true\n", 8, "use_adam_mini"),
         ("u.yaml", "model_name_or_path: x\noutput_dir: o\nmax_length: 512\ngradient_checkpointing_kwargs: {selective: true}\n", 4, "gradient_checkpointing_kwargs.selective")):
     code, j, err = check(write(name, text), "--model", "qwen2.5-0.5b", "--device", "h100", "--seq", "512")
     found = [(f["severity"], f["line"], f["key"]) for f in j["findings"] if "is not counted" in f["message"]]
     ok(code in (0, 3) and found == ([("note", line, key)] if key else []) and bool(key) == (j.get("fits_not_answered") == "not answered: what %s in %s takes is not counted" % (key, name)), "not counted: %s" % (key or name), (code, found, j.get("fits_not_answered"), [f for f in j["findings"] if f["severity"] == "error"]))
+# ---- weights in 8 bits beside adapters are estimate --load int8's, where such a step was recorded ----
+BYTES = """from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments
+from peft import LoraConfig, prepare_model_for_kbit_training
+m = prepare_model_for_kbit_training(AutoModelForCausalLM.from_pretrained('x', dtype='bfloat16', quantization_config=BitsAndBytesConfig(load_in_8bit=True)))
+lora = LoraConfig(r=8, lora_alpha=16, target_modules='all-linear')
+args = TrainingArguments('o', per_device_train_batch_size=2, bf16=True)
+"""
+code, j, err = check(write("bytes.py", BYTES), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
+p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", "hf", "--load", "int8", "--lora", "r=8,alpha=16,targets=all-linear", "--precision", "bf16-amp", "--optimizer", "adamw_torch_fused", "--recompute", "full", "--seq", "512", "--micro-batch", "2",
+                    "--device", "h100", "--json"], stdout=subprocess.PIPE)
+ok(code == 0 and j["fits"] is True and j["allocated_peak_bytes"] == json.loads(p.stdout)["allocated_peak_bytes"], "8 bits beside adapters", (code, j.get("allocated_peak_bytes"), p.stdout[:200]))
+code, j, err = check("bytes.py", "--model", "gpt2", "--device", "h100", "--seq", "512")
+ok(code == 0 and j["fits"] is None and "int8" in j["fits_not_answered"], "8 bits of a family that was not recorded", j["fits_not_answered"])
+code, j, err = check(write("whole.py", BYTES.replace("lora = LoraConfig", "lora = Config")), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
+ok(code == 0 and j["fits"] is None and "load_in_8bit" in j["fits_not_answered"], "8 bits, and all of them trained", (code, j["fits_not_answered"], j["findings"]))
 # ---- commands whose settings stand elsewhere: no question whose they are ----
 write("plain.yaml", "model_name_or_path: x\noutput_dir: o\nmax_length: 512\nper_device_train_batch_size: 4\n")
 write("ds.json", '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}')

@@ -13,6 +13,7 @@
 static const struct {
     const char *dialect, *key, *is, *what; /* is as in vp_rule */
     const char *other, *other_is;
+    const char *unless; /* a dialect: where no file is of it */
 } uncounted[] = {
     {"megatron", "tensor_model_parallel_size", ">1", CUT},
     {"megatron", "pipeline_model_parallel_size", ">1", CUT},
@@ -43,8 +44,9 @@ static const struct {
     {"ms-swift", "sequence_parallel_size", ">1", SEQUENCE},
     {"ms-swift", "deepspeed_autotp_size", ">1", CUT},
     {"sft", "load_in_8bit", "=true", EIGHT},
-    {"model_args", "quantization_config.load_in_8bit", "=true", EIGHT},
-    {"axolotl", "load_in_8bit", "=true", EIGHT},
+    /* beside adapters both are counted: cli/check_fit.c */
+    {"model_args", "quantization_config.load_in_8bit", "=true", EIGHT, .unless = "lora_config"},
+    {"axolotl", "load_in_8bit", "=true", EIGHT, "adapter", "!=lora"},
     {"llamafactory", "quantization_bit", "=8", EIGHT},
     {"ms-swift", "quant_bits", "=8", EIGHT},
     {"unsloth", "load_in_8bit", "=true", EIGHT},
@@ -87,6 +89,15 @@ static void judge_program(vp_judged *x)
     }
 }
 
+static bool is_among(const vp_checked *c, const char *dialect)
+{
+    for (int f = 0; dialect && f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].dialect &&
+            strcmp(c->files[f].dialect->name, dialect) == 0)
+            return true;
+    return false;
+}
+
 void vp_judge_uncounted(vp_judged *x)
 {
     judge_program(x);
@@ -95,7 +106,8 @@ void vp_judge_uncounted(vp_judged *x)
             const vp_value *v = strcmp(uncounted[i].dialect, d->name) == 0
                                     ? vp_value_at(x->file->doc->root, uncounted[i].key)
                                     : NULL;
-            if (!v || !vp_check_holds(x->c, x->file, uncounted[i].key, uncounted[i].is) ||
+            if (!v || is_among(x->c, uncounted[i].unless) ||
+                !vp_check_holds(x->c, x->file, uncounted[i].key, uncounted[i].is) ||
                 (uncounted[i].other &&
                  !vp_check_holds(x->c, x->file, uncounted[i].other, uncounted[i].other_is)))
                 continue;

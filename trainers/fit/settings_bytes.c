@@ -347,11 +347,12 @@ static const char *precision_of(const vp_settings *s)
 }
 
 /* What the frozen weights are held in. */
-static const char *load_of(const vp_settings *s)
+static const char *load_of(const vp_fit_job *job, const vp_settings *s)
 {
-    return !is(s, VP_SETTING_TUNING, "qlora") ? "none"
-           : is(s, VP_SETTING_QUANT, "nf4")   ? "nf4"
-                                              : "nf4-dq";
+    return job->in_bytes                        ? "int8"
+           : !is(s, VP_SETTING_TUNING, "qlora") ? "none"
+           : is(s, VP_SETTING_QUANT, "nf4")     ? "nf4"
+                                                : "nf4-dq";
 }
 
 /* The plain loop that was recorded does not clip. */
@@ -405,7 +406,7 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
                          .loads_only      = job->loads_only,
                          .shelf           = job->shelf,
                          .lora            = {.targets = "none"},
-                         .load            = load_of(s),
+                         .load            = load_of(job, s),
                          .clips           = clips(job, s),
                          .liger           = liger_of(job, s),
                          .eval_batch      = eval_batch_of(s),
