@@ -356,7 +356,15 @@ static vp_status edit_and_print(const emit_options *o, const vp_target *target,
     if (cli->json) {
         VP_TRY(vp_print_json(edited_json(o, target, s, e, &x), err));
     } else {
-        fputs(x.n_edits ? x.diff.data : "nothing is to be changed\n", stdout);
+        bool changes =
+            x.diff.n_bytes && strchr(x.diff.data, '\n') != x.diff.data + x.diff.n_bytes - 1;
+        fputs(changes ? x.diff.data : "nothing is to be changed\n", stdout);
+        for (int64_t i = 0; i < x.n_edits; i++)
+            if (!x.edits[i].file)
+                vp_screen_line("by hand",
+                               x.edits[i].to ? "%s=%s before the command"
+                                             : "%s is to go from the command's environment",
+                               x.edits[i].path, x.edits[i].to);
         vp_screen_line(x.path ? "written" : "next", "%s",
                        x.path ? x.path : "--force writes it, -o DIR elsewhere");
         print_recheck(x.path ? x.path : o->edit, s);

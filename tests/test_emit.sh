@@ -207,6 +207,15 @@ ok(code == 0 and open("run.sh").read() == RUN.replace("size 4", "size 2").replac
 for change, what in ((dict(world=1), "world 1"), (dict(parallel="none"), "parallel none")):
     code, out, err = call("emit", write("calls.json", {"common": dict(whole, **change)}), "--for", "hf", "--edit", write("run.sh", RUN), "--force")
     ok(code == 4 and "no word for %s" % what in err and open("run.sh").read() == RUN, "--edit does not pass over " + what, (code, err))
+# what a call switches on no key turns off; a variable that the script sets stays its own
+ENABLES = "import os\nos.environ['PYTORCH_ALLOC_CONF'] = 'expandable_segments:True'\nfrom transformers import AutoModelForCausalLM, TrainingArguments\nm = AutoModelForCausalLM.from_pretrained('gpt2')\nm.gradient_checkpointing_enable()\na = TrainingArguments('o', per_device_train_batch_size=2)\n"
+enabled = dict(micro_batch=4, seq=512, world=1, precision="fp32", optimizer="adamw_torch_fused")
+code, out, err = call("emit", write("calls.json", {"common": dict(enabled, recompute="none")}), "--for", "hf", "--edit", write("enables.py", ENABLES), "--force")
+ok(code == 4 and "recompute full" in err and "by hand" in err and open("enables.py").read() == ENABLES, "--edit of what a call says", (code, out, err))
+code, out, err = call("emit", write("calls.json", {"common": dict(enabled, recompute="full")}), "--for", "hf", "--edit", "enables.py", "--force")
+ok(code == 0 and open("enables.py").read() == ENABLES.replace("size=2", "size=4") and "by hand    PYTORCH_ALLOC_CONF" in out, "--edit beside the environment", (code, out, err))
+code, out, err = call("emit", "calls.json", "--for", "hf", "--edit", "enables.py")
+ok(code == 0 and "nothing is to be changed" in out and "PYTORCH_ALLOC_CONF" in out, "and again", (code, out, err))
 # ---- a script loads the class that is trained; a class that is none is refused ----
 for name, loads, labels, answers in (("BertForSequenceClassification", "AutoModelForSequenceClassification", 3, "i % model.config.num_labels"), ("GPT2ForTokenClassification", "AutoModelForTokenClassification", 5, "ids % model.config.num_labels"),
                                      ("BertForMaskedLM", "AutoModelForMaskedLM", None, "ids"), ("LlamaForCausalLM", "AutoModelForCausalLM", None, "ids"), (None, "AutoModelForCausalLM", None, "ids")):

@@ -21,7 +21,7 @@ typedef struct file_rows {
     int              n, n_present; /* rows that have a value, whose keys the file has */
 } file_rows;
 
-static bool already_means(const vp_checked *c, vp_setting s, const char *word)
+bool vp_edit_means(const vp_checked *c, vp_setting s, const char *word)
 {
     const char *has = c->settings.value[s], *may = c->may_be[s];
     size_t      n = strlen(word);
@@ -243,7 +243,7 @@ vp_status vp_edits_list(const vp_checked *c, const vp_settings *wanted, vp_edit 
     for (int s = 0; s < VP_N_SETTINGS; s++) {
         const char *has =
             c->settings.value[s] ? c->settings.value[s] : vp_setting_otherwise((vp_setting)s);
-        if (!wanted->value[s] || already_means(c, (vp_setting)s, wanted->value[s]) ||
+        if (!wanted->value[s] || vp_edit_means(c, (vp_setting)s, wanted->value[s]) ||
             (!c->settings.value[s] && has && strcmp(has, wanted->value[s]) == 0 &&
              !is_said(&l, (vp_setting)s)))
             continue;

@@ -27,6 +27,9 @@ typedef struct vp_edit {
 vp_status vp_edits_list(const vp_checked *c, const vp_settings *wanted, vp_edit **out, int64_t *n,
                         vp_err *err);
 
+/* Whether the files mean this word of a setting, or may. */
+bool vp_edit_means(const vp_checked *c, vp_setting s, const char *word);
+
 /* Whether an edit is of this file, or of a part of it (vp_checked_file.is_part). */
 bool vp_edit_is_of(const vp_edit *x, const vp_checked_file *file);
 

@@ -236,6 +236,14 @@ vp_status vp_edits_prove(const vp_checked *c, const vp_checked_file *file,
             fail_at(&p, left[i].path, left[i].at);
             VP_TRY(refuse(&p, "read back, the settings would be others", err));
         }
+    for (int s = 0; s < VP_N_SETTINGS;
+         s++) /* what no key says: model.gradient_checkpointing_enable() */
+        if (s != VP_SETTING_ALLOCATOR && wanted->value[s] && now.settings.value[s] &&
+            !now.by_default[s] && !vp_edit_means(&now, (vp_setting)s, wanted->value[s])) {
+            snprintf(p.key, sizeof p.key, "%s %s", vp_setting_key(s), now.settings.value[s]);
+            p.line = 0;
+            VP_TRY(refuse(&p, "something else than a key says it", err));
+        }
 out:
     return st;
 }
