@@ -696,8 +696,9 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
             (file->is_spoken_for || (!file->doc->root->first && file->doc->launch)))
             continue; /* a launcher and a script without options */
         if (!file->dialect) {
+            bool stands_elsewhere = out->missing && file->doc->format == VP_FORMAT_FLAGS;
             vp_find(
-                out, file, file->is_named ? VP_NOTE : VP_ERROR, NULL, "", NULL,
+                out, file, file->is_named || stands_elsewhere ? VP_NOTE : VP_ERROR, NULL, "", NULL,
                 "whose file is it? No key of any target's stands in it; --for names the target");
             continue;
         }

@@ -100,6 +100,11 @@ static bool is_unread(const vp_checked_file *file, const vp_saying *row)
         v = vp_value_at(file->doc->root, above);
         return v && v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0;
     }
+    /* what a call gives: of a key whose values have no calls */
+    const vp_key *k = v && v->call ? vp_dialect_key(file->dialect, row->key, NULL) : NULL;
+    if (k && (k->type == VP_KEY_BOOL || k->type == VP_KEY_INT || k->type == VP_KEY_REAL ||
+              k->type == VP_KEY_WORD))
+        return true;
     return v && !(row->value && strcmp(row->value, "$file:") == 0) &&
            vp_value_is_unknown(file, v, row->value && row->value[0] == '$');
 }
@@ -478,9 +483,11 @@ static void merge_setting(vp_checked *c, vp_setting setting)
     if (!all->n ||
         (unread && !besides && !all->at)) /* what is written and not read is no default */
         return;
+    /* which of several it is, what is not read may say */
+    bool is_open = setting == VP_SETTING_PRECISION && all->n > 1;
     if (besides && strcmp(all->words[0], "none") == 0)
         c->may_be[setting] = "none or full";
-    else
+    else if (!is_open)
         c->unread[setting] = NULL;
     if (setting == VP_SETTING_PRECISION)
         check_card(c, &m);
