@@ -195,6 +195,18 @@ static bool holds_bytes(const vp_checked *c)
     return false;
 }
 
+static bool is_unprepared(const vp_checked *c)
+{
+    bool is_script = false, prepares = false;
+
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_document *doc = c->files[f].doc;
+        is_script              = is_script || (doc && doc->format == VP_FORMAT_PYTHON);
+        prepares               = prepares || (doc && doc->prepares);
+    }
+    return is_script && !prepares;
+}
+
 /* A backend or a mode alone turn it on, too; Accelerate's files have a section of their own. */
 static bool compiles(const vp_checked *c)
 {
@@ -356,6 +368,12 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     r->job.compiles = compiles(c);
     r->job.of_files = true;
     r->job.in_bytes = holds_bytes(c);
+    if (r->job.in_bytes && is_unprepared(c)) {
+        x->why = "not answered: weights in 8 bits are counted as peft's "
+                 "prepare_model_for_kbit_training() leaves the others, and this script does not "
+                 "call it";
+        goto out;
+    }
     if (r->job.in_bytes && !(c->settings.value[VP_SETTING_TUNING] &&
                              strcmp(c->settings.value[VP_SETTING_TUNING], "lora") == 0)) {
         x->why = "not answered: weights in 8 bits are counted beside LoRA's adapters, and these "

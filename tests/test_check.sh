@@ -597,6 +597,8 @@ p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", "hf", "--loa
 ok(code == 0 and j["fits"] is True and j["allocated_peak_bytes"] == json.loads(p.stdout)["allocated_peak_bytes"], "8 bits beside adapters", (code, j.get("allocated_peak_bytes"), p.stdout[:200]))
 code, j, err = check("bytes.py", "--model", "gpt2", "--device", "h100", "--seq", "512")
 ok(code == 0 and j["fits"] is None and "int8" in j["fits_not_answered"], "8 bits of a family that was not recorded", j["fits_not_answered"])
+code, j, err = check(write("raw.py", BYTES.replace("m = prepare_model_for_kbit_training(", "m = id(")), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
+ok(code == 0 and j["fits"] is None and "prepare_model_for_kbit_training" in j["fits_not_answered"], "8 bits that nobody prepares", j["fits_not_answered"])
 code, j, err = check(write("whole.py", BYTES.replace("lora = LoraConfig", "lora = Config")), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
 ok(code == 0 and j["fits"] is None and "load_in_8bit" in j["fits_not_answered"], "8 bits, and all of them trained", (code, j["fits_not_answered"], j["findings"]))
 # ---- commands whose settings stand elsewhere: no question whose they are ----
