@@ -19,6 +19,13 @@
     { \
         VP_SETTING_OPTIMIZER, word, "optimizer.init_args.momentum", NULL, when, .read_only = true \
     }
+/* What of such a class is read. */
+#define OPTIMIZER_MEMBERS \
+    {"optimizer.class_path", VP_KEY_ANY}, {"optimizer.init_args.fused", VP_KEY_ANY}, \
+        {"optimizer.init_args.amsgrad", VP_KEY_ANY}, \
+    { \
+        "optimizer.init_args.momentum", VP_KEY_ANY \
+    }
 #define OPTIMIZERS(name, word) \
     {VP_SETTING_OPTIMIZER, word, "optimizer", name, .read_only = true}, \
         {VP_SETTING_OPTIMIZER, word,  "optimizer.class_path", \
@@ -35,6 +42,10 @@ static const vp_key lightning_keys[] = {
     {"trainer.accumulate_grad_batches", VP_KEY_INT, "1", .min = 1, .max = BIG},
     {"trainer.gradient_clip_val", VP_KEY_REAL, NULL, .min = 0, .max = BIG},
     {"trainer.strategy", VP_KEY_ANY, "auto"},
+    {"trainer.strategy.class_path", VP_KEY_ANY},
+    {"trainer.strategy.init_args.sharding_strategy", VP_KEY_ANY},
+    {"optimizer", VP_KEY_ANY},
+    OPTIMIZER_MEMBERS,
     {"trainer.devices", VP_KEY_ANY, "auto"},
     {"trainer.num_nodes", VP_KEY_INT, "1", .min = 1, .max = 1e6},
     {"trainer.accelerator", VP_KEY_WORD, "auto", "auto|gpu|cpu|cuda|mps|tpu|hpu"},
@@ -57,7 +68,7 @@ static const vp_key lightning_keys[] = {
 };
 
 static const vp_section lightning_sections[] = {
-    {"", VP_STRANGERS_KEPT, "seed_everything model data ckpt_path optimizer lr_scheduler"},
+    {"", VP_STRANGERS_KEPT, "seed_everything model data ckpt_path lr_scheduler"},
     {"trainer", VP_STRANGERS_REFUSED,
      "logger callbacks fast_dev_run max_epochs:i min_epochs:i max_steps:i min_steps:i max_time "
      "limit_train_batches:r limit_val_batches:r limit_test_batches:r limit_predict_batches:r "
@@ -190,11 +201,13 @@ static const vp_key litgpt_keys[] = {
     {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
     {"lora_dropout", VP_KEY_REAL, NULL, .min = 0, .max = 1},
     {"optimizer", VP_KEY_ANY, "AdamW"},
+    OPTIMIZER_MEMBERS,
+    {"model_name", VP_KEY_TEXT},
 };
 
 static const vp_section litgpt_sections[] = {
     {"", VP_STRANGERS_REFUSED,
-     "model_name model_config out_dir initial_checkpoint_dir resume data eval log logger_name seed "
+     "model_config out_dir initial_checkpoint_dir resume data eval log logger_name seed "
      "tokenizer_dir access_token lora_query lora_key lora_value lora_projection lora_mlp "
      "lora_head"},
     {"train", VP_STRANGERS_REFUSED,
