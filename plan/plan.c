@@ -65,11 +65,9 @@ int64_t vp_plan_n_labels(const vp_plan *plan)
     return plan->n_classes ? plan->n_classes : plan->vocab_size;
 }
 
-int64_t vp_bucket_memory_bytes(const vp_bucket *b, vp_memory memory)
+static int64_t bytes_of(const vp_bucket *b, vp_memory memory)
 {
     switch (memory) {
-    case VP_MEMORY_DEVICE:
-        return b->peak_bytes;
     case VP_MEMORY_HOST_PINNED:
         return b->host_peak_bytes - b->pageable_bytes;
     case VP_MEMORY_HOST:
@@ -82,10 +80,12 @@ int64_t vp_bucket_memory_bytes(const vp_bucket *b, vp_memory memory)
 
 int64_t vp_plan_memory_bytes(const vp_plan *plan, vp_memory memory)
 {
-    int64_t most = memory == VP_MEMORY_DEVICE ? plan->peak_bytes : 0;
+    int64_t most = 0;
 
-    for (int64_t i = 0; i < plan->n_buckets && memory != VP_MEMORY_DEVICE; i++)
-        most = vp_max_i64(most, vp_bucket_memory_bytes(&plan->buckets[i], memory));
+    if (memory == VP_MEMORY_DEVICE)
+        return plan->peak_bytes;
+    for (int64_t i = 0; i < plan->n_buckets; i++)
+        most = vp_max_i64(most, bytes_of(&plan->buckets[i], memory));
     return most;
 }
 

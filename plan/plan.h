@@ -332,8 +332,6 @@ typedef struct vp_bucket {
     int64_t           nvme_bytes;      /* and of "nvme"                                */
 } vp_bucket;
 
-int64_t vp_bucket_memory_bytes(const vp_bucket *bucket, vp_memory memory);
-
 typedef struct vp_plan {
     vp_arena *arena; /* owns everything below but the JSON values */
 

@@ -323,9 +323,6 @@ static vp_status read_region_memories(const vp_json_node *node, vp_plan_instance
         VP_TRY(vp_json_element(&array, h, &element, err));
         VP_TRY(vp_json_as_string(&element, &name, err));
         VP_TRY(vp_field_memory_named(name, &element, NULL, &x->region_memory[h], err));
-        if (x->region_memory[h] == VP_N_MEMORIES)
-            VP_TRY(
-                vp_json_fail(&element, NULL, err, "is none of device, host-pinned, host and nvme"));
     }
 out:
     return st;
@@ -349,12 +346,9 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
     if (vp_json_has(node, "last_micro_batch"))
         VP_TRY(vp_json_int(node, "last_micro_batch", 1, b->micro_batch, &b->last_micro_batch, err));
     VP_TRY(vp_json_int(node, "peak_bytes", 1, INT64_MAX, &b->peak_bytes, err));
-    if (vp_json_has(node, "host_peak_bytes"))
-        VP_TRY(vp_json_int(node, "host_peak_bytes", 0, INT64_MAX, &b->host_peak_bytes, err));
-    if (vp_json_has(node, "pageable_bytes")) /* of these */
-        VP_TRY(vp_json_int(node, "pageable_bytes", 0, b->host_peak_bytes, &b->pageable_bytes, err));
-    if (vp_json_has(node, "nvme_bytes"))
-        VP_TRY(vp_json_int(node, "nvme_bytes", 0, INT64_MAX, &b->nvme_bytes, err));
+    VP_TRY(vp_field_bytes(node, "host_peak_bytes", INT64_MAX, &b->host_peak_bytes, err));
+    VP_TRY(vp_field_bytes(node, "pageable_bytes", b->host_peak_bytes, &b->pageable_bytes, err));
+    VP_TRY(vp_field_bytes(node, "nvme_bytes", INT64_MAX, &b->nvme_bytes, err));
     VP_TRY(vp_json_array(node, "phases", &array, &n, err));
     vp_phases     phases  = vp_bucket_phases(b);
     const int64_t wants[] = {phases.first, phases.middle, phases.last, 1};

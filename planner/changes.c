@@ -229,13 +229,28 @@ out:
 
 /* ---- host memory ---- */
 
+/* What one sample at once holds, and where. */
+static vp_status offload_at_one(const finder *f, const vp_offload *level, vp_figures *out,
+                                vp_err *err)
+{
+    vp_cost     cost = {.device = f->r.device, .profile = f->r.profile};
+    vp_scenario s    = {.recipe       = f->r.recipe,
+                        .seq          = f->r.seq,
+                        .micro_batch  = 1,
+                        .global_batch = f->r.global_batch,
+                        .attention    = f->r.attention,
+                        .offload      = *level};
+
+    vp_scenario_set_all(&s, f->r.model, 0);
+    return vp_assemble_figures(f->r.model, &s, &cost, out, err);
+}
+
 /* The least that is offloaded with which it fits, and the host memory for all there is of it: more
  * than was given. */
 static vp_status try_host(trail *t, vp_err *err)
 {
-    const finder    *f    = t->f;
-    vp_cost          cost = {.device = f->r.device, .profile = f->r.profile};
-    const vp_device *d    = f->r.device;
+    const finder    *f = t->f;
+    const vp_device *d = f->r.device;
     /* or there is nowhere to offload to, or the request says what is to lie there */
     bool fits = d->is_cpu || d->host_link_bytes_per_s <= 0 ||
                 (f->r.host_bytes > 0 && f->r.offload != VP_OFFLOAD_ANY);
@@ -244,11 +259,6 @@ static vp_status try_host(trail *t, vp_err *err)
     for (int kind = VP_OFFLOAD_OPTIMIZER; kind < VP_N_OFFLOADS && !fits; kind++) {
         vp_plan_request changed = f->r;
         vp_change       change  = f->from;
-        vp_scenario     s       = {.recipe       = f->r.recipe,
-                                   .seq          = f->r.seq,
-                                   .micro_batch  = 1,
-                                   .global_batch = f->r.global_batch,
-                                   .attention    = f->r.attention};
         vp_offload      levels[VP_MAX_OFFLOAD_LEVELS];
         vp_figures      figures;
 
@@ -258,9 +268,7 @@ static vp_status try_host(trail *t, vp_err *err)
         changed.host_bytes = INT64_MAX;
         if (vp_request_offloads(&changed, levels) == 0)
             continue;
-        s.offload = levels[0];
-        vp_scenario_set_all(&s, f->r.model, 0);
-        VP_TRY(vp_assemble_figures(f->r.model, &s, &cost, &figures, err));
+        VP_TRY(offload_at_one(f, &levels[0], &figures, err));
         changed.offload    = VP_OFFLOAD_ANY;
         changed.host_bytes = change.host_bytes = vp_round_up(figures.host_bytes, VP_GIB);
         if (figures.host_bytes > f->r.host_bytes)
@@ -290,12 +298,6 @@ static vp_status try_drive(trail *t, vp_err *err)
     const finder   *f       = t->f;
     vp_plan_request changed = f->r;
     vp_change       change  = f->from;
-    vp_cost         cost    = {.device = f->r.device, .profile = f->r.profile};
-    vp_scenario     s       = {.recipe       = f->r.recipe,
-                               .seq          = f->r.seq,
-                               .micro_batch  = 1,
-                               .global_batch = f->r.global_batch,
-                               .attention    = f->r.attention};
     vp_offload      levels[VP_MAX_OFFLOAD_LEVELS];
     vp_figures      figures;
     int             n;
@@ -306,9 +308,7 @@ static vp_status try_drive(trail *t, vp_err *err)
     if (f->r.device->is_cpu || f->r.host_bytes <= 0 || f->r.offload == VP_OFFLOAD_NONE ||
         vp_offload_steps(f->r.offload) || (n = vp_request_offloads(&changed, levels)) == 0)
         return VP_OK;
-    s.offload = levels[n - 1]; /* with all there is of states */
-    vp_scenario_set_all(&s, f->r.model, 0);
-    VP_TRY(vp_assemble_figures(f->r.model, &s, &cost, &figures, err));
+    VP_TRY(offload_at_one(f, &levels[n - 1], &figures, err)); /* with all there is of states */
     changed.nvme_bytes = change.nvme_bytes = vp_round_up(figures.nvme_bytes, VP_GIB);
     if (figures.nvme_bytes > f->r.nvme_bytes)
         VP_TRY(try_change(t, &change, &changed, NULL, &fits, err));

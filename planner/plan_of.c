@@ -191,6 +191,9 @@ static json_t *settings_json(const vp_scenario *s, const vp_device *device)
         "attention", vp_attention_name(s->attention), "dropout", s->recipe.dropout);
 }
 
+/* A round figure, by which a reader scales to a drive of theirs; no plan's seconds have it in them. */
+static const double DRIVE_BYTES_PER_S = 5e9;
+
 static json_t *assumptions_json(const vp_assembly *a)
 {
     const vp_model    *model  = a->model;
@@ -218,12 +221,14 @@ static json_t *assumptions_json(const vp_assembly *a)
                                vp_host_bytes_per_s(device) / 1e9));
     if (a->figures.nvme_bytes)
         json_array_append_new(
-            list, json_sprintf(
-                      "master weights and states on a local drive: %s read and written each step, "
-                      "which takes one of 5 GB/s %s at least; the seconds here are the link's "
-                      "alone, and vplan run refuses the plan",
-                      vp_size_text(a->figures.nvme_bytes, size, sizeof size),
-                      vp_time_text((double)a->figures.nvme_bytes / 5e9 * 2, shown, sizeof shown)));
+            list,
+            json_sprintf(
+                "master weights and states on a local drive: %s read and written each step, "
+                "which takes one of %.0f GB/s %s at least; the seconds here are the link's "
+                "alone, and vplan run refuses the plan",
+                vp_size_text(a->figures.nvme_bytes, size, sizeof size), DRIVE_BYTES_PER_S / 1e9,
+                vp_time_text(2 * (double)a->figures.nvme_bytes / DRIVE_BYTES_PER_S, shown,
+                             sizeof shown)));
     return list;
 }
 

@@ -232,15 +232,15 @@ static bool is_no_worse(const vp_plan_request *r, const vp_setting *a, const vp_
                                                     &a->blocks->outputs, a->blocks->moved[i], 1));
     for (int64_t i = 0; i < n; i++) {
         const vp_figures *x = &a->figures[i], *y = &b->figures[i];
+        const int64_t     x_pinned = x->host_bytes - x->pageable_bytes,
+                      y_pinned     = y->host_bytes - y->pageable_bytes;
         worse |= x->stack_base_bytes > y->stack_base_bytes ||
                  x->first_kept_bytes > y->first_kept_bytes ||
                  x->first_height_bytes > y->first_height_bytes ||
                  x->last_height_bytes > y->last_height_bytes ||
                  x->outside_blocks_ns > y->outside_blocks_ns || x->step_time_s > y->step_time_s ||
                  (x->host_bytes > y->host_bytes && x->host_bytes > r->host_bytes - sent) ||
-                 (r->pinned_bytes &&
-                  x->host_bytes - x->pageable_bytes > y->host_bytes - y->pageable_bytes &&
-                  x->host_bytes - x->pageable_bytes > r->pinned_bytes - sent);
+                 (r->pinned_bytes && x_pinned > y_pinned && x_pinned > r->pinned_bytes - sent);
     }
     return !worse;
 }

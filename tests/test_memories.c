@@ -13,17 +13,12 @@ static const vp_device behind_a_link = {.name                  = "cpu",
 
 static vp_plan_request request_of(const vp_model *model, const vp_device *device)
 {
-    return (vp_plan_request){.model        = model,
-                             .device       = device,
-                             .recipe       = vp_recipe_default(),
-                             .seq          = 24,
-                             .global_batch = 4,
-                             .recompute    = VP_RECOMPUTE_ANY,
-                             .loss_chunk   = VP_CHUNK_ANY,
-                             .offload      = VP_OFFLOAD_ANY,
-                             .host_bytes   = INT64_C(1) << 40,
-                             .budget_bytes = INT64_C(1) << 30,
-                             .no_proof     = true};
+    vp_plan_request r = request_for(model, device);
+
+    r.seq          = 24;
+    r.host_bytes   = INT64_C(1) << 40;
+    r.budget_bytes = INT64_C(1) << 30;
+    return r;
 }
 
 /* Bytes of `each` bytes for every element of the model's parameters, each parameter's at a multiple of

@@ -3,8 +3,8 @@
 #include "base/checked.h"
 #include "base/units.h"
 
-/* A worker that is forked writes little of what it shares with the training process: 8.7 to 12.6 MB were its own. One that is
- * spawned, or forked from a server (Python's way from 3.14 on), imports torch and transformers again: 394 MB. Both of a dataset that
+/* A worker that is forked writes little of what it shares with the training process: 8.5 to 22.3 MB were its own. One that is
+ * spawned, or forked from a server (Python's way from 3.14 on), imports torch and transformers again: 391 MB. Both of a dataset that
  * makes its samples as they are asked for (tests/oracles/loader.py). */
 static const int64_t FORKED_BYTES  = 8 * VP_MIB;
 static const int64_t SPAWNED_BYTES = 384 * VP_MIB;

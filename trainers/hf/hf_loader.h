@@ -3,7 +3,7 @@
  *     vp_hf_loader loader = vp_hf_loader_of(&estimate.batch, &(vp_hf_loader_setting){.workers = 4, .pins = true});
  *
  * By rule, from torch 2.11 (utils/data/dataloader.py, ATen/core/CachingHostAllocator.h) and Accelerate 1.15 (data_loader.py); held
- * against runs of Trainer (tests/golden/trainers/loaders.csv). */
+ * against runs of Trainer (tests/golden/loaders/runs.csv). */
 #ifndef VP_TRAINERS_HF_HF_LOADER_H
 #define VP_TRAINERS_HF_HF_LOADER_H
 
