@@ -584,18 +584,42 @@ static vp_status make_plan(answer *x, vp_err *err)
     return st == VP_OK ? price.st : st;
 }
 
-/* The answer with master weights and states on a drive, in place of one that has no plan. */
+/* The answer with master weights and states on a drive, in place of one that has no plan, where it has one or
+ * lacks less. */
 static vp_status try_drive(answer *x, vp_err *err)
 {
-    vp_plan_answer with = {0};
-    vp_status      st;
+    vp_plan_request drive = x->job.request;
+    vp_plan_answer  with  = {0};
+    const int64_t   least = x->found.least_budget_bytes;
+    vp_status       st    = VP_OK;
 
-    x->job.request.on_nvme = true;
-    st                     = vp_planner_run(&x->job.request, &with, err);
-    x->job.request.on_nvme = with.n_candidates > 0;
-    vp_plan_answer_release(with.n_candidates > 0 ? &x->found : &with);
-    if (x->job.request.on_nvme)
-        x->found = with;
+    drive.on_nvme = true;
+    VP_TRY(vp_planner_run(&drive, &with, err));
+    if (with.n_candidates > 0 ||
+        (with.least_budget_bytes && (!least || with.least_budget_bytes < least)) ||
+        (!least && !with.least_budget_bytes && with.least_host_bytes < x->found.least_host_bytes)) {
+        const vp_plan_answer without = x->found;
+        x->found                     = with;
+        with                         = without;
+        x->job.request.on_nvme       = true;
+    }
+out:
+    vp_plan_answer_release(&with);
+    return st;
+}
+
+/* Of a plan without the drive: less may do with it. */
+static vp_status least_with_drive(answer *x, vp_err *err)
+{
+    vp_plan_request drive = x->job.request;
+    int64_t         least;
+    vp_status       st = VP_OK;
+
+    drive.on_nvme = true;
+    VP_TRY(vp_planner_least(&drive, NULL, &least, err));
+    if (least && least < x->found.least_budget_bytes)
+        x->found.least_budget_bytes = least;
+out:
     return st;
 }
 
@@ -608,8 +632,8 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, const char 
     vp_status              st      = VP_OK;
 
     VP_TRY(vp_planner_run(r, &x->found, err));
-    if (x->found.n_candidates == 0 && r->nvme_bytes)
-        VP_TRY(try_drive(x, err));
+    if (r->nvme_bytes)
+        VP_TRY(x->found.n_candidates ? least_with_drive(x, err) : try_drive(x, err));
     VP_TRY(vp_say_empty(r, &x->found, err));
     if (x->found.n_candidates == 0) {
         VP_TRY(find_changes(x, err));

@@ -40,10 +40,44 @@ vp_status vp_say_refusal(vp_refusal x, vp_err *err)
         VP_MAX_CHUNKS, (long long)x.limit);
 }
 
+/* The first of host memory, pinned memory and drive that is short, and how much of each would do. */
+static vp_status say_short(const vp_plan_request *r, const vp_host_needs *n, vp_err *err)
+{
+    const struct {
+        const char *option, *of, *what;
+        int64_t     needs, has;
+    } rows[] = {{"--host-memory", "host", "", n->host_bytes, r->host_bytes},
+                {"--pinned-memory", "host", "pinned ", n->pinned_bytes,
+                 r->pinned_bytes ? r->pinned_bytes : INT64_MAX},
+                {"--nvme", "drive", "", n->nvme_bytes, r->nvme_bytes}};
+    enum { N = sizeof rows / sizeof *rows };
+    vp_text   would = {0};
+    char      needs[32], has[32], more[32];
+    int       first = N;
+    vp_status st;
+
+    for (int i = N - 1; i >= 0; i--)
+        if (rows[i].needs > rows[i].has)
+            first = i;
+    assert(first < N);
+    for (int i = first; i < N; i++)
+        if (rows[i].needs > rows[i].has)
+            vp_text_printf(&would, "%s%s %lldB", i == first ? "" : " ", rows[i].option,
+                           (long long)rows[i].needs);
+    st = VP_FAIL(err, VP_ERR_NO_FIT,
+                 "does not fit the %s: --offload %s needs %s of its %smemory at least and %s gives "
+                 "%s, short by %s; %s would do, or another --offload",
+                 rows[first].of, vp_offload_name(r->offload),
+                 vp_size_text(rows[first].needs, needs, sizeof needs), rows[first].what,
+                 rows[first].option, vp_size_text(rows[first].has, has, sizeof has),
+                 vp_size_text(rows[first].needs - rows[first].has, more, sizeof more),
+                 vp_text_string(&would));
+    vp_text_release(&would);
+    return st;
+}
+
 vp_status vp_say_empty(const vp_plan_request *r, const vp_plan_answer *a, vp_err *err)
 {
-    char needs[32], has[32], more[32];
-
     if (a->n_candidates > 0 || a->least_budget_bytes > 0)
         return VP_OK;
     if (a->least_host_bytes == INT64_MAX && vp_request_must_move(r) &&
@@ -65,21 +99,7 @@ vp_status vp_say_empty(const vp_plan_request *r, const vp_plan_answer *a, vp_err
                        "--offload %s: not of this model; blocks whose parameters come from host "
                        "memory are alike, of %d parameters at most",
                        vp_offload_name(r->offload), VP_MAX_STREAMED);
-    const bool host      = a->least_host_bytes > r->host_bytes,
-               drive     = !host && a->least_nvme_bytes != INT64_MAX;
-    const int64_t least  = host    ? a->least_host_bytes
-                           : drive ? a->least_nvme_bytes
-                                   : a->least_pinned_bytes;
-    const int64_t given  = host ? r->host_bytes : drive ? r->nvme_bytes : r->pinned_bytes;
-    const char   *option = host ? "--host-memory" : drive ? "--nvme" : "--pinned-memory";
-    return VP_FAIL(
-        err, VP_ERR_NO_FIT,
-        "does not fit the %s: --offload %s needs %s of its %smemory at least and %s gives "
-        "%s, short by %s; %s %lldB would do, or another --offload",
-        drive ? "drive" : "host", vp_offload_name(r->offload),
-        vp_size_text(least, needs, sizeof needs), host || drive ? "" : "pinned ", option,
-        vp_size_text(given, has, sizeof has), vp_size_text(least - given, more, sizeof more),
-        option, (long long)least);
+    return say_short(r, &a->nearest, err);
 }
 
 /* Add a reason to a sentence of several. */

@@ -43,6 +43,11 @@ typedef struct vp_preset {
     vp_candidate candidate;
 } vp_preset;
 
+/* Beside the device; pinned_bytes are of host_bytes. */
+typedef struct vp_host_needs {
+    int64_t host_bytes, pinned_bytes, nvme_bytes;
+} vp_host_needs;
+
 typedef struct vp_plan_answer {
     vp_arena                *arena;
     struct vp_lowered_store *store; /* planner/lowered_store.h */
@@ -72,8 +77,9 @@ typedef struct vp_plan_answer {
     int64_t      least_budget_bytes; /* 0: no scenario has enough host memory */
     int64_t      least_host_bytes;   /* of all scenarios, those too that host_bytes leave out;
                                       * INT64_MAX: the model cannot have what is pinned */
-    int64_t      least_pinned_bytes; /* of those that host_bytes have room for, page-locked */
-    int64_t      least_nvme_bytes;   /* of those that both have room for                    */
+    /* what the one needs, all of it, that lacks least of host memory, then of what may be pinned, then of the
+     * drive: with so much of each there is a scenario */
+    vp_host_needs nearest;
     /* each with the micro-batch, and where it is free the recipe, that is fastest for it; the loss
      * all at once */
     vp_preset *presets;

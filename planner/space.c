@@ -114,16 +114,35 @@ bool vp_has_room(const vp_plan_request *r, const vp_figures *f)
            f->nvme_bytes <= r->nvme_bytes;
 }
 
-/* need_bytes: of host memory, as host_need() says. */
+/* What of a need is not there. */
+static int64_t lack(int64_t need_bytes, int64_t have_bytes)
+{
+    return vp_max_i64(0, need_bytes - have_bytes);
+}
+
+static bool is_nearer(const vp_plan_request *r, const vp_host_needs *a, const vp_host_needs *b)
+{
+    const int64_t pinned   = r->pinned_bytes ? r->pinned_bytes : INT64_MAX;
+    const int64_t by[3][2] = {
+        {lack(a->host_bytes, r->host_bytes), lack(b->host_bytes, r->host_bytes)},
+        {lack(a->pinned_bytes, pinned), lack(b->pinned_bytes, pinned)},
+        {lack(a->nvme_bytes, r->nvme_bytes), lack(b->nvme_bytes, r->nvme_bytes)}};
+
+    for (int i = 0; i < 3; i++)
+        if (by[i][0] != by[i][1])
+            return by[i][0] < by[i][1];
+    return false;
+}
+
+/* need_bytes: of host memory, as host_need() says; INT64_MAX: there is no such scenario. */
 static void note_least(const vp_plan_request *r, vp_plan_answer *a, int64_t need_bytes,
                        const vp_figures *held)
 {
+    const vp_host_needs needs = {need_bytes, need_bytes - held->pageable_bytes, held->nvme_bytes};
+
     a->least_host_bytes = vp_min_i64(a->least_host_bytes, need_bytes);
-    if (need_bytes > r->host_bytes)
-        return;
-    a->least_pinned_bytes = vp_min_i64(a->least_pinned_bytes, need_bytes - held->pageable_bytes);
-    if (need_bytes <= vp_request_host_room(r, held->pageable_bytes))
-        a->least_nvme_bytes = vp_min_i64(a->least_nvme_bytes, held->nvme_bytes);
+    if (need_bytes < INT64_MAX && is_nearer(r, &needs, &a->nearest))
+        a->nearest = needs;
 }
 
 /* Whether activations may move beside this: states of none, half or all of the chain. */
@@ -287,11 +306,12 @@ vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp
     vp_status st     = VP_OK;
 
     a->n_scenarios      = 0;
-    a->least_host_bytes = a->least_pinned_bytes = a->least_nvme_bytes = INT64_MAX;
-    a->cut                                                            = false;
-    a->bytes_alone                                                    = extent == VP_SPACE_LEAST;
-    a->scenarios                                                      = NULL;
-    a->libraries                                                      = NULL;
+    a->least_host_bytes = INT64_MAX;
+    a->nearest          = (vp_host_needs){INT64_MAX, INT64_MAX, INT64_MAX};
+    a->cut              = false;
+    a->bytes_alone      = extent == VP_SPACE_LEAST;
+    a->scenarios        = NULL;
+    a->libraries        = NULL;
 
     a->problem = (vp_ilp_problem){.budget_bytes = vp_device_arena_bytes(r->device, r->budget_bytes),
                                   .upper_ns     = INT64_MAX,

@@ -209,7 +209,7 @@ static void pinned_memory_ends_where_it_is_said_to(void **state)
         request.offload      = (vp_offload_kind)kind;
         request.pinned_bytes = 1;
         OK(vp_planner_run(&request, &a, err));
-        needs = a.least_pinned_bytes;
+        needs = a.nearest.pinned_bytes;
         assert_int_equal(a.n_candidates, 0);
         assert_true(needs > 1 && a.least_host_bytes <= request.host_bytes);
         vp_plan_answer_release(&a);
@@ -219,6 +219,16 @@ static void pinned_memory_ends_where_it_is_said_to(void **state)
         assert_true(best_s(&request, &best) > 0);
         assert_int_equal(best.figures.host_bytes - best.figures.pageable_bytes, needs);
         n += best.figures.pageable_bytes > 0;
+
+        request.host_bytes = request.pinned_bytes =
+            1; /* both short: what it lacks least of, all at once */
+        OK(vp_planner_run(&request, &a, err));
+        assert_int_equal(a.n_candidates, 0);
+        request.host_bytes   = a.nearest.host_bytes;
+        request.pinned_bytes = a.nearest.pinned_bytes;
+        vp_plan_answer_release(&a);
+        assert_true(best_s(&request, NULL) > 0);
+        request.host_bytes = INT64_C(1) << 40;
     }
     assert_true(n >= 4); /* those whose updates the host makes */
     vp_model_free(model);
@@ -288,7 +298,7 @@ static void a_drive_is_a_budget_of_its_own(void **state)
     request.nvme_bytes       = states_by_hand(model) - 1;
     OK(vp_planner_run(&request, &a, err));
     assert_int_equal(a.n_candidates, 0);
-    assert_int_equal(a.least_nvme_bytes, states_by_hand(model));
+    assert_int_equal(a.nearest.nvme_bytes, states_by_hand(model));
     vp_plan_answer_release(&a);
     request.nvme_bytes++;
     assert_true(best_s(&request, &best) > 0);

@@ -61,6 +61,14 @@ p = subprocess.run([build + "/vplan", "plan", "gpt2", "--device", SLOW, "--seq",
 more = [c for c in json.loads(p.stdout)["changes"] if "host memory" in c["change"]]
 ok(p.returncode == 3 and len(more) == 1 and more[0]["command"].count("--host-memory") == 1, "too little host memory: more of it is what fits", p.stdout)
 
+# With a drive the least budget is that of plans which use it, too: where it is taken, and where host memory is enough.
+for host in (64 << 20, 8 * GIB):
+    least = plan(SLOW, SHORT, 20 * GIB, host, "--nvme", "8GiB")["proof"]["least_budget_bytes"]
+    ok(plan(SLOW, SHORT, least, host, "--nvme", "8GiB")["device_bytes"] <= least, "the least with a drive fits: host memory %d" % host, least)
+    p = subprocess.run([build + "/vplan", "plan", "gpt2", "--device", SLOW, *SHORT.split(), "--global-batch", "8", "--precision", "bf16-mixed", "--budget", str(least - 1),
+                        "--host-memory", str(host), "--nvme", "8GiB", "--json"], stdout=subprocess.PIPE, text=True)
+    ok(p.returncode == 3 and json.loads(p.stdout)["proof"]["least_budget_bytes"] == least, "a byte less does not, and says the same least", (p.returncode, least))
+
 unasked = plan(SLOW, SHORT, 20 * GIB, 8 * GIB)["shadow_prices"]
 ok(unasked["host_s_per_gib"] is None and unasked["link_s_per_gb_per_s"] is None, "unasked, the device's alone", unasked)
 p = subprocess.run([build + "/vplan", "plan", "gpt2", "--device", SLOW, "--seq", "512", "--global-batch", "8", "--precision", "bf16-mixed", "--budget", "1.7GiB",
