@@ -11,6 +11,7 @@
 #include "dryrun/dryrun_run.h"
 #include "trainers/hf/hf_versions.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,16 +106,16 @@ static const char *other_adapters(vp_arena *arena, const vp_checked *c)
     written(c, (const char *const[]){__VA_ARGS__}, \
             sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *))
 
-/* A number that is written, from 1 to most; 0: none is. */
+/* A whole number that is written, from 1 to most, 1e3 too; 0: none is. */
 static int64_t written_count(const vp_value *v, int64_t most)
 {
-    char    text[64];
-    int64_t n = 0;
+    char   text[64], *end;
+    double x;
 
     if (!v || v->kind == VP_VALUE_LIST || v->kind == VP_VALUE_MAP)
         return 0;
-    n = strtoll(vp_value_text(v, text, sizeof text), NULL, 10);
-    return n > 0 && n <= most ? n : 0;
+    x = strtod(vp_value_text(v, text, sizeof text), &end);
+    return end != text && !*end && x >= 1 && x <= (double)most && x == floor(x) ? (int64_t)x : 0;
 }
 
 /* Trainer's keys, which those built on it have too. */

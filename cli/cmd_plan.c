@@ -421,10 +421,10 @@ static void print_change(const answer *x, const vp_change *c, bool first)
     vp_text command = {0};
 
     vp_change_command(vp_cmd_plan.name, x->line, c, &command);
-    vp_screen_line(first ? "what fits" : "", "%s: %s",
-                   vp_size_text(c->needs_bytes, bytes, sizeof bytes),
-                   vp_change_text(c, text, sizeof text));
-    if (!command.failed)
+    vp_screen_line(
+        first ? "what fits" : "", "%s: %s%s", vp_size_text(c->needs_bytes, bytes, sizeof bytes),
+        vp_change_text(c, text, sizeof text), command.data ? "" : ", said in the recipe file");
+    if (command.data && !command.failed)
         vp_screen_command("", command.data);
     vp_text_release(&command);
 }
@@ -455,7 +455,9 @@ static void print_infeasible(const answer *x)
     vp_screen_recipe(&least->recipe, least->attention);
     vp_screen_free(&x->job.request);
     vp_screen_line("binding", "%s", vp_binding_text(&x->changes, text, sizeof text));
-    vp_screen_line("least", "--budget %lld", (long long)x->found.least_budget_bytes);
+    vp_screen_line("least", "--budget %lld%s",
+                   (long long)(x->found.least_budget_bytes + x->job.reserve_bytes),
+                   x->job.reserve_bytes ? ", the reserve among it" : "");
     if (x->whole.status)
         print_monolithic(&x->whole);
     print_presets(&x->job.request, &x->found);

@@ -358,6 +358,7 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     if (!o->recipe)
         r->recipe.precision = vp_default_precision(&job->device);
     VP_TRY(apply_recipe_options(o, r, err));
+    r->reserve         = o->reserve;
     job->reserve_bytes = vp_amount_of(&o->reserve, job->device.usable_bytes);
     VP_TRY(vp_parse_reserve(&o->reserve, &job->device, &r->budget_bytes, err));
     VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));

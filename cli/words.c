@@ -276,6 +276,9 @@ void vp_change_command(const char *command, const vp_command_line *line, const v
                {"--loss", NULL, false, c->frees_pins},
     };
 
+    if (vp_is_given(line, "--recipe") &&
+        (c->another_precision || c->another_gradients || c->another_optimizer))
+        return;
     snprintf(seq, sizeof seq, "%lld", (long long)c->seq);
     snprintf(budget, sizeof budget, "%lld", (long long)c->budget_bytes);
     snprintf(lora, sizeof lora, "r=%lld,alpha=%g,targets=%s", (long long)c->lora.rank,

@@ -54,7 +54,8 @@ void vp_changed_command(const char *command, const vp_command_line *line, const 
                         const vp_option_change *changes, int n, vp_text *out);
 
 /* The command line that was read, with the change: what stood there, and the options that differ
- * in its place or behind it. Quoted for a shell; without --json. */
+ * in its place or behind it. Quoted for a shell; without --json. Nothing where the change is one of the
+ * recipe file's, which no option overrules. */
 void vp_change_command(const char *command, const vp_command_line *line, const vp_change *change,
                        vp_text *out);
 

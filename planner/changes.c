@@ -451,9 +451,10 @@ static vp_status try_cards(trail *t, const vp_device *cards, int n, const recipe
         if (!has_format || (i && cards[i].usable_bytes == cards[i - 1].usable_bytes))
             continue;
         apply_recipe(recipe, &f->r, &changed, &change);
-        changed.device       = &cards[i];
-        changed.budget_bytes = cards[i].usable_bytes;
-        changed.profile      = NULL;
+        changed.device = &cards[i];
+        changed.budget_bytes =
+            cards[i].usable_bytes - vp_amount_of(&f->r.reserve, cards[i].usable_bytes);
+        changed.profile = NULL;
         snprintf(change.device, sizeof change.device, "%s", cards[i].name);
         VP_TRY(try_change(t, &change, &changed, NULL, &fits, err));
         if (fits)
@@ -490,13 +491,15 @@ static vp_status try_budget(trail *t, const vp_plan_answer *a, bool *fits, vp_er
     const finder   *f       = t->f;
     vp_plan_request changed = f->r;
     vp_change       change  = f->from;
-    int64_t         wanted  = vp_round_up(a->least_budget_bytes, (int64_t)1 << 20);
-    vp_status       st      = VP_OK;
+    const int64_t   usable = f->r.device->usable_bytes, kept = vp_amount_of(&f->r.reserve, usable);
+    int64_t         wanted = vp_round_up(vp_add(a->least_budget_bytes, kept), (int64_t)1 << 20);
+    vp_status       st     = VP_OK;
 
-    *fits               = false;
-    change.budget_bytes = changed.budget_bytes = vp_min_i64(wanted, f->r.device->usable_bytes);
+    *fits                = false;
+    change.budget_bytes  = vp_min_i64(wanted, usable);
+    changed.budget_bytes = change.budget_bytes - kept;
     if (a->least_budget_bytes && !f->from.frees_pins &&
-        a->least_budget_bytes <= f->r.device->usable_bytes)
+        a->least_budget_bytes <= changed.budget_bytes)
         VP_TRY(try_change(t, &change, &changed, a, fits, err));
 out:
     return st;

@@ -7,6 +7,7 @@
 #ifndef VP_PLANNER_REQUEST_H
 #define VP_PLANNER_REQUEST_H
 
+#include "base/units.h"
 #include "planner/assemble.h"
 
 #define VP_RECOMPUTE_ANY VP_N_RECOMPUTES
@@ -32,8 +33,10 @@ typedef struct vp_plan_request {
     vp_recipe                recipe;
     int64_t                  seq, global_batch;
     int64_t                  budget_bytes; /* of device_bytes */
-    int64_t                  host_bytes;   /* of host memory; 0: nothing is offloaded */
-    int64_t                  pinned_bytes; /* of it, what may be pinned; 0: all */
+    /* of what is usable, kept free: already taken from budget_bytes, and of any other budget or card */
+    vp_amount reserve;
+    int64_t   host_bytes;   /* of host memory; 0: nothing is offloaded */
+    int64_t   pinned_bytes; /* of it, what may be pinned; 0: all */
     /* of a local drive, for master weights and states that the host has no room for: they lie there where
      * on_nvme, and nowhere else; the drive's seconds are in no plan's */
     int64_t nvme_bytes;

@@ -61,5 +61,10 @@ for more, want in (("", None), ("dataloader_num_workers: 0\n", None), ("dataload
     code, out, err = call("check", path, "--model", "gpt2", "--device", "h100", "--seq", "1024", "--json")
     have = json.loads(out).get("loader")
     ok(have == (want and estimate(want)), "check: " + (more or "nothing written"), (have, err))
+path = os.path.join(scratch, "train.json")
+for written, workers in (("4", 4), ("1e1", 10), ("1.5", None)):
+    open(path, "w").write('{"output_dir": "out", "per_device_train_batch_size": 8, "bf16": true, "dataloader_num_workers": %s}' % written)
+    have = json.loads(call("check", path, "--model", "gpt2", "--device", "h100", "--seq", "1024", "--json")[1]).get("loader")
+    ok((have and have["workers"]) == workers, "workers written as " + written, have)
 finish()
 P

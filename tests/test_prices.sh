@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.." || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 - "$(realpath "${BUILD:-build}")" "$work" <<'P'
-import json, subprocess, sys
+import json, shlex, subprocess, sys
 
 sys.path.insert(0, "tests")
 from check import finish, ok
@@ -68,6 +68,24 @@ for host in (64 << 20, 8 * GIB):
     p = subprocess.run([build + "/vplan", "plan", "gpt2", "--device", SLOW, *SHORT.split(), "--global-batch", "8", "--precision", "bf16-mixed", "--budget", str(least - 1),
                         "--host-memory", str(host), "--nvme", "8GiB", "--json"], stdout=subprocess.PIPE, text=True)
     ok(p.returncode == 3 and json.loads(p.stdout)["proof"]["least_budget_bytes"] == least, "a byte less does not, and says the same least", (p.returncode, least))
+
+# What would fit is named with the reserve in it, and nothing that contradicts a recipe file.
+def run(*words):
+    p = subprocess.run([build + "/vplan", *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return p.returncode, json.loads(p.stdout or "{}")
+
+
+json.dump({"schema_version": 1, "clip_norm": 0}, open(work + "/recipe.json", "w"))
+told = 0
+for words in ("gpt2 --device 4090 --seq 512 --global-batch 8 --budget 1500MiB --reserve 5%", "llama-3.2-1b --device t4 --seq 512 --global-batch 8 --reserve 300MiB --host-memory 500MiB",
+              "gpt2-medium --device t4 --seq 512 --global-batch 4 --budget 4GiB --reserve 300MiB", "gpt2 --device 3070 --seq 512 --global-batch 4 --budget 1500MiB --reserve 10%",
+              "llama-3.2-3b --device 4090 --seq 128 --global-batch 8 --recipe %s/recipe.json --host-memory 100GiB --pinned-memory 4KiB" % work):
+    code, none = run("plan", *words.split())
+    ok(code == 3 and none["changes"], "something would fit: " + words, code)
+    for change in none["changes"]:
+        told += change["command"] is None
+        ok(change["command"] is None or run(*shlex.split(change["command"])[1:])[0] == 0, "the command fits: %s" % change["command"], change)
+ok(told > 0, "what only the recipe file can say has no command", told)
 
 unasked = plan(SLOW, SHORT, 20 * GIB, 8 * GIB)["shadow_prices"]
 ok(unasked["host_s_per_gib"] is None and unasked["link_s_per_gb_per_s"] is None, "unasked, the device's alone", unasked)
