@@ -415,10 +415,10 @@ const char *vp_listed(const char *list, const char *name)
     size_t n = strlen(name);
 
     for (const char *p = list; p && *p;) {
-        if (strcspn(p, " :") == n && memcmp(p, name, n) == 0)
+        const char *space = strchr(p, ' ');
+        if (strncmp(p, name, n) == 0 && (!p[n] || p[n] == ' ' || p[n] == ':'))
             return p;
-        p += strcspn(p, " ");
-        p += *p == ' ';
+        p = space ? space + 1 : NULL;
     }
     return NULL;
 }

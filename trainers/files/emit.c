@@ -19,27 +19,14 @@ typedef struct job {
     vp_err            *err;
 } job;
 
-/* Whether value is one of "a|b:N". */
-static bool is_among(const char *words, const char *value)
-{
-    while (*words) {
-        char one[80];
-        int  n = (int)strcspn(words, "|");
-        snprintf(one, sizeof one, "%.*s", n, words);
-        if (vp_word_is(value, one, NULL))
-            return true;
-        words += n + (words[n] == '|');
-    }
-    return false;
-}
-
 /* Whether the key can hold the setting's own word, where that is what the row writes. */
 static bool takes(const vp_dialect *d, const char *version, const vp_saying *row, const char *value)
 {
     const vp_key *key =
         row->value && strcmp(row->word, "W") == 0 ? vp_dialect_key(d, row->key, version) : NULL;
 
-    return !key || key->type != VP_KEY_WORD || !key->words || is_among(key->words, value);
+    return !key || key->type != VP_KEY_WORD || !key->words ||
+           vp_word_is_among(value, key->words, strlen(key->words));
 }
 
 static vp_status say(job *j, vp_document *doc, const vp_dialect *d, const char *version,
@@ -175,7 +162,8 @@ static const char *told_by_script(const vp_target *t, vp_setting setting, const 
     for (const vp_told *row = t->script; row && row->setting; row++) {
         const char *words = row->setting + n;
         if (strncmp(row->setting, key, n) == 0 &&
-            (!*words || (*words == '=' && value && is_among(words + 1, value))))
+            (!*words ||
+             (*words == '=' && value && vp_word_is_among(value, words + 1, strlen(words + 1)))))
             return row->where;
     }
     return NULL;
@@ -332,7 +320,8 @@ static bool is_edited(const job *j)
     const vp_target *t      = NULL;
     vp_err           ignore = {0};
 
-    if (!j->s->trainer || vp_target_named(j->s->trainer, &t, &ignore) != VP_OK)
+    if (!json_object_get(j->s->document, "settings") || !j->s->trainer ||
+        vp_target_named(j->s->trainer, &t, &ignore) != VP_OK)
         return false;
     for (int f = 0; f < t->n_files; f++)
         for (const vp_dialect *d = t->files[f].dialect; d; d = d->base_says ? d->base : NULL)

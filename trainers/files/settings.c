@@ -60,13 +60,12 @@ static bool is_argument(const char *text, char letter)
     return strlen(text) < 200;
 }
 
-bool vp_word_is(const char *word, const char *pattern, const char **argument)
+/* A pattern of n letters. */
+static bool matches(const char *word, const char *pattern, size_t n, const char **argument)
 {
-    size_t n = strlen(pattern);
-
     if (argument)
         *argument = NULL;
-    if (strcmp(pattern, "*") == 0) {
+    if (n == 1 && pattern[0] == '*') {
         if (argument)
             *argument = word;
         return true;
@@ -78,7 +77,24 @@ bool vp_word_is(const char *word, const char *pattern, const char **argument)
             *argument = word + n - 1;
         return true;
     }
-    return strcmp(word, pattern) == 0;
+    return strncmp(word, pattern, n) == 0 && !word[n];
+}
+
+bool vp_word_is(const char *word, const char *pattern, const char **argument)
+{
+    return matches(word, pattern, strlen(pattern), argument);
+}
+
+bool vp_word_is_among(const char *word, const char *patterns, size_t n)
+{
+    for (const char *p = patterns, *end = patterns + n; p < end;) {
+        const char *bar = memchr(p, '|', (size_t)(end - p));
+        size_t      of  = (size_t)((bar ? bar : end) - p);
+        if (matches(word, p, of, NULL))
+            return true;
+        p += of + 1;
+    }
+    return false;
 }
 
 /* Names that mean one of a setting's words: vplan's own, and those of estimate's options. */

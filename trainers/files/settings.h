@@ -68,6 +68,8 @@ const char *vp_setting_canonical(vp_arena *arena, vp_setting s, const char *text
 /* Whether word has the form of pattern: "every:N" of "every:2"; "*" is any. *argument (NULL, or
  * points into word): what stands for the letter. */
 bool vp_word_is(const char *word, const char *pattern, const char **argument);
+/* Of the first n letters of "a|b:N", whether word has one's form. */
+bool vp_word_is_among(const char *word, const char *patterns, size_t n);
 
 typedef struct vp_settings {
     const char *value[VP_N_SETTINGS];     /* NULL: not said */

@@ -153,24 +153,6 @@ const vp_key *vp_dialect_key(const vp_dialect *d, const char *path, const char *
     return found;
 }
 
-/* "a|b" has the word; a pattern with a letter is matched too. */
-static bool among(const char *words, size_t n_words, const char *word)
-{
-    const char *end = words + n_words;
-
-    while (words < end) {
-        size_t n = 0;
-        char   one[64];
-        while (words + n < end && words[n] != '|')
-            n++;
-        snprintf(one, sizeof one, "%.*s", (int)n, words);
-        if (vp_word_is(word, one, NULL))
-            return true;
-        words += n + 1;
-    }
-    return false;
-}
-
 bool vp_target_file_holds(const vp_target *t, const vp_target_file *file, const vp_settings *s)
 {
     const char *asked =
@@ -194,12 +176,13 @@ bool vp_when_holds(const char *when, const vp_settings *s, const char *target)
             is_known = true;
         }
         for (int i = 0; i < VP_N_SETTINGS && !is_known; i++)
-            if (strncmp(when, vp_setting_key(i), name) == 0 && !vp_setting_key(i)[name]) {
+            if (vp_setting_key(i)[0] == when[0] && strncmp(when, vp_setting_key(i), name) == 0 &&
+                !vp_setting_key(i)[name]) {
                 value    = s->value[i];
                 is_known = true;
             }
         assert(is_known && "a condition of a table names no setting");
-        if (value && among(from, n - (size_t)(from - when), value) == no)
+        if (value && vp_word_is_among(value, from, n - (size_t)(from - when)) == no)
             return false;
         when += n + (when[n] == ',');
     }
