@@ -696,8 +696,9 @@ static vp_status check_rest(run *r, vp_err *err)
     const vp_hf_request *q = r->request;
     int64_t rest = vp_add(vp_optimizer_step_least_bytes(r->optimizer), r->ledger.needed_bytes);
     int64_t most = r->ledger.at_most_needed_bytes;
+    int64_t n    = r->world && vp_world_joins(q->parallel) ? 0 : r->trained.n;
 
-    for (int64_t i = 0; i < r->trained.n && !(r->world && vp_world_joins(q->parallel)); i++)
+    for (int64_t i = 0; i < n; i++)
         rest = vp_add(rest, r->trained.list[i].bytes);
     if (!most || rest <= most)
         return VP_OK;

@@ -135,8 +135,10 @@ vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, co
         out->list[i] = (vp_trained){bytes[i], each, columns};
     if (!world && vp_hf_saves_modules(q))
         list_with_copies(q, step, bytes, hidden, out);
-    for (int64_t i = 0; i < out->n && !world && !vp_hf_saves_modules(q); i++)
-        if (is_copy(q, step, i)) {
+    else if (!world)
+        for (int64_t i = 0; i < out->n; i++) {
+            if (!is_copy(q, step, i))
+                continue;
             out->list[i] = (vp_trained){bytes[i], trained_bytes(q, step, i), hidden};
             has_head     = true;
         }

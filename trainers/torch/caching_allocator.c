@@ -69,7 +69,7 @@ static int64_t reach_bytes(const vp_caching_allocator *a, uint32_t b)
 }
 
 /* A free block for bytes, taken out of its pool; 0 when none suits. */
-static inline uint32_t find(vp_caching_allocator *a, const pool *p, bool large, int64_t bytes)
+static inline uint32_t find(vp_caching_allocator *a, pool *p, bool large, int64_t bytes)
 {
     uint32_t b, after;
 
@@ -85,7 +85,7 @@ static inline uint32_t find(vp_caching_allocator *a, const pool *p, bool large, 
     if (bytes < a->max_split_bytes ? a->blocks[b].bytes >= a->max_split_bytes
                                    : a->blocks[b].bytes - bytes >= a->max_non_split_rounding_bytes)
         return 0;
-    pool_take(a, b);
+    pool_take_from(a, p, b);
     return b;
 }
 
@@ -114,9 +114,10 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
     bool                large, was_split;
     uint32_t            b, rest;
     block              *x;
+    pool               *p;
 
     *out = 0;
-    if (asked_bytes < 0 || asked_bytes >> VP_CACHING_REQUEST_BITS)
+    if ((uint64_t)asked_bytes >> VP_CACHING_REQUEST_BITS)
         return VP_FAIL(err, VP_ERR_INPUT, "a request of %lld bytes", (long long)asked_bytes);
     if (stream < 0 || stream >= VP_CACHING_STREAMS || !a->pools[stream][1])
         VP_TRY(pools_new(a, stream, err));
@@ -132,7 +133,8 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
     segment_bytes = !large                      ? SMALL_SEGMENT_BYTES
                     : bytes < OWN_SEGMENT_BYTES ? a->large_segment_bytes
                                                 : vp_round_up(bytes, LARGE_ROUND_BYTES);
-    b             = find(a, a->pools[stream][large], large, bytes);
+    p             = a->pools[stream][large];
+    b             = find(a, p, large, bytes);
     if (!b) {
         VP_TRY(vp_caching_obtain(a, stream, large, bytes, segment_bytes, &b, err));
         if (!b)
@@ -150,7 +152,7 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
         rest     = block_new(a, x, x->at + bytes, rest_bytes);
         x->bytes = bytes;
         splice(a->blocks, b, rest, x->next);
-        pool_put(a, rest);
+        pool_put_in(a, p, rest);
         if (!x->expandable)
             add_to(&f->inactive_split_bytes, was_split ? -bytes : rest_bytes);
     } else if (was_split && !x->expandable) {

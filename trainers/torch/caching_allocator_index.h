@@ -133,22 +133,22 @@ static inline pool *pool_of(const vp_caching_allocator *a, const block *b)
     return a->pools[b->stream][b->large];
 }
 
-static inline void pool_put(vp_caching_allocator *a, uint32_t b)
+/* p: its pool. */
+static inline void pool_put_in(vp_caching_allocator *a, pool *p, uint32_t b)
 {
     block   *x   = &a->blocks[b];
-    pool    *p   = pool_of(a, x);
     unsigned bin = bin_of(x->bytes);
 
     x->searches = a->searches[x->large];
+    x->bin      = (uint16_t)bin;
     tree_insert(a->blocks, &p->roots[bin], b, before);
     p->words[bin / 64] |= (uint64_t)1 << bin % 64;
     p->summary |= 1u << bin / 64;
 }
 
-static inline void pool_take(vp_caching_allocator *a, uint32_t b)
+static inline void pool_take_from(vp_caching_allocator *a, pool *p, uint32_t b)
 {
-    pool    *p   = pool_of(a, &a->blocks[b]);
-    unsigned bin = bin_of(a->blocks[b].bytes);
+    unsigned bin = a->blocks[b].bin;
 
     tree_remove(a->blocks, &p->roots[bin], b, before);
     if (!p->roots[bin]) {
@@ -156,6 +156,16 @@ static inline void pool_take(vp_caching_allocator *a, uint32_t b)
         if (!p->words[bin / 64])
             p->summary &= ~(1u << bin / 64);
     }
+}
+
+static inline void pool_put(vp_caching_allocator *a, uint32_t b)
+{
+    pool_put_in(a, pool_of(a, &a->blocks[b]), b);
+}
+
+static inline void pool_take(vp_caching_allocator *a, uint32_t b)
+{
+    pool_take_from(a, pool_of(a, &a->blocks[b]), b);
 }
 
 /* The first free block, by size and then address, of these bytes at this address or later. */
@@ -197,16 +207,16 @@ static inline void unmapped_take(vp_caching_allocator *a, uint32_t b)
 
 /* ---- a block becomes free ---- */
 
-/* Merge a neighbour into block b, when it is free too and backed by memory as b is. Returns the
- * bytes it had, or 0. b itself is in no tree. */
-static inline int64_t merge(vp_caching_allocator *a, uint32_t b, uint32_t other)
+/* Merge a neighbour into block b of pool p, when it is free too and backed by memory as b is. Returns
+ * the bytes it had, or 0. b itself is in no tree. */
+static inline int64_t merge(vp_caching_allocator *a, pool *p, uint32_t b, uint32_t other)
 {
     block *x = &a->blocks[b], *o = &a->blocks[other];
 
     if (!other || !available(o) || o->mapped != x->mapped)
         return 0;
     if (o->mapped)
-        pool_take(a, other);
+        pool_take_from(a, p, other);
     else
         unmapped_take(a, other);
     if (x->prev == other) {
@@ -225,13 +235,14 @@ static inline void free_block(vp_caching_allocator *a, uint32_t b)
 {
     vp_caching_figures *f     = &a->figures;
     block              *x     = &a->blocks[b];
+    pool               *p     = pool_of(a, x);
     int64_t             split = 0;
 
     f->active_bytes.now -= x->bytes;
     f->requested_bytes.now -= x->asked_bytes;
-    split -= merge(a, b, x->prev);
-    split -= merge(a, b, x->next);
-    pool_put(a, b);
+    split -= merge(a, p, b, x->prev);
+    split -= merge(a, p, b, x->next);
+    pool_put_in(a, p, b);
     if (x->expandable)
         return;
     if (!alone(x))

@@ -104,6 +104,7 @@ static void check_free_blocks(const vp_caching_allocator *a)
                             *next = &a->blocks[x->next];
 
                 assert(available(x) && x->mapped && x->stream == s && x->large == large);
+                assert(x->bin == bin_of(x->bytes));
                 assert(!x->prev || (prev->next == b && prev->at + prev->bytes == x->at));
                 assert(!x->next || (next->prev == b && x->at + x->bytes == next->at));
                 assert(!x->prev || !available(prev) || !prev->mapped);

@@ -111,8 +111,8 @@ static bool map(vp_caching_allocator *a, uint32_t b, int64_t bytes)
         x->bytes = bytes;
     }
     x->mapped = true;
-    merge(a, b, x->prev);
-    merge(a, b, x->next);
+    merge(a, pool_of(a, x), b, x->prev);
+    merge(a, pool_of(a, x), b, x->next);
     pool_put(a, b);
     vp_caching_device_memory(a, bytes);
     return true;
@@ -145,8 +145,8 @@ static void unmap(vp_caching_allocator *a, uint32_t b)
     x->at     = first;
     x->bytes  = end - first;
     x->mapped = false;
-    merge(a, b, x->prev);
-    merge(a, b, x->next);
+    merge(a, pool_of(a, x), b, x->prev);
+    merge(a, pool_of(a, x), b, x->next);
     unmapped_put(a, b);
     vp_caching_device_memory(a, first - end);
 }

@@ -41,6 +41,7 @@ typedef struct block {
     uint64_t uses;        /* the other streams it is used on, a bit each */
     uint32_t prev, next;  /* by address; 0: the segment's end */
     uint32_t left, right; /* in the tree it is in */
+    uint16_t bin;         /* free and mapped: where its pool has it */
     uint8_t  stream;
     uint8_t  n_events; /* streams that must yet pass its last use */
     bool     large, used, mapped, expandable;

@@ -66,7 +66,7 @@ void vp_ledger_end(vp_ledger *l)
 
 static int64_t needed_of(int64_t bytes)
 {
-    return (bytes + NEEDED_STEP - 1) / NEEDED_STEP * NEEDED_STEP;
+    return (bytes + NEEDED_STEP - 1) & -(int64_t)NEEDED_STEP;
 }
 
 vp_status vp_ledger_refuse_needed(const vp_ledger *l, vp_err *err)
@@ -79,7 +79,7 @@ vp_status vp_ledger_refuse_needed(const vp_ledger *l, vp_err *err)
 static vp_status count_needed(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger_block *out,
                               vp_err *err)
 {
-    if (bytes < 0 || bytes >> VP_CACHING_REQUEST_BITS)
+    if ((uint64_t)bytes >> VP_CACHING_REQUEST_BITS)
         return VP_FAIL(err, VP_ERR_INPUT, "a request of %lld bytes", (long long)bytes);
     if (bytes == 0)
         return VP_OK;
@@ -107,7 +107,7 @@ vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger
     out->owner   = owner;
     out->bytes   = f->allocated_bytes.now - before;
     needed_bytes = needed_of(bytes);
-    out->spare   = (uint32_t)((out->bytes - needed_bytes) / NEEDED_STEP) & SPARES;
+    out->spare   = (uint32_t)((uint64_t)(out->bytes - needed_bytes) / NEEDED_STEP) & SPARES;
     l->now[owner] += out->bytes;
     l->needed_bytes += needed_bytes;
     if (l->needed_bytes > l->most_needed_bytes)
@@ -128,9 +128,9 @@ out:
     return st;
 }
 
-void vp_ledger_free(vp_ledger *l, vp_ledger_block *block)
+void vp_ledger_give_back(vp_ledger *l, vp_ledger_block *block)
 {
-    if (!block->block || !l->allocator)
+    if (!l->allocator)
         return;
     if (!l->counts_alone)
         vp_caching_allocator_free(l->allocator, block->block);

@@ -84,7 +84,13 @@ vp_status vp_ledger_alloc(vp_ledger *ledger, vp_owner owner, int64_t bytes, vp_l
                           vp_err *err);
 /* VP_ERR_NO_FIT: more than at_most_needed_bytes. */
 vp_status vp_ledger_refuse_needed(const vp_ledger *ledger, vp_err *err);
+/* Of a block that is not empty. */
+void vp_ledger_give_back(vp_ledger *ledger, vp_ledger_block *block);
 /* Takes an empty block, and any of a ledger whose allocator is gone (NULL), with all blocks. */
-void vp_ledger_free(vp_ledger *ledger, vp_ledger_block *block);
+static inline void vp_ledger_free(vp_ledger *ledger, vp_ledger_block *block)
+{
+    if (block->block)
+        vp_ledger_give_back(ledger, block);
+}
 
 #endif

@@ -243,11 +243,13 @@ void vp_optimizer_step_free(vp_optimizer_step *o)
 {
     if (!o)
         return;
-    for (int64_t i = 0; o->states && i < o->n * MAX_STATES; i++)
+    bool is_there = o->ledger && o->ledger->allocator;
+
+    for (int64_t i = 0; is_there && o->states && i < o->n * MAX_STATES; i++)
         vp_ledger_free(o->ledger, &o->states[i]);
-    for (int64_t i = 0; o->made && i < 2 * o->n; i++)
+    for (int64_t i = 0; is_there && o->made && i < 2 * o->n; i++)
         vp_ledger_free(o->ledger, &o->made[i]);
-    for (int i = 0; i < MAX_MAPS; i++)
+    for (int i = 0; is_there && i < MAX_MAPS; i++)
         vp_ledger_free(o->ledger, &o->maps[i]);
     free(o->trained);
     free(o->states);

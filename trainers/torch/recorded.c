@@ -381,16 +381,33 @@ static bool is_vector(const char *size)
     return true;
 }
 
+/* Most of a step. */
+static inline vp_status play_plain(vp_recorded *s, const slot *x, int64_t bytes,
+                                   vp_ledger_block *block, int phase_idx, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (s->watch && s->is_backward && !s->is_behind_loss)
+        VP_TRY(watch_loss(s, x, bytes, err));
+    VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));
+    if (++s->n_allocs >= s->next_workspace)
+        VP_TRY(take_workspaces(s, phase_idx, err));
+out:
+    return st;
+}
+
 static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
                             vp_err *err)
 {
     const slot      *x     = &s->program->slots[which];
     vp_ledger_block *block = &s->blocks[s->base[which] + (x->in_body ? repetition : 0)];
-    int64_t          bytes = bytes_of(s, which, repetition);
+    int64_t          bytes = s->bytes[which];
     vp_status        st    = VP_OK;
 
-    if (block->block)
-        vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
+    vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
+    if (x->is_plain)
+        return play_plain(s, x, bytes, block, phase_idx, err);
+    bytes = bytes_of(s, which, repetition);
     if (s->watch)
         VP_TRY(watch_loss(s, x, bytes, err));
     if (is_of_trl(x))
@@ -440,13 +457,17 @@ static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_runni
     if (base >= s->n_clear)
         return; /* of a phase that was not played yet */
     switch ((rule)t->rule) {
+    case RULE_ONE:
+        vp_ledger_free(s->ledger, &s->blocks[base]);
+        return;
+    case RULE_SAME:
+        from = i + t->a;
+        if (from >= 0 && from < n)
+            vp_ledger_free(s->ledger, &s->blocks[base + from]);
+        return;
     case RULE_ALL:
         from = t->a;
         to   = n - t->b;
-        break;
-    case RULE_ONE:
-        from = 0;
-        to   = 1;
         break;
     case RULE_FIRST:
         from = 0;
@@ -457,10 +478,7 @@ static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_runni
         to   = i == n_running - 1;
         break;
     default:
-        from = t->rule == RULE_SAME   ? i + t->a
-               : t->rule == RULE_BACK ? n - 1 - i - t->a
-               : t->rule == RULE_AT   ? t->a
-                                      : n - 1 - t->a;
+        from = t->rule == RULE_BACK ? n - 1 - i - t->a : t->rule == RULE_AT ? t->a : n - 1 - t->a;
         to   = from >= 0 && from < n ? from + 1 : from;
         break;
     }
@@ -696,15 +714,19 @@ vp_status vp_recorded_gradients(const vp_recorded *s, int64_t **out, int64_t *n,
     *out = calloc((size_t)count_slots(s, VP_OWNER_GRADIENT) + 1, sizeof **out);
     if (!*out)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    for (int k = 0; k < p->n_sections; k++)
-        for (int64_t i = 0; i < repetitions(s, backward, k); i++)
-            for (int64_t j = 0; j < p->sections[k].n; j++) {
-                const token *t = &p->sections[k].tokens[j];
-                const slot  *x = &s->program->slots[t->slot];
-                if (!t->is_free && x->owner == VP_OWNER_GRADIENT && !is_absent(s, t->slot) &&
-                    s->sizes[x->size])
-                    (*out)[(*n)++] = s->sizes[x->size];
-            }
+    for (int k = 0; k < p->n_sections; k++) {
+        int64_t first = *n, n_times = repetitions(s, backward, k), of_one;
+        for (int64_t j = 0; n_times && j < p->sections[k].n; j++) {
+            const token *t = &p->sections[k].tokens[j];
+            const slot  *x = &s->program->slots[t->slot];
+            if (!t->is_free && x->owner == VP_OWNER_GRADIENT && !is_absent(s, t->slot) &&
+                s->sizes[x->size])
+                (*out)[(*n)++] = s->sizes[x->size];
+        }
+        of_one = *n - first;
+        for (int64_t i = 1; i < n_times; i++, *n += of_one)
+            memcpy(*out + *n, *out + first, (size_t)of_one * sizeof **out);
+    }
     return VP_OK;
 }
 

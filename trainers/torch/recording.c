@@ -259,6 +259,13 @@ static char read_tile(const char **text)
 }
 
 /* "A12", "T12!", "T12!D", "T12%h", "T12~": an owner, an expression, a look-up, a tile, a stream of its own. */
+/* Nobody counts them or is told of them. */
+static bool is_working_memory(vp_owner owner)
+{
+    return owner != VP_OWNER_PARAMETER && owner != VP_OWNER_FROZEN && owner != VP_OWNER_QUANTISED &&
+           owner != VP_OWNER_GRADIENT;
+}
+
 static bool read_alloc(vp_recorded_program *p, const char **text, int phase_idx, int section_idx,
                        token *t)
 {
@@ -275,14 +282,15 @@ static bool read_alloc(vp_recorded_program *p, const char **text, int phase_idx,
         return false;
     *t = (token){.slot = (int32_t)p->n_slots};
     p->slots[p->n_slots++] =
-        (slot){.size    = (int32_t)size,
-               .large   = large,
-               .tile    = tile,
-               .beside  = beside,
-               .in_body = p->phases[phase_idx].sections[section_idx].group >= 0,
-               .owner   = owner,
-               .phase   = phase_idx,
-               .section = section_idx};
+        (slot){.size     = (int32_t)size,
+               .large    = large,
+               .tile     = tile,
+               .beside   = beside,
+               .in_body  = p->phases[phase_idx].sections[section_idx].group >= 0,
+               .is_plain = !tile && !beside && is_working_memory(owner),
+               .owner    = owner,
+               .phase    = phase_idx,
+               .section  = section_idx};
     return true;
 }
 

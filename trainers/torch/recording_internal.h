@@ -29,6 +29,7 @@ typedef struct slot {
     char     tile;
     bool     beside; /* on a stream of its own */
     bool     in_body;
+    bool     is_plain; /* no tile's, nothing beside, no weight or gradient: its bytes are all */
     vp_owner owner;
     int      phase, section;
 } slot;
