@@ -17,13 +17,6 @@ static bool is_named(const char *options, const char *option)
     return at && (at[strlen(option)] == ' ' || at[strlen(option)] == '\0');
 }
 
-/* What --qlora chooses, where it comes in the place of training the whole model. */
-static bool is_chosen_by_qlora(const char *more, const char *option)
-{
-    return is_named(more, "--qlora") &&
-           (strcmp(option, "--precision") == 0 || strcmp(option, "--recompute") == 0);
-}
-
 static const char *const LARGEST_BATCH = " --max micro-batch";
 
 static const char *options_to_add(const vp_estimate_next *f)
@@ -41,8 +34,8 @@ static void add_estimate(const vp_command_line *line, const char *more, vp_text 
     vp_text_quoted(command, line->words[0]);
     for (int i = 0; i < line->n_given; i++) {
         const vp_option *o = line->given[i].option;
-        if (is_named(more, o->name) || is_chosen_by_qlora(more, o->name) ||
-            (is_largest && strcmp(o->name, "--micro-batch") == 0) || vp_is_of_printing(o->name))
+        if (is_named(more, o->name) || (is_largest && strcmp(o->name, "--micro-batch") == 0) ||
+            vp_is_of_printing(o->name))
             continue;
         vp_text_printf(command, " %s", o->name);
         if (o->kind != VP_OPTION_FLAG) {

@@ -256,7 +256,7 @@ static void look_at(const vp_remedy_search *s, const change *c, vp_remedy *out)
     vp_hf_estimate e   = {0};
     vp_err         why = {0};
 
-    if (!c->apply(&q))
+    if (!c->apply(&q) || (c->apply == liger && s->said.loss))
         return;
     vp_hf_request named = q;
     decide_length(s->model, s->lengths, s->most, &s->request, &q);
@@ -344,7 +344,7 @@ static void double_batch(const vp_model *model, const vp_hf_request *asked, int6
 
 /* From *q on, one sample at a time first, in evaluations too, then one change after the other as far as they were recorded. False:
  * all of it together is not enough. */
-static bool go_down(const vp_model *model, vp_hf_request *q, int64_t most_bytes, bool shorter,
+static bool go_down(const vp_remedy_search *s, vp_hf_request *q, int64_t most_bytes, bool shorter,
                     int64_t *bytes)
 {
     static bool (*const ways[])(vp_hf_request *) = {liger,         recompute, small_states,
@@ -355,16 +355,17 @@ static bool go_down(const vp_model *model, vp_hf_request *q, int64_t most_bytes,
     sync_each(q);
     while (half_batch(q))
         ;
-    if (fits(model, q, most_bytes, bytes))
+    if (fits(s->model, q, most_bytes, bytes))
         return true;
     for (size_t way = 0; way < n;) {
         vp_hf_request next    = *q;
         bool          is_last = ways[way] == half_seq;
-        if ((is_last && q->seq < 2 * LEAST_SEQ) || !ways[way](&next)) {
+        if ((is_last && q->seq < 2 * LEAST_SEQ) || (ways[way] == liger && s->said.loss) ||
+            !ways[way](&next)) {
             way++;
             continue;
         }
-        if (fits(model, &next, most_bytes, bytes)) {
+        if (fits(s->model, &next, most_bytes, bytes)) {
             *q = next;
             return true;
         }
@@ -387,8 +388,8 @@ static bool may_fit(const vp_model *model, const vp_hf_request *q, int64_t most_
     return q->world > 1 || model->n_params <= 2 * (most_bytes / halves); /* cards may share them */
 }
 
-/* What differs, as options. */
-static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
+/* What differs, as options; what --qlora brings only where another was typed, which would stand beside it. */
+static void tell(const vp_hf_request *asked, const vp_remedy_said *said, vp_remedy_chain *out)
 {
     const vp_hf_request *q     = &out->request;
     bool                 qlora = out->trains_adapters;
@@ -410,9 +411,11 @@ static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
     TELL(q->syncs_each != asked->syncs_each && q->accumulation > 1, " --sync-each-batch");
     TELL(q->eval_batch != asked->eval_batch, " --eval-batch %lld", (long long)q->eval_batch);
     TELL(strcmp(q->liger, asked->liger) != 0, " --liger");
-    TELL(!qlora && strcmp(q->recompute, asked->recompute) != 0, " --recompute %s", q->recompute);
+    TELL((!qlora || said->recompute) && strcmp(q->recompute, asked->recompute) != 0,
+         " --recompute %s", q->recompute);
     TELL(strcmp(q->optimizer, asked->optimizer) != 0, " --optimizer %s", q->optimizer);
-    TELL(!qlora && strcmp(q->precision, asked->precision) != 0, " --precision %s", q->precision);
+    TELL((!qlora || said->precision) && strcmp(q->precision, asked->precision) != 0,
+         " --precision %s", q->precision);
     TELL(!qlora && strcmp(q->load, asked->load) != 0, " --load %s", q->load);
     TELL(q->seq != asked->seq, " --seq %lld", (long long)q->seq);
 #undef TELL
@@ -449,22 +452,23 @@ static vp_hf_request with_adapters(const vp_hf_request *asked)
 
 /* More than the cards that were asked for talk over more of NCCL's memory. What may be off has to fit too, as where
  * check and plan --trainer judge. */
-static bool try_from(const vp_model *model, const vp_hf_request *asked, const vp_hf_request *from,
-                     int64_t most_bytes, bool shorter, vp_remedy_chain *out)
+static bool try_from(const vp_remedy_search *s, const vp_hf_request *asked,
+                     const vp_hf_request *from, int64_t most_bytes, bool shorter,
+                     vp_remedy_chain *out)
 {
     most_bytes -=
         vp_world_communicator_bytes(from->world) - vp_world_communicator_bytes(asked->world);
     most_bytes = (int64_t)((double)most_bytes / (1 + vp_hf_reserved_share(from)));
     *out       = (vp_remedy_chain){.request = *from};
-    if (!may_fit(model, from, most_bytes) ||
-        !go_down(model, &out->request, most_bytes, shorter, &out->reserved_bytes))
+    if (!may_fit(s->model, from, most_bytes) ||
+        !go_down(s, &out->request, most_bytes, shorter, &out->reserved_bytes))
         return false;
-    double_batch(model, asked, most_bytes, &out->request, &out->reserved_bytes);
+    double_batch(s->model, asked, most_bytes, &out->request, &out->reserved_bytes);
     return true;
 }
 
 /* In host memory, as little as it takes, where the cards cut the weights. */
-static bool try_offload(const vp_model *model, const vp_hf_request *asked,
+static bool try_offload(const vp_remedy_search *s, const vp_hf_request *asked,
                         const vp_hf_request *shared, int64_t most_bytes, vp_remedy_chain *out)
 {
     static const char *const more[] = {"optimizer", "params"};
@@ -475,7 +479,7 @@ static bool try_offload(const vp_model *model, const vp_hf_request *asked,
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         q.offload = more[i];
         if (vp_world_offloads(q.parallel, q.offload) &&
-            try_from(model, asked, &q, most_bytes, false, out))
+            try_from(s, asked, &q, most_bytes, false, out))
             return true;
     }
     return false;
@@ -494,55 +498,55 @@ static bool try_allocator(const vp_model *model, const vp_hf_request *asked, int
 
 enum { DOUBLED = 3 }; /* times that there may be more cards */
 
-bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_t most_bytes,
-                     vp_remedy_chain *out)
+static bool find_chain(const vp_remedy_search *s, const vp_hf_request *request, int64_t most_bytes,
+                       vp_remedy_chain *out)
 {
     bool all   = strcmp(request->lora.targets, "none") == 0,
          whole = all && request->world > 1 && vp_world_replicates(request->parallel);
-    bool found = try_allocator(model, request, most_bytes, out) ||
-                 try_from(model, request, request, most_bytes, !all, out);
+    bool found = try_allocator(s->model, request, most_bytes, out) ||
+                 try_from(s, request, request, most_bytes, !all, out);
     vp_hf_request shared = *request;
     bool          lacks  = false;
 
     if (!found && whole && shard(&shared))
-        found = try_from(model, request, &shared, most_bytes, false, out);
+        found = try_from(s, request, &shared, most_bytes, false, out);
     if (!found && all)
-        found = try_offload(model, request, &shared, most_bytes, out);
+        found = try_offload(s, request, &shared, most_bytes, out);
     if (!found && all) {
         vp_hf_request adapters = with_adapters(request);
         int64_t       bytes;
-        found                = try_from(model, request, &adapters, most_bytes, true, out);
+        found                = try_from(s, request, &adapters, most_bytes, true, out);
         out->trains_adapters = true;
-        lacks                = !found && !fits(model, &adapters, most_bytes, &bytes) && bytes < 0;
+        lacks = !found && !fits(s->model, &adapters, most_bytes, &bytes) && bytes < 0;
     }
     for (int i = 0; !found && all && i < DOUBLED && shard(&shared); i++)
-        found = try_from(model, request, &shared, most_bytes, false, out) ||
-                (request->world > 1 && try_offload(model, request, &shared, most_bytes, out));
+        found = try_from(s, request, &shared, most_bytes, false, out) ||
+                (request->world > 1 && try_offload(s, request, &shared, most_bytes, out));
     out->lacks_adapters = lacks;
     if (found)
-        tell(request, out);
+        tell(request, &s->said, out);
     return found;
 }
 
-bool vp_remedies_fit_lengths(const vp_model *model, const vp_lengths *lengths, int64_t most,
-                             const vp_hf_request *tried, int64_t most_bytes, vp_remedy_chain *out)
+bool vp_remedies_fit(const vp_remedy_search *s, vp_remedy_chain *out)
 {
-    int64_t room = most_bytes;
+    const vp_hf_request *tried = &s->request;
+    int64_t              room  = s->room.bytes;
 
-    for (int i = 0; i < TRIES && vp_remedies_fit(model, tried, room, out); i++) {
+    for (int i = 0; i < TRIES && find_chain(s, tried, room, out); i++) {
         vp_hf_request  q     = out->request;
         int64_t        found = out->reserved_bytes;
         vp_hf_estimate e     = {0};
         vp_err         why   = {0};
-        if (!lengths)
+        if (!s->lengths)
             return true;
-        decide_length(model, lengths, most, tried, &q);
-        if (vp_hf_estimate_run(model, &q, &e, &why) != VP_OK)
+        decide_length(s->model, s->lengths, s->most, tried, &q);
+        if (vp_hf_estimate_run(s->model, &q, &e, &why) != VP_OK)
             return false;
         out->reserved_bytes = e.reserved_bytes;
         if (out->reserved_bytes <= found ||
             (q.world == tried->world &&
-             (double)out->reserved_bytes * (1 + vp_hf_reserved_share(&q)) <= (double)most_bytes))
+             (double)out->reserved_bytes * (1 + vp_hf_reserved_share(&q)) <= (double)s->room.bytes))
             return true;
         room -= out->reserved_bytes - found;
     }

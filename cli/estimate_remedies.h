@@ -25,6 +25,12 @@ typedef struct vp_remedy_room {
     bool    has_communicator;
 } vp_remedy_room;
 
+/* Options that were typed, and so stand beside a change: QLoRA brings its own of the first two unless they are said, Liger's kernels
+ * have a loss of their own. */
+typedef struct vp_remedy_said {
+    bool precision, recompute, loss;
+} vp_remedy_said;
+
 /* The search for those that are not on already, were recorded and save a thousandth or more. Where samples differ in length
  * (lengths, cut to most tokens; or NULL) each is sized by the batch that decides with it. */
 typedef struct vp_remedy_search {
@@ -34,6 +40,7 @@ typedef struct vp_remedy_search {
     vp_hf_request     request;
     int64_t           reserved_bytes; /* of request */
     vp_remedy_room    room;
+    vp_remedy_said    said;
     atomic_int        n_taken;            /* of all changes, whoever looks at them */
     vp_remedy         found[VP_REMEDIES]; /* by change; option "": not one of them */
 } vp_remedy_search;
@@ -44,10 +51,10 @@ void vp_remedies_look(vp_remedy_search *search);
 /* When all are done: what was found, the largest saving first. Returns how many. */
 int vp_remedies_found(const vp_remedy_search *search, vp_remedy out[VP_REMEDIES]);
 
-/* The least of them together that takes no more than most_bytes, and keeps the samples of a step if it can:
+/* The least of them together that takes no more than there is room for, and keeps the samples of a step if it can:
  * PyTorch's other allocator, which costs nothing, if that is enough; else smaller micro-batches first, then Liger's kernels, recompute, 8-bit states, smaller frozen weights; where each card has all of
  * it, all cut over the cards there are; of several cards what is in host memory; QLoRA in place of training all, shorter samples; last more cards.
- * most_bytes are for the cards asked for. False: nothing does. */
+ * The room is for the cards asked for. False: nothing does. */
 typedef struct vp_remedy_chain {
     char          options[160]; /* as one would type them */
     vp_hf_request request;
@@ -58,12 +65,8 @@ typedef struct vp_remedy_chain {
         lacks_adapters; /* none were tried: adapters were not recorded beside what else is asked for */
 } vp_remedy_chain;
 
-bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_t most_bytes,
-                     vp_remedy_chain *out);
-
-/* The same for samples of different lengths (NULL: of one), cut to `most` tokens: with the change in it a batch of another
- * length may decide, and where that takes more, there is less room to fit into. tried: the batch that decides without. */
-bool vp_remedies_fit_lengths(const vp_model *model, const vp_lengths *lengths, int64_t most,
-                             const vp_hf_request *tried, int64_t most_bytes, vp_remedy_chain *out);
+/* For the request, the room and the lengths of this search, of which nothing is changed. Where samples differ in length, another batch may
+ * decide with the change in it, and where that takes more, there is less room to fit into. */
+bool vp_remedies_fit(const vp_remedy_search *search, vp_remedy_chain *out);
 
 #endif

@@ -208,14 +208,14 @@ static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
         .request        = a->request,
         .reserved_bytes = a->estimate.reserved_bytes,
         .room           = {.bytes            = a->budget_bytes < 0 ? -1 : a->budget_bytes - a->context.bytes,
-                           .has_communicator = vp_estimate_has_communicator(a)}};
+                           .has_communicator = vp_estimate_has_communicator(a)},
+        .said           = {o->precision && !a->precision_is_default, o->recompute, o->loss}};
     bool      lacks = !vp_estimate_fits(a);
     vp_beside beside;
 
     s.request.seq = a->estimate.seq;
     vp_beside_offer(&beside, look_beside, &s);
-    a->has_fitting = lacks && vp_remedies_fit_lengths(a->model, s.lengths, s.most, &s.request,
-                                                      s.room.bytes, &a->fitting);
+    a->has_fitting = lacks && vp_remedies_fit(&s, &a->fitting);
     vp_remedies_look(&s);
     vp_beside_finish(&beside);
     a->n_remedies  = vp_remedies_found(&s, a->remedies);

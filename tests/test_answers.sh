@@ -88,6 +88,11 @@ def check(line):
 for line in ("llama-3.1-8b --trainer hf --device h100 --seq 4096 --world 8 --parallel fsdp2", "qwen2.5-7b --freeze layers:20 --device 4090 --seq 1024 --micro-batch 1",
              "llama-3.1-8b --trainer hf --device h100 --seq 2048 --micro-batch 1 --offload activations --recompute full", "qwen2.5-7b --peft ia3 --device 4090 --seq 1024 --micro-batch 1"):
     check("estimate " + line)
+# ---- what was typed stands beside what is advised, so that says what QLoRA would otherwise choose; Liger's kernels have a loss of their own ----
+for line in ("mistral-nemo-12b --trainer hf --seq 1024 --micro-batch 16 --recompute none --device l40s", "llama-3-8b --trainer hf --seq 512 --precision fp32 --device 4090",
+             "codellama-7b --trainer torch --seq 333 --micro-batch 8 --precision bf16-mixed --recompute full --device h100", "qwen2.5-7b --trainer hf --seq 128 --precision fp16-mixed --device t4",
+             "gemma-2-2b --trainer hf --seq 1024 --loss full --device a100-sxm-40gb", "qwen2.5-7b --lora --seq 2048 --loss full --recompute none --device 4090"):
+    check("estimate " + line)
 # ---- what was looked for and is nowhere: the next command finds it ----
 code, text = call("estimate qwen2.5-7b --lora --device 4090 --seq 2048 --max micro-batch")
 after = next_of(text)
