@@ -137,8 +137,10 @@ vp_status vp_calibration_outside(const char *path, const vp_device *card,
     VP_TRY(vp_calibration_find(path, vp_calibration_card(card, name, sizeof name), out, err));
     if (!*out->card)
         return VP_OK;
-    if (out->context_bytes >= 0)
+    if (out->context_bytes >= 0) {
         outside->bytes = outside->least_bytes = out->context_bytes;
+        outside->class_                       = VP_CLASS_MEASURED;
+    }
     outside->bytes += out->cache_bytes;
 out:
     return st;

@@ -46,23 +46,6 @@ static json_t *items_json(const vp_ledger_phase *p)
     return items;
 }
 
-static json_t *phases_json(const vp_estimate_answer *a)
-{
-    const vp_hf_estimate *e      = &a->estimate;
-    json_t               *phases = json_array();
-
-    for (int i = 0; i < e->n_phases; i++)
-        json_array_append_new(
-            phases,
-            json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "name", e->phases[i].name, "peak_bytes",
-                      (json_int_t)e->phases[i].allocated_bytes, "allocated_bytes",
-                      (json_int_t)e->phases[i].allocated_bytes, "reserved_bytes",
-                      (json_int_t)e->phases[i].reserved_bytes, "device_bytes",
-                      (json_int_t)(e->phases[i].reserved_bytes + a->context.bytes), "items",
-                      items_json(&e->phases[i])));
-    return phases;
-}
-
 /* Where device_bytes lies: of the rows played 95 in 100 have reserved bytes within so much of the
  * estimate, and the context is known between its least and most. */
 static const double PROBABILITY = 0.95;
@@ -74,10 +57,9 @@ static double reserved_share(const vp_estimate_answer *a)
     return a->estimate.stands_in && share < VP_HF_STAND_IN_SHARE ? VP_HF_STAND_IN_SHARE : share;
 }
 
-json_t *vp_estimate_interval(const vp_estimate_answer *a)
+static json_t *interval_of(const vp_estimate_answer *a, int64_t reserved)
 {
-    int64_t reserved = a->estimate.reserved_bytes;
-    double  low = reserved_share(a), high = low;
+    double low = reserved_share(a), high = low;
 
     if (a->request.compiles) {
         low  = low < VP_HF_COMPILED_LOW ? VP_HF_COMPILED_LOW : low;
@@ -89,6 +71,29 @@ json_t *vp_estimate_interval(const vp_estimate_answer *a)
         "high_bytes",
         (json_int_t)(reserved + (int64_t)(high * (double)reserved) + a->context.bytes),
         "probability", PROBABILITY);
+}
+
+json_t *vp_estimate_interval(const vp_estimate_answer *a)
+{
+    return interval_of(a, a->estimate.reserved_bytes);
+}
+
+static json_t *phases_json(const vp_estimate_answer *a)
+{
+    const vp_hf_estimate *e      = &a->estimate;
+    json_t               *phases = json_array();
+
+    for (int i = 0; i < e->n_phases; i++)
+        json_array_append_new(
+            phases,
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "name", e->phases[i].name,
+                      "peak_bytes", (json_int_t)e->phases[i].allocated_bytes, "allocated_bytes",
+                      (json_int_t)e->phases[i].allocated_bytes, "reserved_bytes",
+                      (json_int_t)e->phases[i].reserved_bytes, "device_bytes",
+                      (json_int_t)(e->phases[i].reserved_bytes + a->context.bytes), "class",
+                      "derived", "interval", interval_of(a, e->phases[i].reserved_bytes), "items",
+                      items_json(&e->phases[i])));
+    return phases;
 }
 
 json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
@@ -168,12 +173,14 @@ static json_t *remedies_json(const vp_estimate_answer *a)
     for (int i = 0; i < a->n_remedies; i++)
         json_array_append_new(
             list,
-            json_pack("{s:s, s:I, s:I, s:o, s:s}", "option", a->remedies[i].option, "saves_bytes",
+            json_pack("{s:s, s:I, s:I, s:s, s:o, s:s}", "option", a->remedies[i].option,
+                      "saves_bytes",
                       (json_int_t)(a->estimate.reserved_bytes - a->remedies[i].reserved_bytes),
                       "device_bytes",
                       (json_int_t)vp_estimate_bytes_with(a, a->remedies[i].reserved_bytes,
                                                          a->remedies[i].world),
-                      "fits", a->budget_bytes < 0 ? json_null() : json_boolean(a->remedies[i].fits),
+                      "class", "derived", "fits",
+                      a->budget_bytes < 0 ? json_null() : json_boolean(a->remedies[i].fits),
                       "costs", a->remedies[i].costs));
     return list;
 }
@@ -257,7 +264,7 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
     add_cards(a, settings);
     json_t *j = json_pack(
         "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:I, s:o}",
+        "s:o, s:o, s:o, s:o, s:I, s:o, s:s}",
         "schema_version", 1, "trainer", trl_or(q->trainer), "model", "name", a->model->name,
         "params_total", (json_int_t)e->n_params, "params_trainable", (json_int_t)e->n_trained,
         "settings", settings, "assumptions", vp_estimate_assumptions(a), "budget_bytes",
@@ -268,13 +275,17 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
         a->budget_bytes < 0 ? json_null() : json_boolean(vp_estimate_fits(a)), "items",
         items_json(&e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a),
         "fits_with", fitting_json(a), "host_bytes", (json_int_t)e->host_bytes, "host",
-        host_json(&e->host));
+        host_json(&e->host), "class", "derived");
+    if (j && a->has_device)
+        json_object_update_new(j, json_pack("{s:I, s:s}", "outside_bytes",
+                                            (json_int_t)a->context.bytes, "outside_class",
+                                            vp_figure_class_name(a->context.class_)));
     if (j && a->is_tight)
         json_object_update_new(
-            j, json_pack("{s:I, s:{s:I, s:I}}", "cache_returns_per_step", (json_int_t)e->n_returns,
-                         "without_limit", "allocated_peak_bytes",
+            j, json_pack("{s:I, s:{s:I, s:I, s:s}}", "cache_returns_per_step",
+                         (json_int_t)e->n_returns, "without_limit", "allocated_peak_bytes",
                          (json_int_t)a->unlimited_allocated_bytes, "reserved_peak_bytes",
-                         (json_int_t)a->unlimited_reserved_bytes));
+                         (json_int_t)a->unlimited_reserved_bytes, "class", "derived"));
     if (j && *a->calibration.card)
         json_object_set_new(j, "calibration",
                             vp_calibration_json(&a->calibration, a->calibration_path, a->is_kept));

@@ -156,8 +156,10 @@ static vp_status read_measured(const vp_estimate_options *o, vp_estimate_answer 
     VP_TRY(vp_measured_read(o->measured, &a->measured, err));
     a->measured_in           = o->measured;
     a->assumed_context_bytes = a->context.bytes;
-    if (vp_measured_context(&a->measured) >= 0)
+    if (vp_measured_context(&a->measured) >= 0) {
         a->context.bytes = a->context.least_bytes = vp_measured_context(&a->measured);
+        a->context.class_                         = VP_CLASS_MEASURED;
+    }
 out:
     return st;
 }

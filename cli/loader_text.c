@@ -30,11 +30,11 @@ json_t *vp_loader_json(const vp_hf_batch *batch, const vp_hf_loader_setting *s)
 {
     vp_hf_loader l = vp_hf_loader_of(batch, s);
 
-    return json_pack("{s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "workers",
+    return json_pack("{s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "workers",
                      (json_int_t)s->workers, "batches", (json_int_t)l.n_batches, "pin_memory",
                      (int)s->pins, "batch_bytes", (json_int_t)batch->bytes, "pinned_bytes",
                      (json_int_t)l.pinned_bytes, "shared_least_bytes",
                      (json_int_t)l.shared_least_bytes, "shared_bytes", (json_int_t)l.shared_bytes,
                      "workers_low_bytes", (json_int_t)l.workers_low_bytes, "workers_high_bytes",
-                     (json_int_t)l.workers_high_bytes);
+                     (json_int_t)l.workers_high_bytes, "class", "derived");
 }

@@ -47,6 +47,16 @@ def next_of(text):
     return shlex.join(words[1:]) if words and not any(re.fullmatch("[A-Z]{3,}", w) for w in words) else None
 
 
+def unclassed(part, where=""):
+    """Where bytes stand without a class beside them; an interval is of bytes that have one."""
+    if isinstance(part, list):
+        return [w for i, x in enumerate(part) for w in unclassed(x, "%s[%d]" % (where, i))]
+    if not isinstance(part, dict):
+        return []
+    own = [where] if "class" not in part and any(k.endswith("bytes") and x is not None for k, x in part.items()) else []
+    return own + [w for k, x in part.items() if k != "interval" for w in unclassed(x, where + "." + k)]
+
+
 def check(line):
     code, j = answer(line)
     if code not in (0, 3):
@@ -58,6 +68,10 @@ def check(line):
     ok(abs(float(first.group(2).replace(",", "")) * unit - j["device_bytes"]) < 0.1 * unit, "as many bytes: " + line, (first.group(), j["device_bytes"]))
     ok(max(map(len, text.split("\n"))) <= 80, "80 columns: " + line, text)
     ok(sum(i["bytes"] for i in j["items"]) == j["peak_bytes"], "items sum to the peak: " + line)
+    if j["trainer"] != "vplan":
+        ok(not unclassed(j), "every number of bytes has its class: " + line, unclassed(j))
+        for part in [j] + j["phases"]:
+            ok(part["interval"]["low_bytes"] <= part["device_bytes"] <= part["interval"]["high_bytes"] and part["interval"]["probability"] == 0.95, "each phase has an interval: " + line, part)
     if j["fits"] and not is_tight(j):
         need = j["device_bytes"]
         less = answer(with_options(line, "--budget %d" % (need - 1)))
@@ -86,7 +100,7 @@ def check(line):
 
 
 for line in ("llama-3.1-8b --trainer hf --device h100 --seq 4096 --world 8 --parallel fsdp2", "qwen2.5-7b --freeze layers:20 --device 4090 --seq 1024 --micro-batch 1",
-             "llama-3.1-8b --trainer hf --device h100 --seq 2048 --micro-batch 1 --offload activations --recompute full", "qwen2.5-7b --peft ia3 --device 4090 --seq 1024 --micro-batch 1"):
+             "llama-3.1-8b --trainer hf --device h100 --seq 2048 --micro-batch 1 --offload activations --recompute full", "gpt2 --trainer hf --device 4090 --micro-batch 4 --workers 4 --eval-batch 8", "qwen2.5-7b --peft ia3 --device 4090 --seq 1024 --micro-batch 1"):
     check("estimate " + line)
 # ---- what was typed stands beside what is advised, so that says what QLoRA would otherwise choose; Liger's kernels have a loss of their own ----
 for line in ("mistral-nemo-12b --trainer hf --seq 1024 --micro-batch 16 --recompute none --device l40s", "llama-3-8b --trainer hf --seq 512 --precision fp32 --device 4090",

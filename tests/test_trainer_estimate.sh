@@ -157,7 +157,10 @@ for value in (1.5, 0, "0.75"):
 COMPILED = ("estimate", "gpt2", "--trainer", "hf", "--seq", "1024", "--micro-batch", "8", "--json")
 _, eager = said(*COMPILED)
 _, wide = said(*COMPILED, "--compile")
+for j in (wide, eager):
+    j["wide"] = [p.pop("interval") for p in j["phases"]]
 ok(wide["settings"]["compile"] and wide["device_bytes"] == eager["device_bytes"] and wide["phases"] == eager["phases"] and any("torch.compile" in a for a in wide["assumptions"]), "--compile counts the eager step", wide["assumptions"])
+ok(all(x["low_bytes"] < y["low_bytes"] and x["high_bytes"] >= y["high_bytes"] for x, y in zip(wide["wide"], eager["wide"])), "in each phase's interval too", wide["wide"])
 low, high = (wide["interval"][end] / wide["reserved_peak_bytes"] - 1 for end in ("low_bytes", "high_bytes"))
 with open("tests/oracles/compiled.csv") as f:
     pairs = list(csv.DictReader(line for line in f if line[0] != "#"))
