@@ -365,12 +365,14 @@ static const vp_option rows[] = {
     {VP_ROW_SEQ(vp_estimate_options, seq), .help = "Tokens of a sample",
      .otherwise = "the smaller of the model's positions and 4096"},
     {VP_ROW_MICRO_BATCH(vp_estimate_options, micro_batch), .help = "Samples at once",
-     .otherwise = "1"},
+     .otherwise = "1; 8 with --trainer hf or trl, their own"},
     VP_ROW_CLASS(vp_estimate_options, class_name),
     {VP_ROW_PRECISION(vp_estimate_options, precision),
      .help      = "Number formats: bf16-mixed and fp16-mixed have fp32 master weights, bf16 rounds "
                   "updates stochastically instead, fp16-mixed scales the loss, tf32 is fp32 whose "
-                  "products are TF32",
+                  "products are TF32; of PyTorch trainers bf16-mixed and fp16-mixed are fp32 "
+                  "weights under autocast (bf16=True), bf16-amp and fp16-amp 16-bit ones under it, "
+                  "bf16 and fp16 16-bit ones without",
      .otherwise = "bf16-mixed on a card with bf16, fp16-mixed on one with fp16 only, else fp32"},
     {VP_ROW_GRADIENTS(vp_estimate_options, gradients), .open = true,
      .help = "Number format of parameters' gradients between backward and update; bf16, beside a "
@@ -378,11 +380,14 @@ static const vp_option rows[] = {
      .otherwise = "fp32"},
     {VP_ROW_OPTIMIZER(vp_estimate_options, optimizer), .open = true,
      .help =
-         "Whose states there are; adamw-bf16 and adamw-8bit are AdamW with states in bf16 and in 8 bits",
-     .otherwise = "adamw"},
+         "Whose states there are; adamw-bf16 and adamw-8bit are AdamW with states in bf16 and in 8 bits; "
+         "of PyTorch trainers those of transformers' optim: adamw_torch, adamw_torch_fused, "
+         "adamw_8bit, paged_adamw_8bit, adafactor, lion_8bit and others",
+     .otherwise = "adamw; adamw_torch_fused with --trainer hf or trl, adamw_torch with torch"},
     {VP_ROW_ATTENTION(vp_estimate_options, attention), .open = true,
      .help = "How it is computed; math keeps the attention matrix for backward; of PyTorch "
-             "trainers also eager, and flash2, the package flash-attn's"},
+             "trainers also eager, sdpa, sdpa:flash|efficient|math (one of its kernels), and "
+             "flash2, the package flash-attn's"},
     {.name      = "--loss",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_estimate_options, loss),
@@ -394,7 +399,9 @@ static const vp_option rows[] = {
      .otherwise = "full"},
     {VP_ROW_RECOMPUTE(vp_estimate_options, recompute),
      .help      = "What each block recomputes in backward instead of keeping it; full keeps a "
-                  "block's input only, segments:N the inputs of N segments of blocks",
+                  "block's input only, segments:N the inputs of N segments of blocks; of PyTorch "
+                  "trainers none, full (gradient checkpointing) or every:N, the first of each N "
+                  "layers",
      .otherwise = "none; full with --qlora"},
     {.name      = "--max",
      .kind      = VP_OPTION_CHOICE,

@@ -30,7 +30,7 @@ typedef struct vp_estimate_answer {
     int64_t              reserve_bytes; /* kept free, not in the budget */
     bool                 has_device, seq_is_default, not_even_least;
     const char          *max; /* what was looked for; NULL: nothing */
-    bool                 precision_is_default, batch_is_default;
+    bool                 precision_is_default, batch_is_default, is_tf32;
     bool                 is_tight; /* fits since PyTorch gives back what it caches */
     int64_t              unlimited_allocated_bytes,
         unlimited_reserved_bytes; /* then: on a card that never fills */

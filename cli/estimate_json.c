@@ -140,6 +140,10 @@ json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
     if (a->precision_is_default)
         json_array_append_new(list,
                               json_sprintf("--precision not given: %s", a->request.precision));
+    if (a->is_tf32)
+        json_array_append_new(list,
+                              json_string("--precision tf32: fp32, whose products in TF32 take "
+                                          "the same bytes"));
     if (a->batch_is_default)
         json_array_append_new(list,
                               json_sprintf("--micro-batch not given: %lld, this trainer's own",

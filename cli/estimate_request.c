@@ -279,9 +279,10 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
     const trainer_defaults *d = defaults_of(o->trainer);
 
     a->seq_is_default = !o->seq;
+    a->is_tf32        = o->precision && strcmp(o->precision, "tf32") == 0;
     a->request        = (vp_hf_request){
                .trainer              = trainer_of(o),
-               .precision            = o->precision,
+               .precision            = a->is_tf32 ? "fp32" : o->precision,
                .precision_is_default = a->precision_is_default,
                .versions             = o->versions,
                .attention            = attention_word(o->attention),

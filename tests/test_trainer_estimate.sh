@@ -153,6 +153,10 @@ ok(ours.get("phases") != half.get("phases"), "another share is another step", ha
 for value in (1.5, 0, "0.75"):
     refused("a share that is none: %r" % value, dict(part, partial_rotary_factor=value), AS_MOST, 4, ["no share"])
 
+# ---- TF32 is how products of fp32 are made, which takes no other bytes ----
+wide, narrow = [said("estimate", "gpt2", "--trainer", "hf", "--seq", "512", "--precision", p, "--json")[1] for p in ("fp32", "tf32")]
+ok(narrow["phases"] == wide["phases"] and narrow["settings"]["precision"] == "fp32" and any("tf32" in a for a in narrow["assumptions"]), "tf32 is fp32 in bytes", narrow.get("error"))
+
 # ---- torch.compile: the eager step, in an interval that holds every compiled one that was played ----
 COMPILED = ("estimate", "gpt2", "--trainer", "hf", "--seq", "1024", "--micro-batch", "8", "--json")
 _, eager = said(*COMPILED)
