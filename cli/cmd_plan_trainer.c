@@ -3,16 +3,14 @@
 #include "cli/calibration.h"
 #include "cli/estimate.h"
 #include "cli/names.h"
-#include "cli/plan_trainer_changes.h"
+#include "cli/plan_trainer_answer.h"
 #include "cli/rows.h"
-#include "cli/screen.h"
 #include "cli/words.h"
 
 #include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "dryrun/dryrun_run.h"
-#include "trainers/files/emit.h"
 #include "trainers/fit/choose.h"
 #include "trainers/hf/hf_versions.h"
 #include "trainers/torch/optimizer_step.h"
@@ -108,25 +106,7 @@ vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
     return option ? VP_FAIL(err, VP_ERR_USAGE, "%s is for a plan with --trainer", option) : VP_OK;
 }
 
-typedef struct answer {
-    vp_arena              *arena;
-    vp_model              *model;
-    vp_profile            *profile;
-    vp_device              device;
-    vp_dryrun_context      context;
-    vp_calibration         calibration; /* of this card; its card is "" where there is none */
-    char                   calibration_path[VP_CALIBRATION_PATH];
-    vp_choose_request      request;
-    vp_chosen              chosen;
-    vp_fit_search         *search; /* where nothing fits; so is what it found */
-    vp_fit_changes         changes;
-    json_t                *versions;
-    const vp_command_line *line;
-    const char            *path;
-    vp_amount              reserve;        /* of the card, not in the request's budget */
-    bool                   free_precision; /* not asked for: the first that can be answered */
-    const char            *precision_why;  /* what kept a better one from it; NULL: nothing */
-} answer;
+typedef vp_plan_trainer_answer answer;
 
 /* ---- what is asked for ---- */
 
@@ -342,378 +322,6 @@ out:
     return st;
 }
 
-/* ---- as JSON ---- */
-
-/* By the trainer's own names: those of its first file. */
-static vp_status own_settings(const answer *a, const vp_settings *s, json_t **out,
-                              json_t **versions, vp_err *err)
-{
-    vp_emitted  e = {0};
-    const char *key;
-    json_t     *value;
-    vp_status   st = VP_OK;
-
-    *out = NULL;
-    VP_TRY(vp_emit(a->arena, a->request.target, s, "", &e, err));
-    json_object_foreach (e.settings, key, value) {
-        *out = json_incref(value);
-        break;
-    }
-    if (versions)
-        *versions = json_incref(e.versions);
-out:
-    vp_emitted_release(&e);
-    return st;
-}
-
-/* Files may be for libraries that the step was not recorded with. */
-static void say_other_versions(const answer *a, const char *recorded, json_t *list)
-{
-    const char *library;
-    json_t     *version;
-
-    json_object_foreach (a->versions, library, version)
-        if (vp_hf_is_other_version(recorded, library, json_string_value(version)))
-            json_array_append_new(
-                list, json_sprintf("files are for %s=%s, with which this step was not recorded: "
-                                   "bytes are of the libraries that are named",
-                                   library, json_string_value(version)));
-}
-
-static json_t *assumptions_json(const answer *a)
-{
-    const vp_chosen *c       = &a->chosen;
-    const vp_choice *b       = c->best ? c->best : c->least;
-    json_t          *list    = json_array();
-    vp_text          refused = {0};
-
-    json_array_append_new(list, json_sprintf("libraries: %s", b->bytes.versions));
-    say_other_versions(a, b->bytes.versions, list);
-    for (int i = 0; i < b->bytes.n_assumptions; i++)
-        json_array_append_new(list, json_string(b->bytes.assumptions[i]));
-    if (b->bytes.why)
-        json_array_append_new(list, json_string(b->bytes.why));
-    if (a->precision_why)
-        json_array_append_new(list, json_string(a->precision_why));
-    if (*a->calibration.card)
-        json_array_append_new(list,
-                              vp_calibration_said(&a->calibration, a->calibration_path, false));
-    json_array_append_new(list,
-                          json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
-                                       100 * b->bytes.low, 100 * b->bytes.high, b->bytes.basis));
-    json_array_append_new(
-        list, json_sprintf("seconds: %s, with the kernels that transformers launches in place of "
-                           "vplan's; they rank settings and are no measurement",
-                           a->profile ? "the profile's" : "the card's stated rates"));
-    vp_text_printf(&refused, "not compared, for such steps were not recorded: ");
-    for (int i = 0; i < c->n_refusals; i++)
-        vp_text_printf(&refused, "%s%s", i ? "; " : "", c->refusals[i]);
-    if (c->n_refusals && !refused.failed)
-        json_array_append_new(list, json_string(refused.data));
-    vp_text_release(&refused);
-    return list;
-}
-
-static json_t *interval_json(const vp_fit_bytes *b)
-{
-    return json_pack("{s:I, s:I, s:f}", "low_bytes", (json_int_t)b->low_bytes, "high_bytes",
-                     (json_int_t)b->high_bytes, "probability", VP_LANGUAGE_PROBABILITY);
-}
-
-/* A setting that is listed, or null for none. */
-static vp_status choice_json(const answer *a, const vp_choice *c, json_t **out, vp_err *err)
-{
-    json_t   *own;
-    vp_status st = VP_OK;
-
-    if (!c) {
-        *out = json_null();
-        goto out;
-    }
-    VP_TRY(own_settings(a, &c->settings, &own, NULL, err));
-    *out = json_pack("{s:o, s:o, s:I, s:o, s:f, s:b, s:b}", "settings", own, "common",
-                     vp_settings_common_json(&c->settings), "device_bytes",
-                     (json_int_t)c->bytes.device_bytes, "interval", interval_json(&c->bytes),
-                     "step_time_s", c->seconds, "fits", (int)c->fits, "tight", (int)c->is_tight);
-    VP_TRY_ALLOC(err, *out);
-out:
-    return st;
-}
-
-static vp_status alternatives_json(const answer *a, json_t **out, vp_err *err)
-{
-    json_t   *list = json_array(), *one;
-    vp_status st   = VP_OK;
-
-    for (int i = 0; i < a->chosen.n_alternatives; i++) {
-        VP_TRY(choice_json(a, a->chosen.alternatives[i], &one, err));
-        json_array_append_new(list, one);
-    }
-    VP_TRY_ALLOC(err, list);
-    *out = list;
-out:
-    if (st != VP_OK)
-        json_decref(list);
-    return st;
-}
-
-static json_t *proof_json(const answer *a)
-{
-    const vp_chosen *c = &a->chosen;
-
-    return json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:I}", "status",
-                     c->best ? "optimal" : "infeasible", "gap",
-                     c->best ? json_real(0) : json_null(), "bound_s",
-                     c->best ? json_real(c->best->seconds) : json_null(), "least_budget_bytes",
-                     c->best ? json_null() : json_integer((json_int_t)c->least->bytes.high_bytes),
-                     "checked_by", "vplan", "method", "enumeration", "sized",
-                     (json_int_t)c->n_sized, "not_recorded", (json_int_t)c->n_refused);
-}
-
-static json_t *next_gib_json(const answer *a)
-{
-    const vp_choice *r = a->chosen.richer;
-
-    if (!r)
-        return json_null();
-    return json_pack(
-        "{s:o, s:I, s:f, s:o}", "common", vp_settings_common_json(&r->settings), "device_bytes",
-        (json_int_t)r->bytes.device_bytes, "step_time_s", r->seconds, "saves_seconds",
-        a->chosen.best ? json_real(a->chosen.best->seconds - r->seconds) : json_null());
-}
-
-/* What -o writes and --json prints. Where nothing fits, the setting that needs least stands apart. */
-static vp_status document(const answer *a, json_t **out, vp_err *err)
-{
-    const vp_choice *b   = a->chosen.best ? a->chosen.best : a->chosen.least;
-    json_t          *own = NULL, *versions = NULL, *alternatives = NULL, *least = NULL;
-    int64_t          tokens = a->request.global_batch * a->request.seq;
-    bool             fits   = a->chosen.best != NULL;
-    vp_status        st     = VP_OK;
-
-    VP_TRY(own_settings(a, &b->settings, &own, &versions, err));
-    VP_TRY(alternatives_json(a, &alternatives, err));
-    VP_TRY(choice_json(a, fits ? NULL : b, &least, err));
-    const vp_model *model = a->request.job.model;
-
-    *out = json_pack(
-        "{s:i, s:s, s:s, s:O, s:{s:s, s:s, s:o*, s:I, s:I}, s:s, s:I, s:s, s:O, s:o}",
-        "schema_version", 1, "kind", "settings", "trainer", a->request.target->name, "versions",
-        versions, "model", "name", a->request.model_name, "class", model->class_name, "labels",
-        model->n_labels ? json_integer(model->n_labels) : NULL, "params_total",
-        (json_int_t)b->bytes.n_params, "params_trainable", (json_int_t)b->bytes.n_trained, "device",
-        a->device.name, "budget_bytes", (json_int_t)a->request.budget_bytes, "padding",
-        a->request.job.padded ? "mask" : "none", "settings", fits ? own : json_null(), "common",
-        fits ? vp_settings_common_json(&b->settings) : json_object());
-    VP_TRY_ALLOC(err, *out);
-    VP_TRY_ALLOC(
-        err,
-        json_object_update_new(
-            *out,
-            json_pack(
-                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:O, s:o, s:o, s:o}",
-                "allocated_peak_bytes", vp_json_int_or_null(fits ? b->bytes.allocated_bytes : -1),
-                "reserved_peak_bytes", vp_json_int_or_null(fits ? b->bytes.reserved_bytes : -1),
-                "device_bytes", vp_json_int_or_null(fits ? b->bytes.device_bytes : -1), "interval",
-                fits ? interval_json(&b->bytes) : json_null(), "peak_phase",
-                fits ? json_string(b->bytes.peak_phase) : json_null(), "step_time_s",
-                fits ? json_real(b->seconds) : json_null(), "tokens_per_s",
-                fits ? json_real((double)tokens / b->seconds) : json_null(), "compared",
-                (json_int_t)(a->chosen.n - a->chosen.n_refused), "proof", proof_json(a), "least",
-                least, "alternatives", alternatives, "next_gib", next_gib_json(a), "assumptions",
-                assumptions_json(a), "changes", vp_fit_changes_json(&a->changes, a->line))) == 0);
-    if (*a->calibration.card)
-        json_object_set_new(*out, "calibration",
-                            vp_calibration_json(&a->calibration, a->calibration_path, false));
-out:
-    json_decref(own);
-    json_decref(versions);
-    json_decref(least);
-    json_decref(alternatives);
-    return st;
-}
-
-/* ---- for people ---- */
-
-static bool syncs_each(const vp_settings *s)
-{
-    return strcmp(s->value[VP_SETTING_GRADIENT_SYNC], "each") == 0;
-}
-
-static const char *text_of(const vp_settings *s, char *buf, size_t size)
-{
-    bool several = strcmp(s->value[VP_SETTING_WORLD], "1") != 0;
-
-    const char *tuning = s->value[VP_SETTING_TUNING], *quant = s->value[VP_SETTING_QUANT];
-    bool        full = !tuning || strcmp(tuning, "full") == 0;
-
-    snprintf(buf, size, "micro-batch %s, accumulation %s%s, recompute %s%s%s%s%s, %s, %s%s%s%s%s",
-             s->value[VP_SETTING_MICRO_BATCH], s->value[VP_SETTING_ACCUMULATION],
-             syncs_each(s) ? " (each is reduced)" : "", s->value[VP_SETTING_RECOMPUTE],
-             strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? "" : ", allocator ",
-             strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0
-                 ? ""
-                 : s->value[VP_SETTING_ALLOCATOR],
-             several ? ", " : "", several ? s->value[VP_SETTING_PARALLEL] : "",
-             s->value[VP_SETTING_PRECISION], s->value[VP_SETTING_OPTIMIZER], full ? "" : ", ",
-             full ? "" : tuning, !full && quant ? " in " : "", !full && quant ? quant : "");
-    return buf;
-}
-
-/* What is said otherwise than in the answer. */
-static const char *difference_text(const vp_settings *s, const vp_settings *than, char *buf,
-                                   size_t size)
-{
-    int n = snprintf(buf, size, "%s x %s", s->value[VP_SETTING_MICRO_BATCH],
-                     s->value[VP_SETTING_ACCUMULATION]);
-
-    for (int i = 0; i < VP_N_SETTINGS && n < (int)size; i++)
-        if (i != VP_SETTING_MICRO_BATCH && i != VP_SETTING_ACCUMULATION && s->value[i] &&
-            than->value[i] && strcmp(s->value[i], than->value[i]) != 0 &&
-            (i != VP_SETTING_GRADIENT_SYNC || vp_world_syncs_each(s->value[VP_SETTING_PARALLEL])))
-            n += snprintf(buf + n, size - (size_t)n, ", %s %s", vp_setting_key(i), s->value[i]);
-    return buf;
-}
-
-enum { WIDTH_OF_SETTINGS = 44 };
-
-static void print_alternatives(const answer *a)
-{
-    const vp_choice *than = a->chosen.best ? a->chosen.best : a->chosen.least;
-    char             text[300], bytes[32], time[32];
-    bool             any_tight = a->chosen.least && a->chosen.least->is_tight;
-
-    if (a->chosen.n_alternatives)
-        printf("%-46s %12s %9s\n", "nearest: micro-batch x accumulation", "needs", "step");
-    for (int i = 0; i < a->chosen.n_alternatives; i++) {
-        const vp_choice *c = a->chosen.alternatives[i];
-        difference_text(&c->settings, &than->settings, text, sizeof text);
-        printf("  %-*s %12s %9s%s\n", WIDTH_OF_SETTINGS, vp_screen_head(text, WIDTH_OF_SETTINGS),
-               vp_size_text(c->bytes.high_bytes, bytes, sizeof bytes),
-               vp_time_text(c->seconds, time, sizeof time),
-               c->fits       ? ""
-               : c->is_tight ? " tight"
-                             : " too large");
-        any_tight |= c->is_tight;
-    }
-    if (any_tight)
-        vp_screen_line("tight", "may fit all the same: as it is predicted, or since PyTorch gives "
-                                "back its cache, which takes time");
-}
-
-static void print_next_gib(const answer *a)
-{
-    const vp_choice *r = a->chosen.richer;
-    char             text[300], time[32];
-
-    if (!r)
-        vp_screen_line("one GiB", "more buys nothing");
-    else
-        vp_screen_line("one GiB", "more saves %s a step: %s",
-                       vp_time_text(a->chosen.best->seconds - r->seconds, time, sizeof time),
-                       text_of(&r->settings, text, sizeof text));
-}
-
-static void print_own(const json_t *own)
-{
-    vp_text     text = {0};
-    const char *key;
-    json_t     *value;
-
-    json_object_foreach ((json_t *)own, key, value) {
-        char *shown =
-            json_is_object(value) || json_is_null(value)
-                ? NULL
-                : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
-        if (shown)
-            vp_text_printf(&text, "%s%s %s", text.data ? ", " : "", key, shown);
-        free(shown);
-    }
-    if (text.data)
-        vp_screen_line("settings", "%s", text.data);
-    vp_text_release(&text);
-}
-
-static void print_best(const answer *a)
-{
-    const vp_choice    *b = a->chosen.best;
-    const vp_fit_bytes *x = &b->bytes;
-    char                s[4][32], text[300], likely[16];
-    double              tokens = (double)(a->request.global_batch * a->request.seq);
-
-    snprintf(likely, sizeof likely, "%.0f %%", 100 * VP_LANGUAGE_PROBABILITY);
-    vp_screen_line("plan", "%s", text_of(&b->settings, text, sizeof text));
-    vp_screen_line("memory",
-                   "%s allocated, in %s; %s reserved; %s with context and libraries; %s "
-                   "at most (%s)",
-                   vp_size_text(x->allocated_bytes, s[0], sizeof s[0]), x->peak_phase,
-                   vp_size_text(x->reserved_bytes, s[1], sizeof s[1]),
-                   vp_size_text(x->device_bytes, s[2], sizeof s[2]),
-                   vp_size_text(x->high_bytes, s[3], sizeof s[3]),
-                   a->request.job.language->is_foreign ? "assumed" : likely);
-    vp_screen_line("time", "%s a step, %s tokens/s (assumed)",
-                   vp_time_text(b->seconds, s[0], sizeof s[0]),
-                   vp_count_text((int64_t)(tokens / b->seconds), s[1], sizeof s[1]));
-}
-
-/* The files of the settings; without -o first the settings themselves. */
-static void print_next(const answer *a)
-{
-    vp_text                command = {0};
-    const vp_option_change written = {"-o", "settings.json", false, false};
-
-    if (a->path) {
-        printf("written to %s\n", a->path);
-        vp_text_printf(&command, "vplan emit ");
-        vp_text_quoted(&command, a->path);
-        vp_text_printf(&command, " --for %s -o run", a->request.target->name);
-    } else {
-        vp_changed_command("plan", a->line, NULL, &written, 1, &command);
-    }
-    vp_screen_command("next", vp_text_string(&command));
-    vp_text_release(&command);
-}
-
-static void print_answer(const answer *a, const json_t *doc)
-{
-    const vp_chosen         *c = &a->chosen;
-    const vp_choose_request *r = &a->request;
-    const vp_choice         *b = c->best ? c->best : c->least;
-    char                     speed[64], count[32], text[300];
-    size_t                   i;
-    json_t                  *line;
-
-    snprintf(speed, sizeof speed, "%s tokens/s (assumed)",
-             vp_count_text((int64_t)((double)(r->global_batch * r->seq) / b->seconds), count,
-                           sizeof count));
-    vp_screen_answer(b->bytes.high_bytes, r->budget_bytes, c->best ? speed : NULL);
-    vp_screen_line("model", "%s on %s, trainer %s, sequence %lld, global batch %lld",
-                   a->model->name, a->device.name, r->target->name, (long long)r->seq,
-                   (long long)r->global_batch);
-    if (c->best)
-        print_best(a);
-    else
-        vp_screen_line("least", "%s%s", text_of(&b->settings, text, sizeof text),
-                       b->is_tight ? "; tight" : "");
-    if (c->best)
-        print_own(json_object_get(doc, "settings"));
-    vp_screen_line("compared",
-                   "%lld settings, all that %s can be told here, by their seconds; bytes of %lld%s",
-                   (long long)(c->n - c->n_refused), r->target->name, (long long)c->n_sized,
-                   c->best ? ", up to the first that fits" : "");
-    if (c->best)
-        print_next_gib(a);
-    print_alternatives(a);
-    json_array_foreach (json_object_get(doc, "assumptions"), i, line)
-        vp_screen_line("assumed", "%s", json_string_value(line));
-    vp_print_fit_changes(&a->changes, a->line);
-    if (!c->best && !a->changes.n)
-        vp_screen_line("what fits", "none of the changes that plan tries: it takes more or larger "
-                                    "cards, a smaller model, or fewer tokens");
-    if (c->best)
-        print_next(a);
-}
-
 static int64_t context_bytes(const vp_device *card)
 {
     return vp_dryrun_context_of(card).bytes;
@@ -775,7 +383,7 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
     VP_TRY(choose(&a, err));
     if (a.search && !a.chosen.best) /* of a precision that was given up for one that fits */
         VP_TRY(vp_fit_search_end(a.search, &a.changes, err));
-    VP_TRY(document(&a, &doc, err));
+    VP_TRY(vp_plan_trainer_document(&a, &doc, err));
     if (path && a.chosen.best) {
         VP_TRY_ALLOC(err, vp_json_dump(doc, &text));
         VP_TRY(vp_file_write(path, text.data, text.n_bytes, force, err));
@@ -783,7 +391,7 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
     if (cli->json)
         VP_TRY(vp_print_json(json_incref(doc), err));
     else
-        print_answer(&a, doc);
+        vp_plan_trainer_print(&a, doc);
     cli->exit_code = a.chosen.best ? 0 : 3;
 out:
     vp_text_release(&text);

@@ -1,0 +1,196 @@
+/* cli/plan_trainer_print.c: a trainer's plan for people. */
+#include "cli/plan_trainer_answer.h"
+
+#include "cli/plan_trainer_changes.h"
+#include "cli/screen.h"
+#include "cli/words.h"
+
+#include "base/text.h"
+#include "base/units.h"
+#include "trainers/torch/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef vp_plan_trainer_answer answer;
+
+static bool syncs_each(const vp_settings *s)
+{
+    return strcmp(s->value[VP_SETTING_GRADIENT_SYNC], "each") == 0;
+}
+
+static const char *text_of(const vp_settings *s, char *buf, size_t size)
+{
+    bool several = strcmp(s->value[VP_SETTING_WORLD], "1") != 0;
+
+    const char *tuning = s->value[VP_SETTING_TUNING], *quant = s->value[VP_SETTING_QUANT];
+    bool        full = !tuning || strcmp(tuning, "full") == 0;
+
+    snprintf(buf, size, "micro-batch %s, accumulation %s%s, recompute %s%s%s%s%s, %s, %s%s%s%s%s",
+             s->value[VP_SETTING_MICRO_BATCH], s->value[VP_SETTING_ACCUMULATION],
+             syncs_each(s) ? " (each is reduced)" : "", s->value[VP_SETTING_RECOMPUTE],
+             strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? "" : ", allocator ",
+             strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0
+                 ? ""
+                 : s->value[VP_SETTING_ALLOCATOR],
+             several ? ", " : "", several ? s->value[VP_SETTING_PARALLEL] : "",
+             s->value[VP_SETTING_PRECISION], s->value[VP_SETTING_OPTIMIZER], full ? "" : ", ",
+             full ? "" : tuning, !full && quant ? " in " : "", !full && quant ? quant : "");
+    return buf;
+}
+
+/* What is said otherwise than in the answer. */
+static const char *difference_text(const vp_settings *s, const vp_settings *than, char *buf,
+                                   size_t size)
+{
+    int n = snprintf(buf, size, "%s x %s", s->value[VP_SETTING_MICRO_BATCH],
+                     s->value[VP_SETTING_ACCUMULATION]);
+
+    for (int i = 0; i < VP_N_SETTINGS && n < (int)size; i++)
+        if (i != VP_SETTING_MICRO_BATCH && i != VP_SETTING_ACCUMULATION && s->value[i] &&
+            than->value[i] && strcmp(s->value[i], than->value[i]) != 0 &&
+            (i != VP_SETTING_GRADIENT_SYNC || vp_world_syncs_each(s->value[VP_SETTING_PARALLEL])))
+            n += snprintf(buf + n, size - (size_t)n, ", %s %s", vp_setting_key(i), s->value[i]);
+    return buf;
+}
+
+enum { WIDTH_OF_SETTINGS = 44 };
+
+static void print_alternatives(const answer *a)
+{
+    const vp_choice *than = a->chosen.best ? a->chosen.best : a->chosen.least;
+    char             text[300], bytes[32], time[32];
+    bool             any_tight = a->chosen.least && a->chosen.least->is_tight;
+
+    if (a->chosen.n_alternatives)
+        printf("%-46s %12s %9s\n", "nearest: micro-batch x accumulation", "needs", "step");
+    for (int i = 0; i < a->chosen.n_alternatives; i++) {
+        const vp_choice *c = a->chosen.alternatives[i];
+        difference_text(&c->settings, &than->settings, text, sizeof text);
+        printf("  %-*s %12s %9s%s\n", WIDTH_OF_SETTINGS, vp_screen_head(text, WIDTH_OF_SETTINGS),
+               vp_size_text(c->bytes.high_bytes, bytes, sizeof bytes),
+               vp_time_text(c->seconds, time, sizeof time),
+               c->fits       ? ""
+               : c->is_tight ? " tight"
+                             : " too large");
+        any_tight |= c->is_tight;
+    }
+    if (any_tight)
+        vp_screen_line("tight", "may fit all the same: as it is predicted, or since PyTorch gives "
+                                "back its cache, which takes time");
+}
+
+static void print_next_gib(const answer *a)
+{
+    const vp_choice *r = a->chosen.richer;
+    char             text[300], time[32];
+
+    if (!r)
+        vp_screen_line("one GiB", "more buys nothing");
+    else
+        vp_screen_line("one GiB", "more saves %s a step: %s",
+                       vp_time_text(a->chosen.best->seconds - r->seconds, time, sizeof time),
+                       text_of(&r->settings, text, sizeof text));
+}
+
+static void print_own(const json_t *own)
+{
+    vp_text     text = {0};
+    const char *key;
+    json_t     *value;
+
+    json_object_foreach ((json_t *)own, key, value) {
+        char *shown =
+            json_is_object(value) || json_is_null(value)
+                ? NULL
+                : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+        if (shown)
+            vp_text_printf(&text, "%s%s %s", text.data ? ", " : "", key, shown);
+        free(shown);
+    }
+    if (text.data)
+        vp_screen_line("settings", "%s", text.data);
+    vp_text_release(&text);
+}
+
+static void print_best(const answer *a)
+{
+    const vp_choice    *b = a->chosen.best;
+    const vp_fit_bytes *x = &b->bytes;
+    char                s[4][32], text[300], likely[16];
+    double              tokens = (double)(a->request.global_batch * a->request.seq);
+
+    snprintf(likely, sizeof likely, "%.0f %%", 100 * VP_LANGUAGE_PROBABILITY);
+    vp_screen_line("plan", "%s", text_of(&b->settings, text, sizeof text));
+    vp_screen_line("memory",
+                   "%s allocated, in %s; %s reserved; %s with context and libraries; %s "
+                   "at most (%s)",
+                   vp_size_text(x->allocated_bytes, s[0], sizeof s[0]), x->peak_phase,
+                   vp_size_text(x->reserved_bytes, s[1], sizeof s[1]),
+                   vp_size_text(x->device_bytes, s[2], sizeof s[2]),
+                   vp_size_text(x->high_bytes, s[3], sizeof s[3]),
+                   a->request.job.language->is_foreign ? "assumed" : likely);
+    vp_screen_line("time", "%s a step, %s tokens/s (assumed)",
+                   vp_time_text(b->seconds, s[0], sizeof s[0]),
+                   vp_count_text((int64_t)(tokens / b->seconds), s[1], sizeof s[1]));
+}
+
+/* The files of the settings; without -o first the settings themselves. */
+static void print_next(const answer *a)
+{
+    vp_text                command = {0};
+    const vp_option_change written = {"-o", "settings.json", false, false};
+
+    if (a->path) {
+        printf("written to %s\n", a->path);
+        vp_text_printf(&command, "vplan emit ");
+        vp_text_quoted(&command, a->path);
+        vp_text_printf(&command, " --for %s -o run", a->request.target->name);
+    } else {
+        vp_changed_command("plan", a->line, NULL, &written, 1, &command);
+    }
+    vp_screen_command("next", vp_text_string(&command));
+    vp_text_release(&command);
+}
+
+void vp_plan_trainer_print(const answer *a, const json_t *doc)
+{
+    const vp_chosen         *c = &a->chosen;
+    const vp_choose_request *r = &a->request;
+    const vp_choice         *b = c->best ? c->best : c->least;
+    char                     speed[64], count[32], text[300];
+    size_t                   i;
+    json_t                  *line;
+
+    snprintf(speed, sizeof speed, "%s tokens/s (assumed)",
+             vp_count_text((int64_t)((double)(r->global_batch * r->seq) / b->seconds), count,
+                           sizeof count));
+    vp_screen_answer(b->bytes.high_bytes, r->budget_bytes, c->best ? speed : NULL);
+    vp_screen_line("model", "%s on %s, trainer %s, sequence %lld, global batch %lld",
+                   a->model->name, a->device.name, r->target->name, (long long)r->seq,
+                   (long long)r->global_batch);
+    if (c->best)
+        print_best(a);
+    else
+        vp_screen_line("least", "%s%s", text_of(&b->settings, text, sizeof text),
+                       b->is_tight ? "; tight" : "");
+    if (c->best)
+        print_own(json_object_get(doc, "settings"));
+    vp_screen_line("compared",
+                   "%lld settings, all that %s can be told here, by their seconds; bytes of %lld%s",
+                   (long long)(c->n - c->n_refused), r->target->name, (long long)c->n_sized,
+                   c->best ? ", up to the first that fits" : "");
+    if (c->best)
+        print_next_gib(a);
+    print_alternatives(a);
+    json_array_foreach (json_object_get(doc, "assumptions"), i, line)
+        vp_screen_line("assumed", "%s", json_string_value(line));
+    vp_print_fit_changes(&a->changes, a->line);
+    if (!c->best && !a->changes.n)
+        vp_screen_line("what fits", "none of the changes that plan tries: it takes more or larger "
+                                    "cards, a smaller model, or fewer tokens");
+    if (c->best)
+        print_next(a);
+}
+
