@@ -60,6 +60,11 @@ static const vp_option rows[] = {
      .help =
          "Adapters over weights in NF4 with double quantisation (nf4-dq), as bitsandbytes loads and peft prepares them: --lora, "
          "where it is not given r=16,alpha=32,targets=all-linear"},
+    {.name = "--liger",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_plan_trainer_options, liger),
+     .help = "Liger's kernels in a trainer that has a switch for them: its norms, rotary "
+             "embeddings, MLP, head and loss, which makes no logits"},
     {.name  = "--method",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(vp_plan_trainer_options, method),
@@ -91,6 +96,7 @@ vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
     const char *option = t->world         ? "--world"
                          : t->parallel    ? "--parallel"
                          : t->syncs_each  ? "--sync-each-batch"
+                         : t->liger       ? "--liger"
                          : t->padding     ? "--padding"
                          : t->method      ? "--method"
                          : t->eval_batch  ? "--eval-batch"
@@ -205,6 +211,22 @@ static const char *default_precision(const vp_device *card, const char *tuning,
                                                  : "fp32";
 }
 
+static vp_status pin_liger(answer *a, const vp_plan_options *o, const vp_plan_trainer_options *t,
+                           vp_err *err)
+{
+    const char **loss = &a->request.pinned[VP_SETTING_LOSS];
+    const char  *word = vp_language_liger(a->request.job.language);
+
+    if (!word)
+        return VP_FAIL(err, VP_ERR_INPUT, "--liger: %s has no switch for Liger's kernels",
+                       t->trainer);
+    if (o->loss && strcmp(*loss, word) != 0)
+        return VP_FAIL(err, VP_ERR_USAGE, "--loss %s beside --liger, which has Liger's loss",
+                       o->loss);
+    *loss = word;
+    return VP_OK;
+}
+
 static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trainer_options *t,
                          vp_err *err)
 {
@@ -218,6 +240,8 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
     VP_TRY(pin(a, VP_SETTING_RECOMPUTE, "--recompute", o->recompute, err));
     VP_TRY(pin(a, VP_SETTING_ATTENTION, "--attention", o->attention, err));
     VP_TRY(pin(a, VP_SETTING_LOSS, "--loss", o->loss, err));
+    if (t->liger)
+        VP_TRY(pin_liger(a, o, t, err));
     VP_TRY(pin(a, VP_SETTING_PARALLEL, "--parallel", t->parallel, err));
     VP_TRY(pin(a, VP_SETTING_METHOD, "--method", t->method, err));
     if (t->syncs_each)
@@ -358,11 +382,33 @@ static vp_status choose(answer *a, vp_err *err)
                : vp_choose(a->arena, &a->request, &a->chosen, err);
 }
 
+/* Whether Liger's kernels, which nobody asked for and which are to be installed, make it faster by what is seen. */
+static vp_status try_liger(answer *a, vp_err *err)
+{
+    static const double SEEN = 0.01;
+    vp_choose_request   r    = a->request;
+    const char         *loss = vp_language_liger(r.job.language);
+    vp_err              why  = {0};
+
+    if (!a->chosen.best || r.pinned[VP_SETTING_LOSS] || !loss ||
+        !vp_language_lists(r.job.language->liger_families, r.job.model->family))
+        return VP_OK;
+    r.pinned[VP_SETTING_LOSS] = loss;
+    r.wanted                  = VP_CHOOSE_BEST;
+    r.job.terse               = true;
+    if (vp_choose(a->arena, &r, &a->with_liger, &why) != VP_OK)
+        return why.code == VP_ERR_NOMEM ? VP_FAIL(err, VP_ERR_NOMEM, "%s", why.message) : VP_OK;
+    if (a->with_liger.best && a->with_liger.best->seconds > (1 - SEEN) * a->chosen.best->seconds)
+        a->with_liger.best = NULL;
+    return VP_OK;
+}
+
 static void release(answer *a)
 {
     vp_fit_search_free(a->search);
     vp_hf_shelf_free(a->request.job.shelf);
     vp_chosen_release(&a->chosen);
+    vp_chosen_release(&a->with_liger);
     json_decref(a->versions);
     vp_profile_free(a->profile);
     vp_model_free(a->model);
@@ -383,6 +429,7 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
     VP_TRY(choose(&a, err));
     if (a.search && !a.chosen.best) /* of a precision that was given up for one that fits */
         VP_TRY(vp_fit_search_end(a.search, &a.changes, err));
+    VP_TRY(try_liger(&a, err));
     VP_TRY(vp_plan_trainer_document(&a, &doc, err));
     if (path && a.chosen.best) {
         VP_TRY_ALLOC(err, vp_json_dump(doc, &text));

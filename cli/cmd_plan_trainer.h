@@ -11,7 +11,7 @@
 typedef struct vp_plan_trainer_options {
     const char *trainer, *parallel, *padding, *method, *versions, *calibration;
     int64_t     eval_batch;
-    bool        qlora, syncs_each;
+    bool        qlora, syncs_each, liger;
     int64_t     world;
 } vp_plan_trainer_options;
 

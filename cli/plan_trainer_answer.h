@@ -7,18 +7,19 @@
 #include "trainers/fit/what_fits.h"
 
 typedef struct vp_plan_trainer_answer {
-    vp_arena              *arena;
-    vp_model              *model;
-    vp_profile            *profile;
-    vp_device              device;
-    vp_dryrun_context      context;
-    vp_calibration         calibration; /* of this card; its card is "" where there is none */
-    char                   calibration_path[VP_CALIBRATION_PATH];
-    vp_choose_request      request;
-    vp_chosen              chosen;
-    vp_fit_search         *search; /* where nothing fits; so is what it found */
-    vp_fit_changes         changes;
-    json_t                *versions;
+    vp_arena         *arena;
+    vp_model         *model;
+    vp_profile       *profile;
+    vp_device         device;
+    vp_dryrun_context context;
+    vp_calibration    calibration; /* of this card; its card is "" where there is none */
+    char              calibration_path[VP_CALIBRATION_PATH];
+    vp_choose_request request;
+    vp_chosen         chosen;
+    vp_chosen         with_liger; /* best: faster than chosen's with Liger's kernels; or NULL */
+    vp_fit_search    *search;     /* where nothing fits; so is what it found */
+    vp_fit_changes    changes;
+    json_t           *versions;
     const vp_command_line *line;
     const char            *path;
     vp_amount              reserve;        /* of the card, not in the request's budget */

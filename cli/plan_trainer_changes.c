@@ -13,6 +13,8 @@ static void add_words(const vp_fit_change *c, vp_text *out)
 {
     if (c->frees_pins)
         vp_text_printf(out, "micro-batch, recompute, attention and loss left free");
+    if (c->loss)
+        vp_text_printf(out, "Liger's kernels, to be installed: no logits are made");
     if (c->seq)
         vp_text_printf(out, "samples of %lld tokens", (long long)c->seq);
     if (c->optimizer)
@@ -64,6 +66,7 @@ static void add_command(const vp_fit_change *c, const vp_command_line *line, vp_
         {"--recompute", NULL, false, c->frees_pins},
         {"--attention", NULL, false, c->frees_pins},
         {"--loss", NULL, false, c->frees_pins},
+        {"--liger", NULL, c->loss != NULL, c->frees_pins},
     };
     snprintf(world, sizeof world, "%lld", (long long)c->world);
     snprintf(seq, sizeof seq, "%lld", (long long)c->seq);

@@ -149,6 +149,25 @@ static json_t *next_gib_json(const answer *a)
         a->chosen.best ? json_real(a->chosen.best->seconds - r->seconds) : json_null());
 }
 
+/* What is faster with something that is to be installed, or null. */
+static json_t *faster_json(const answer *a)
+{
+    const vp_choice       *f       = a->with_liger.best;
+    const vp_option_change liger   = {"--liger", NULL, true, false};
+    vp_text                command = {0};
+    json_t                *out;
+
+    if (!f)
+        return json_null();
+    vp_changed_command("plan", a->line, NULL, &liger, 1, &command);
+    out = json_pack("{s:s, s:s, s:o, s:I, s:o, s:f}", "option", "--liger", "command",
+                    vp_text_string(&command), "common", vp_settings_common_json(&f->settings),
+                    "device_bytes", (json_int_t)f->bytes.device_bytes, "interval",
+                    interval_json(&f->bytes), "step_time_s", f->seconds);
+    vp_text_release(&command);
+    return out;
+}
+
 /* What -o writes and --json prints. Where nothing fits, the setting that needs least stands apart. */
 vp_status vp_plan_trainer_document(const answer *a, json_t **out, vp_err *err)
 {
@@ -178,7 +197,7 @@ vp_status vp_plan_trainer_document(const answer *a, json_t **out, vp_err *err)
         json_object_update_new(
             *out,
             json_pack(
-                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:O, s:o, s:o, s:o}",
+                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:O, s:o, s:o, s:o, s:o}",
                 "allocated_peak_bytes", vp_json_int_or_null(fits ? b->bytes.allocated_bytes : -1),
                 "reserved_peak_bytes", vp_json_int_or_null(fits ? b->bytes.reserved_bytes : -1),
                 "device_bytes", vp_json_int_or_null(fits ? b->bytes.device_bytes : -1), "interval",
@@ -187,8 +206,9 @@ vp_status vp_plan_trainer_document(const answer *a, json_t **out, vp_err *err)
                 fits ? json_real(b->seconds) : json_null(), "tokens_per_s",
                 fits ? json_real((double)tokens / b->seconds) : json_null(), "compared",
                 (json_int_t)(a->chosen.n - a->chosen.n_refused), "proof", proof_json(a), "least",
-                least, "alternatives", alternatives, "next_gib", next_gib_json(a), "assumptions",
-                assumptions_json(a), "changes", vp_fit_changes_json(&a->changes, a->line))) == 0);
+                least, "alternatives", alternatives, "next_gib", next_gib_json(a), "faster",
+                faster_json(a), "assumptions", assumptions_json(a), "changes",
+                vp_fit_changes_json(&a->changes, a->line))) == 0);
     if (*a->calibration.card)
         json_object_set_new(*out, "calibration",
                             vp_calibration_json(&a->calibration, a->calibration_path, false));
@@ -199,4 +219,3 @@ out:
     json_decref(alternatives);
     return st;
 }
-

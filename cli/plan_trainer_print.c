@@ -27,16 +27,20 @@ static const char *text_of(const vp_settings *s, char *buf, size_t size)
     const char *tuning = s->value[VP_SETTING_TUNING], *quant = s->value[VP_SETTING_QUANT];
     bool        full = !tuning || strcmp(tuning, "full") == 0;
 
-    snprintf(buf, size, "micro-batch %s, accumulation %s%s, recompute %s%s%s%s%s, %s, %s%s%s%s%s",
-             s->value[VP_SETTING_MICRO_BATCH], s->value[VP_SETTING_ACCUMULATION],
-             syncs_each(s) ? " (each is reduced)" : "", s->value[VP_SETTING_RECOMPUTE],
-             strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? "" : ", allocator ",
-             strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0
-                 ? ""
-                 : s->value[VP_SETTING_ALLOCATOR],
-             several ? ", " : "", several ? s->value[VP_SETTING_PARALLEL] : "",
-             s->value[VP_SETTING_PRECISION], s->value[VP_SETTING_OPTIMIZER], full ? "" : ", ",
-             full ? "" : tuning, !full && quant ? " in " : "", !full && quant ? quant : "");
+    const char *loss   = s->value[VP_SETTING_LOSS];
+    bool        ligers = loss && strncmp(loss, "liger", 5) == 0;
+
+    snprintf(
+        buf, size, "micro-batch %s, accumulation %s%s, recompute %s%s%s%s%s%s%s, %s, %s%s%s%s%s",
+        s->value[VP_SETTING_MICRO_BATCH], s->value[VP_SETTING_ACCUMULATION],
+        syncs_each(s) ? " (each is reduced)" : "", s->value[VP_SETTING_RECOMPUTE],
+        strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? "" : ", allocator ",
+        strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? ""
+                                                               : s->value[VP_SETTING_ALLOCATOR],
+        ligers ? ", loss " : "", ligers ? loss : "", several ? ", " : "",
+        several ? s->value[VP_SETTING_PARALLEL] : "", s->value[VP_SETTING_PRECISION],
+        s->value[VP_SETTING_OPTIMIZER], full ? "" : ", ", full ? "" : tuning,
+        !full && quant ? " in " : "", !full && quant ? quant : "");
     return buf;
 }
 
@@ -92,6 +96,19 @@ static void print_next_gib(const answer *a)
         vp_screen_line("one GiB", "more saves %s a step: %s",
                        vp_time_text(a->chosen.best->seconds - r->seconds, time, sizeof time),
                        text_of(&r->settings, text, sizeof text));
+}
+
+static void print_faster(const answer *a)
+{
+    const vp_choice *f = a->with_liger.best;
+    char             bytes[32], time[32], text[300];
+
+    if (f)
+        vp_screen_line("faster",
+                       "--liger: %s a step, %s at most; %s; Liger's kernels, to be installed",
+                       vp_time_text(f->seconds, time, sizeof time),
+                       vp_size_text(f->bytes.high_bytes, bytes, sizeof bytes),
+                       text_of(&f->settings, text, sizeof text));
 }
 
 static void print_own(const json_t *own)
@@ -183,6 +200,7 @@ void vp_plan_trainer_print(const answer *a, const json_t *doc)
                    c->best ? ", up to the first that fits" : "");
     if (c->best)
         print_next_gib(a);
+    print_faster(a);
     print_alternatives(a);
     json_array_foreach (json_object_get(doc, "assumptions"), i, line)
         vp_screen_line("assumed", "%s", json_string_value(line));
@@ -193,4 +211,3 @@ void vp_plan_trainer_print(const answer *a, const json_t *doc)
     if (c->best)
         print_next(a);
 }
-

@@ -585,7 +585,7 @@ ok(p.returncode == 4 and "--precision fp16-amp is not" in p.stderr and "nearest 
 
 # ---- what is printed to be typed runs; where plan would refuse (options that it lacks, an optimizer that a plain loop is
 # not told) it is the largest batch ----
-for words, has_plan in (("--trainer hf --liger --seq 512 --micro-batch 1", False), ("--trainer hf --loss liger --seq 512 --micro-batch 1", True), ("--trainer hf --eval-batch 4 --seq 256 --micro-batch 1", True),
+for words, has_plan in (("--trainer hf --liger --seq 512 --micro-batch 1", True), ("--trainer hf --loss liger --seq 512 --micro-batch 1", True), ("--trainer hf --eval-batch 4 --seq 256 --micro-batch 1", True),
                         ("--trainer trl --method dpo --seq 256 --micro-batch 1", False), ("--trainer hf --seq 256 --micro-batch 1 --accumulation 2 -q", True),
                         ("--trainer trl --packing 4 --attention fa2 --seq 256 --micro-batch 1", False), ("--trainer torch --optimizer adamw_8bit --seq 256 --micro-batch 1", False),
                         ("--trainer hf --optimizer sgd_momentum --seq 256 --micro-batch 1", True), ("--trainer hf --precision bf16 --device t4 --seq 256 --micro-batch 1", True),

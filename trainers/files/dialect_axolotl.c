@@ -225,6 +225,15 @@ static const vp_section axolotl_sections[] = {
 
 #define LIGER "axolotl.integrations.liger.LigerPlugin"
 
+/* Liger's loss with some of its other kernels: without any one of them. What is said under one condition is one group. */
+#define SOME(key, value, when) \
+    { \
+        VP_SETTING_LOSS, "liger", key, value, when, .read_only = true \
+    }
+#define WITHOUT_ROPE "method=sft"
+#define WITHOUT_NORM "target=axolotl,method=sft"
+#define WITHOUT_MLP  "method=sft,target=axolotl"
+
 static const vp_saying axolotl_says[] = {
     {VP_ALWAYS, NULL, "base_model", "$model"},
     {VP_SETTING_METHOD, "sft", "rl", NULL},
@@ -277,6 +286,24 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_LOSS, "liger", "chunked_cross_entropy", "false", "method=sft"},
     {VP_SETTING_LOSS, "liger", "plugins", LIGER, "method=sft"},
     {VP_SETTING_LOSS, "liger", "liger_fused_linear_cross_entropy", "true", "method=sft"},
+    {VP_SETTING_LOSS, "liger", "liger_rope", "false", "method=sft"},
+    {VP_SETTING_LOSS, "liger", "liger_rms_norm", "false", "method=sft"},
+    {VP_SETTING_LOSS, "liger", "liger_glu_activation", "false", "method=sft"},
+    SOME("plugins", LIGER, WITHOUT_ROPE),
+    SOME("liger_fused_linear_cross_entropy", "true", WITHOUT_ROPE),
+    SOME("liger_rope", "false", WITHOUT_ROPE),
+    SOME("plugins", LIGER, WITHOUT_NORM),
+    SOME("liger_fused_linear_cross_entropy", "true", WITHOUT_NORM),
+    SOME("liger_rms_norm", "false", WITHOUT_NORM),
+    SOME("plugins", LIGER, WITHOUT_MLP),
+    SOME("liger_fused_linear_cross_entropy", "true", WITHOUT_MLP),
+    SOME("liger_glu_activation", "false", WITHOUT_MLP),
+    {VP_SETTING_LOSS, "liger-all", "chunked_cross_entropy", "false", "method=sft"},
+    {VP_SETTING_LOSS, "liger-all", "plugins", LIGER, "method=sft"},
+    {VP_SETTING_LOSS, "liger-all", "liger_fused_linear_cross_entropy", "true", "method=sft"},
+    {VP_SETTING_LOSS, "liger-all", "liger_rope", "true", "method=sft"},
+    {VP_SETTING_LOSS, "liger-all", "liger_rms_norm", "true", "method=sft"},
+    {VP_SETTING_LOSS, "liger-all", "liger_glu_activation", "true", "method=sft"},
     {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager", .since = "0.17"},
     {VP_SETTING_ATTENTION, "sdpa", "attn_implementation", "sdpa", .since = "0.17"},
     {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2", .since = "0.17"},

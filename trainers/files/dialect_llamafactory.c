@@ -128,7 +128,7 @@ static const vp_saying llamafactory_says[] = {
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "use_unsloth_gc", "false"},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "use_unsloth_gc", "true", "recompute=full"},
     {VP_SETTING_LOSS, "full", "enable_liger_kernel", "false"},
-    {VP_SETTING_LOSS, "liger", "enable_liger_kernel", "true", "method=sft"},
+    {VP_SETTING_LOSS, "liger-all", "enable_liger_kernel", "true", "method=sft"},
     {VP_SETTING_ATTENTION, "eager", "flash_attn", "disabled"},
     {VP_SETTING_ATTENTION, "sdpa", "flash_attn", "sdpa"},
     {VP_SETTING_ATTENTION, "flash2", "flash_attn", "fa2"},

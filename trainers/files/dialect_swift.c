@@ -182,7 +182,7 @@ static const vp_saying swift_says[] = {
     {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false"},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true"},
     {VP_SETTING_LOSS, "full", "use_liger_kernel", "false"},
-    {VP_SETTING_LOSS, "liger", "use_liger_kernel", "true", "method=sft"},
+    {VP_SETTING_LOSS, "liger-all", "use_liger_kernel", "true", "method=sft"},
     {VP_SETTING_ATTENTION, "eager", "attn_impl", "eager"},
     {VP_SETTING_ATTENTION, "sdpa", "attn_impl", "sdpa"},
     {VP_SETTING_ATTENTION, "flash2", "attn_impl", "flash_attention_2"},

@@ -30,7 +30,7 @@
     X(OFFLOAD_OPTIMIZER, "offload_optimizer", "none", "none|cpu") \
     X(OFFLOAD_PARAMS, "offload_params", "none", "none|cpu") \
     X(OFFLOAD_ACTIVATIONS, "offload_activations", "none", "none|cpu") \
-    X(LOSS, "loss", "full", "full|chunked|chunked:N|liger") \
+    X(LOSS, "loss", "full", "full|chunked|chunked:N|liger|liger-all") \
     X(ATTENTION, "attention", "sdpa", \
       "eager|sdpa|sdpa:flash|sdpa:efficient|sdpa:math|sdpa:cudnn|flash2|flash3|flex") \
     X(CLIP_NORM, "clip_norm", "1.0", "R") \

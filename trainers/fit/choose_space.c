@@ -12,7 +12,7 @@
 /* ---- the space ---- */
 
 /* Word i of an axis that is to be tried; false past the end. */
-static bool word_at(vp_choose_search *x, const vp_axis *axis, int i, char *buf, size_t size)
+static bool word_at(const vp_choose_search *x, const vp_axis *axis, int i, char *buf, size_t size)
 {
     const char *pinned = x->r->pinned[axis->setting], *at = axis->words;
 
@@ -136,7 +136,8 @@ static vp_status walk(vp_choose_search *x, int axis, vp_settings *s)
         next.value[l->axes[axis].setting] = vp_arena_strdup(x->arena, word);
         VP_TRY_ALLOC(x->err, next.value[l->axes[axis].setting]);
         VP_TRY(walk(x, axis + 1, &next));
-        if (l->axes[axis].kind == VP_AXIS_FIXED && is_any_told(x, before))
+        if (l->axes[axis].kind == VP_AXIS_FIXED && !x->r->pinned[l->axes[axis].setting] &&
+            is_any_told(x, before))
             break;
     }
 out:

@@ -17,7 +17,7 @@
             {VP_SETTING_OPTIMIZER, VP_AXIS_ALIKE, optimizers}, \
             {VP_SETTING_PRECISION, VP_AXIS_ALIKE, "bf16-mixed|fp32"}, \
             {VP_SETTING_ATTENTION, VP_AXIS_ALIKE, "sdpa|flash2|eager"}, \
-            {VP_SETTING_LOSS, VP_AXIS_FIXED, "full|chunked"}, \
+            {VP_SETTING_LOSS, VP_AXIS_FIXED, "full|chunked|liger|liger-all"}, \
             {VP_SETTING_PARALLEL, VP_AXIS_FREE, PARALLELS}, \
             {VP_SETTING_GRADIENT_SYNC, VP_AXIS_FREE, "step|each"}, \
     }
@@ -91,8 +91,8 @@ static const vp_language languages[] = {
     {"axolotl", "hf", WIDENED, ITS_STEP("axolotl"), NULL, AXES(trainer_axes),
      .liger_families = LIGERS, .next_token = true},
     {"llamafactory", "hf", WIDENED, ITS_STEP("LLaMA-Factory"), NULL, AXES(trainer_axes),
-     .ligers = "all", .liger_families = LIGERS_OF_LLAMAFACTORY, .next_token = true},
-    {"ms-swift", "hf", WIDENED, ITS_STEP("ms-swift"), NULL, AXES(trainer_axes), .ligers = "all",
+     .liger_families = LIGERS_OF_LLAMAFACTORY, .next_token = true},
+    {"ms-swift", "hf", WIDENED, ITS_STEP("ms-swift"), NULL, AXES(trainer_axes),
      .liger_families = LIGERS, .next_token = true},
     {"accelerate", "torch", PLAYED, ITS_LOOP("accelerate"), NULL, AXES(trainer_axes)},
     {"deepspeed", "torch", WIDENED, ITS_LOOP("DeepSpeed"), NULL, AXES(trainer_axes),
@@ -139,4 +139,17 @@ vp_status vp_language_of(const vp_target *target, const vp_language **out, vp_er
     }
     *out = NULL;
     return VP_FAIL(err, VP_ERR_INPUT, "%s: nothing is known of its training step", target->name);
+}
+
+bool vp_language_lists(const char *list, const char *word)
+{
+    for (const char *p = list; p && *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strcspn(p, " ") == strlen(word) && strncmp(p, word, strlen(word)) == 0)
+            return true;
+    return false;
+}
+
+const char *vp_language_liger(const vp_language *l)
+{
+    return l->liger_families ? "liger-all" : NULL;
 }

@@ -12,7 +12,7 @@
 typedef enum vp_axis_kind {
     VP_AXIS_FREE,  /* every word is tried unless one is pinned                      */
     VP_AXIS_ALIKE, /* the first unless pinned; all where it is left open by "any"   */
-    VP_AXIS_FIXED  /* the first word that the trainer can be told, unless pinned    */
+    VP_AXIS_FIXED  /* the same of the words that the trainer can be told            */
 } vp_axis_kind;
 
 typedef struct vp_axis {
@@ -38,8 +38,6 @@ typedef struct vp_language {
     bool        is_foreign; /* its modules are not transformers': step_of stands for other code */
     const char
         *families; /* by transformers' names, of the models that it has, by spaces; NULL: any */
-    /* what its one switch for Liger's loss puts in place: "all" its kernels; NULL: the loss */
-    const char *ligers;
     const char *liger_families; /* that it has kernels of Liger's for; NULL: not known */
     bool        next_token;     /* it trains models that predict the next token alone */
 } vp_language;
@@ -55,5 +53,11 @@ typedef struct vp_language {
 
 /* VP_ERR_INPUT: the bytes of this trainer's own modules are not modelled. */
 vp_status vp_language_of(const vp_target *target, const vp_language **out, vp_err *err);
+
+/* The word of the loss by which all of Liger's kernels are in place; NULL: the trainer has no switch for them. */
+const char *vp_language_liger(const vp_language *language);
+
+/* Whether the word is one of a list by spaces; NULL: an empty one. */
+bool vp_language_lists(const char *list, const char *word);
 
 #endif

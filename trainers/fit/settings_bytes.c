@@ -68,23 +68,16 @@ static bool offloads_activations(const vp_settings *s)
     return is(s, VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu");
 }
 
-static bool is_listed(const char *list, const char *word)
-{
-    for (const char *p = list; p && *p; p += strcspn(p, " "), p += *p == ' ')
-        if (strcspn(p, " ") == strlen(word) && strncmp(p, word, strlen(word)) == 0)
-            return true;
-    return false;
-}
-
-/* Settings that the recorded steps know nothing of. */
+/* Alone, or with its other kernels. */
 static bool has_ligers_loss(const vp_fit_job *job, const vp_settings *s)
 {
-    return is(s, VP_SETTING_LOSS, "liger") && strcmp(job->language->step_of, "hf") == 0;
+    return (is(s, VP_SETTING_LOSS, "liger") || is(s, VP_SETTING_LOSS, "liger-all")) &&
+           strcmp(job->language->step_of, "hf") == 0;
 }
 
 static bool has_family(const vp_language *l, const char *family)
 {
-    return !l->families || is_listed(l->families, family);
+    return !l->families || vp_language_lists(l->families, family);
 }
 
 static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_err *err)
@@ -203,12 +196,14 @@ static void assume(vp_hf_estimate *e, const char *text)
 static const char *liger_of(const vp_fit_job *job, const vp_settings *s)
 {
     const vp_language *l    = job->language;
-    const char        *asks = job->liger                ? job->liger
-                              : has_ligers_loss(job, s) ? l->ligers ? l->ligers : "loss"
-                                                        : NULL;
+    const char        *asks = job->liger                            ? job->liger
+                              : !has_ligers_loss(job, s)            ? NULL
+                              : is(s, VP_SETTING_LOSS, "liger-all") ? "all"
+                                                                    : "loss";
 
-    return asks && l->liger_families && !is_listed(l->liger_families, job->model->family) ? NULL
-                                                                                          : asks;
+    return asks && l->liger_families && !vp_language_lists(l->liger_families, job->model->family)
+               ? NULL
+               : asks;
 }
 
 /* Fewer kernels of Liger's take no fewer bytes: where some of them are in place the step with all is the least, as far as it was
@@ -221,7 +216,7 @@ static void reach_ligers(const vp_fit_job *job, const vp_hf_request *asked, vp_h
     vp_err         ignored = {0};
     double         share   = LIGER_LOW;
 
-    if (!job->liger_least || !is_listed(job->language->liger_families, job->model->family))
+    if (!job->liger_least || !vp_language_lists(job->language->liger_families, job->model->family))
         return;
     all.liger = "all";
     all.terse = true;
@@ -244,7 +239,7 @@ static void say_without_liger(const vp_fit_job *job, const vp_settings *s, vp_hf
     char text[sizeof *e->assumptions];
 
     if (!asks || !job->language->liger_families ||
-        is_listed(job->language->liger_families, job->model->family))
+        vp_language_lists(job->language->liger_families, job->model->family))
         return;
     snprintf(text, sizeof text,
              "Liger's kernels: %s has none for the family %s, so it trains without them",

@@ -80,6 +80,8 @@ static vp_status change_request(const finder *f, const vp_fit_change *c, const v
         r.pinned[VP_SETTING_RECOMPUTE] = r.pinned[VP_SETTING_ATTENTION] =
             r.pinned[VP_SETTING_LOSS]  = NULL;
     }
+    if (c->loss)
+        r.pinned[VP_SETTING_LOSS] = c->loss;
     if (c->optimizer)
         r.pinned[VP_SETTING_OPTIMIZER] = c->optimizer;
     if (c->lora || c->qlora) {
@@ -180,6 +182,15 @@ static void try_free_pins(finder *f)
 {
     if (is_pinned(f->request))
         try_change(f, (vp_fit_change){.frees_pins = true}, NULL);
+}
+
+static void try_liger(finder *f)
+{
+    const vp_language *l = f->request->job.language;
+
+    if (!f->request->pinned[VP_SETTING_LOSS] && vp_language_liger(l) &&
+        vp_language_lists(l->liger_families, f->request->job.model->family))
+        try_change(f, (vp_fit_change){.loss = vp_language_liger(l)}, NULL);
 }
 
 /* Nothing is learned otherwise. One card has it from DeepSpeed, in the way that plan takes --offload for. */
@@ -427,6 +438,7 @@ static const struct {
     stage stage;
 } pieces[] = {
     {try_free_pins, AT_ONCE},
+    {try_liger, AT_ONCE},
     {try_recipes, AT_ONCE},
     {try_cards_beside, AT_ONCE},
     {try_adapters, AT_ONCE},

@@ -16,6 +16,7 @@
 /* What is different; all else is as it was asked for. */
 typedef struct vp_fit_change {
     bool        frees_pins; /* micro-batch, recompute, attention and loss are left free */
+    const char *loss;       /* the word for all of Liger's kernels; NULL: as it was */
     const char *optimizer;  /* NULL: the same; so is the precision */
     const char *precision;
     bool        lora, qlora; /* adapters of rank VP_FIT_RANK are trained in place of the model */
@@ -30,11 +31,12 @@ typedef struct vp_fit_change {
     double      seconds;    /* of a step */
 } vp_fit_change;
 
-enum { VP_MAX_FIT_CHANGES = 8, VP_FIT_RANK = 16 };
+enum { VP_MAX_FIT_CHANGES = 10, VP_FIT_RANK = 16 };
 
 /* In this order, as far as there are such:
  *
  *   pins left free;
+ *   Liger's kernels, where the trainer has a switch for them, they are of the family and nobody said a loss;
  *   the whole model trained with optimizer states in 8 bits; else, of several cards, with states in host memory, or weights too;
  *   and where neither does, or host memory does at the price of time, in bf16 without fp32 master weights, else both;
  *   twice as many cards, or as many more as it takes, up to 64;
