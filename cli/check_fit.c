@@ -129,9 +129,9 @@ static vp_hf_loader_setting read_loader(const vp_checked *c)
         .pins     = !pins || is_on(pins)};
 }
 
-/* What of Liger's kernels the files switch on: Trainer's map of them, whose kernels are on unless it says otherwise, and
- * axolotl's keys, which count beside its plugin (integrations/liger/plugin.py). What one switch of the
- * others' puts in place is their language's. */
+/* What of Liger's kernels the files switch on that no word of the loss says: some of Trainer's map of them, whose kernels are
+ * on unless it says otherwise, some of axolotl's keys, which count beside its plugin (integrations/liger/plugin.py), and a
+ * switch beside a loss of the trainer's own. */
 static void read_ligers(const vp_checked *c, vp_fit_job *job)
 {
     static const char *const kernels[]  = {"liger_rope", "liger_rms_norm", "liger_glu_activation"};
@@ -145,6 +145,8 @@ static void read_ligers(const vp_checked *c, vp_fit_job *job)
     bool maps = on && is_on(WRITTEN(c, "liger_kernel_config"));
     int  n    = 0;
 
+    if (loss && strcmp(loss, "liger-all") == 0)
+        return;
     if (maps) {
         const vp_value *fused = WRITTEN(c, "liger_kernel_config.fused_linear_cross_entropy");
         is_fused              = !fused || is_on(fused);
@@ -153,12 +155,13 @@ static void read_ligers(const vp_checked *c, vp_fit_job *job)
             n += !v || is_on(v);
         }
     } else if (on) {
-        job->liger       = is_fused || is_dpo ? NULL : "all";
+        job->liger       = is_dpo ? NULL : "all";
         job->liger_least = is_dpo;
         return;
     } else if (is_on(WRITTEN(c, "plugins"))) {
         for (int i = 0; i < 3; i++)
             n += is_on(written(c, &kernels[i], 1)) || (i == 2 && is_on(WRITTEN(c, "liger_swiglu")));
+        is_fused = is_fused || is_on(WRITTEN(c, "liger_fused_linear_cross_entropy"));
         if (!is_fused && is_on(WRITTEN(c, "liger_cross_entropy")))
             job->liger_least = true;
     }
@@ -610,8 +613,10 @@ static void plan_words(const vp_check_fit *x, vp_arena *arena, vp_words *w)
     add_word(w, "--optimizer", v[VP_SETTING_OPTIMIZER]);
     if (!says(v[VP_SETTING_ATTENTION], "sdpa"))
         add_word(w, "--attention", v[VP_SETTING_ATTENTION]);
-    if (says(v[VP_SETTING_LOSS], "liger"))
-        add_word(w, "--loss", "liger");
+    if (x->mended.takes_liger)
+        add_word(w, "--liger", NULL);
+    else if (says(v[VP_SETTING_LOSS], "liger") || says(v[VP_SETTING_LOSS], "liger-all"))
+        add_word(w, "--loss", v[VP_SETTING_LOSS]);
     if (r->world > 1) {
         add_word(w, "--world", v[VP_SETTING_WORLD]);
         add_word(w, "--parallel",
@@ -685,6 +690,10 @@ static void print_mend(const vp_check_fit *x)
                vp_time_text(m->chosen.best->seconds, time, sizeof time));
         for (int64_t i = 0; i < m->n_lines; i++)
             print_line(&m->lines[i]);
+        if (m->takes_liger)
+            vp_screen_line("install",
+                           "liger-kernel, whose kernels the files switch on then: without "
+                           "it nothing that converges alike fits");
     } else if (m->chosen.least) {
         vp_screen_line("nothing", "of what converges alike fits; the least needs %s",
                        vp_size_text(m->chosen.least->bytes.high_bytes, bytes, sizeof bytes));

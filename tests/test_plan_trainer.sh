@@ -646,5 +646,49 @@ code, out, err = call("plan", "qwen2.5-1.5b", "--trainer", "hf", "--device", "t4
 rows = re.search(r"^nearest: .*\n((?:  .*\n)+)", out, re.M)
 ok(rows and re.search(r"^  \d+ x \d+, [^\n]*,\n     ?\w[\w ]*(?: \d[\d,.]* [KMG]?iB)", rows.group(1), re.M) and all(len(l) <= 80 for l in rows.group(1).split("\n")), "nearest, in two lines", (code, out, err))
 
+# ---- Liger's kernels: asked for; proposed where they make it fit, and where they make it faster ----
+LONG = ("--qlora", "--device", "4090", "--seq", "8192", "--global-batch", "8")
+wide = LONG[:2] + ("h200",) + LONG[3:]
+for target, files, key in (("hf", ("training_args.yaml", "model_args.json", "lora_config.json"), "use_liger_kernel"), ("axolotl", ("axolotl.yaml",), "liger_fused_linear_cross_entropy"),
+                           ("llamafactory", ("llamafactory.yaml",), "enable_liger_kernel"), ("ms-swift", None, "use_liger_kernel")):
+    code, j, err = plan("llama-3.1-8b", "--trainer", target, *LONG)
+    liger = [c for c in j["changes"] if "--liger" in c["command"].split()]
+    if not ok(code == 3 and len(liger) == 1, target + ": Liger's kernels are among the changes", (code, j.get("changes"), err)):
+        continue
+    code, out, err = call(*liger[0]["command"].split()[1:], "-o", "liger.json", "--force", "--json")
+    j = json.loads(out)
+    ok(code == 0 and j["common"]["loss"] == "liger-all" and j["interval"]["high_bytes"] == liger[0]["needs_bytes"], target + ": and it fits with them", (code, j.get("common"), err))
+    call("emit", "liger.json", "--for", target, "-o", "liger-" + target, "--force")
+    there = [os.path.join("liger-" + target, n) for n in sorted(os.listdir("liger-" + target)) if n != "README.md" and not n.endswith(".py") and (not files or n in files)]
+    code, read, err = check(*there, "--for", target, "--device", "4090", "--seq", "8192", "--model", "llama-3.1-8b")
+    ok(code == 0 and read["common"]["loss"] == "liger-all" and read["device_bytes"] == j["device_bytes"], target + ": read back, with its bytes", (code, read.get("common"), read.get("device_bytes"), j["device_bytes"], err))
+    call("plan", "llama-3.1-8b", "--trainer", target, *LONG[:1], "--device", "h200", *LONG[3:], "--loss", "full", "--micro-batch", "1", "-o", "whole.json", "--force")
+    call("emit", "whole.json", "--for", target, "-o", "whole-" + target, "--force")
+    there = [f.replace("liger-", "whole-", 1) for f in there]
+    code, read, err = check(*there, "--for", target, "--device", "4090", "--seq", "8192", "--model", "llama-3.1-8b")
+    ok(code == 3 and any(c["key"].endswith(key) and c["to"] == "true" for c in read["changes"]) and any(c["saves_bytes"] > 8 << 30 for c in read["changes"]), target + ": the lines that switch them on", (code, read.get("changes"), err))
+    code, out, err = call("check", *there, "--for", target, "--device", "4090", "--seq", "8192", "--model", "llama-3.1-8b")
+    ok(code == 3 and "\ninstall    liger-kernel" in out, target + ": which takes an installation", out)
+ALONE = ("--qlora", "--device", "h200", "--seq", "2048")
+code, j, err = plan("qwen2.5-7b", "--trainer", "hf", *ALONE, "--global-batch", "4", "--micro-batch", "2", "--recompute", "full", "--liger")
+estimated = json.loads(call("estimate", "qwen2.5-7b", "--trainer", "hf", *ALONE, "--micro-batch", "2", "--accumulation", "2", "--recompute", "full", "--liger", "--json")[1])
+ok(code == 0 and abs(j["reserved_peak_bytes"] - estimated["reserved_peak_bytes"]) <= 4 << 20, "as estimate --liger has it", (code, j.get("reserved_peak_bytes"), estimated["reserved_peak_bytes"], err))
+words = ("qwen2.5-7b", "--trainer", "hf", "--qlora", "--device", "4090", "--seq", "2048", "--global-batch", "16")
+code, j, err = plan(*words)
+f = j["faster"]
+ok(code == 0 and f and f["step_time_s"] < 0.99 * j["step_time_s"] and j["common"]["loss"] == "full", "faster with what is to be installed", (code, f, err))
+code, out, err = call(*f["command"].split()[1:], "--json")
+with_it = json.loads(out)
+ok(code == 0 and with_it["step_time_s"] == f["step_time_s"] and with_it["common"] == f["common"] and not with_it["faster"], "the command that says so", (code, with_it.get("common"), f))
+open_ = plan(*words, "--loss", "any")[1]
+ok(open_["step_time_s"] == f["step_time_s"] and open_["compared"] > j["compared"], "any loss: the same, compared with all others", (open_["step_time_s"], open_["compared"]))
+ok("\nfaster     --liger: " in call("plan", *words)[1], "for people too")
+for more, want, text in ((("--trainer", "torch", "--liger"), 4, "no switch for Liger's kernels"), (("--trainer", "trl", "--liger"), 4, "its words here: chunked"), (("--trainer", "hf", "--loss", "full", "--liger"), 2, "beside --liger"),
+                         (("--liger",), 2, "--liger is for a plan with --trainer")):
+    code, _, err = call("plan", "llama-3.2-1b", *more, "--device", "h200", "--seq", "1024", "--global-batch", "4")
+    ok(code == want and text in " ".join(err.split()), "refused: " + " ".join(more), (code, err))
+code, j, err = plan("gpt2", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "8")
+ok(code == 0 and j["faster"] is None, "Liger has nothing for GPT-2", (code, j.get("faster"), err))
+
 finish()
 P

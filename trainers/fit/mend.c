@@ -6,9 +6,9 @@
 #include <string.h>
 
 /* What is changed, in this order; micro-batch and accumulation are one change. */
-static const vp_setting changed[] = {VP_SETTING_ALLOCATOR, VP_SETTING_GRADIENT_SYNC,
-                                     VP_SETTING_RECOMPUTE, VP_SETTING_MICRO_BATCH,
-                                     VP_SETTING_ACCUMULATION};
+static const vp_setting changed[] = {VP_SETTING_ALLOCATOR,   VP_SETTING_GRADIENT_SYNC,
+                                     VP_SETTING_RECOMPUTE,   VP_SETTING_LOSS,
+                                     VP_SETTING_MICRO_BATCH, VP_SETTING_ACCUMULATION};
 enum { N_CHANGED = sizeof changed / sizeof *changed };
 
 /* What a card holds depends on how many there are. */
@@ -93,6 +93,7 @@ static void pin(const vp_settings *s, vp_choose_request *r)
         r->pinned[i] = s->value[i];
     for (int i = 0; i < N_CHANGED; i++)
         r->pinned[changed[i]] = NULL;
+    r->pinned[VP_SETTING_LOSS] = s->value[VP_SETTING_LOSS]; /* try_liger() */
     /* somebody chose it, and a line to take it out would be in nobody's file */
     if (strcmp(s->value[VP_SETTING_ALLOCATOR], "expandable") == 0)
         r->pinned[VP_SETTING_ALLOCATOR] = s->value[VP_SETTING_ALLOCATOR];
@@ -110,54 +111,70 @@ static bool differs(const vp_settings *a, const vp_settings *b, vp_setting s)
     return strcmp(p, q) != 0;
 }
 
-/* The lines of one change, the first with what it is worth. */
-static void add_lines(vp_mended *m, const vp_edit *edits, int64_t n, vp_setting a, vp_setting b,
-                      int64_t saves, double costs)
+/* Micro-batch and accumulation are one change. */
+static vp_setting other_half(vp_setting s)
+{
+    return s == VP_SETTING_MICRO_BATCH ? VP_SETTING_ACCUMULATION : s;
+}
+
+/* The lines of what *at differs in from the wanted settings, of the changes from one on until another, the first with what they
+ * are worth together. */
+static void add_lines(vp_mended *m, const vp_edit *edits, int64_t n,
+                      const bool differs_in[N_CHANGED], int from, int until, int64_t saves,
+                      double costs)
 {
     bool first = true;
 
-    for (int64_t i = 0; i < n; i++) {
-        if (edits[i].setting != a && edits[i].setting != b)
-            continue;
-        m->lines[m->n_lines++] = (vp_mended_line){.edit          = edits[i],
-                                                  .first         = first,
-                                                  .saves_bytes   = first ? saves : 0,
-                                                  .costs_seconds = first ? costs : 0};
-        first                  = false;
-    }
+    for (int k = from; k < until; k++)
+        for (int64_t i = 0; differs_in[k] && i < n; i++) {
+            if (edits[i].setting != changed[k] && edits[i].setting != other_half(changed[k]))
+                continue;
+            m->lines[m->n_lines++] = (vp_mended_line){.edit          = edits[i],
+                                                      .first         = first,
+                                                      .saves_bytes   = first ? saves : 0,
+                                                      .costs_seconds = first ? costs : 0};
+            first                  = false;
+        }
 }
 
-/* From what is to what is wanted, one change after the other. */
+/* From what is to what is wanted, one change after the other. A step between that was not recorded is one change with the
+ * next; what is wanted was sized. */
 static vp_status list_lines(vp_arena *arena, const vp_checked *c, const vp_fit_job *job,
                             vp_mended *m, vp_err *err)
 {
-    const vp_settings *wanted = &m->chosen.best->settings;
-    vp_settings        at     = m->settings;
-    vp_fit_bytes       bytes  = m->now, next;
-    double             s      = m->now_s, next_s;
-    const char        *why    = NULL;
+    const vp_choice   *best                  = m->chosen.best;
+    const vp_settings *wanted                = &best->settings;
+    vp_settings        at                    = m->settings;
+    vp_fit_bytes       bytes                 = m->now, next;
+    double             s                     = m->now_s, next_s;
+    bool               differs_in[N_CHANGED] = {false};
     vp_edit           *edits;
     int64_t            n;
-    vp_status          st = VP_OK;
+    int                from = 0;
+    vp_status          st   = VP_OK;
 
     VP_TRY(vp_edits_list(c, wanted, &edits, &n, err));
     m->lines = vp_arena_array(arena, n + 1, sizeof *m->lines);
     VP_TRY_ALLOC(err, m->lines);
+    for (int i = 0; i < N_CHANGED - 1; i++)
+        differs_in[i] = differs(&at, wanted, changed[i]);
     for (int i = 0; i < N_CHANGED - 1; i++) {
-        vp_setting also =
-            changed[i] == VP_SETTING_MICRO_BATCH ? VP_SETTING_ACCUMULATION : changed[i];
-        if (!differs(&at, wanted, changed[i]))
+        const char *why = NULL;
+        if (!differs_in[i])
             continue;
-        at.value[changed[i]] = wanted->value[changed[i]];
-        at.value[also]       = wanted->value[also];
+        at.value[changed[i]]             = wanted->value[changed[i]];
+        at.value[other_half(changed[i])] = wanted->value[other_half(changed[i])];
         VP_TRY(size_it(arena, job, &at, &next, &next_s, &why, NULL, err));
-        if (why) /* a step between that was not recorded: its part goes to the next */
+        if (why)
             continue;
-        add_lines(m, edits, n, changed[i], also, bytes.device_bytes - next.device_bytes,
+        add_lines(m, edits, n, differs_in, from, i + 1, bytes.device_bytes - next.device_bytes,
                   next_s - s);
         bytes = next;
         s     = next_s;
+        from  = i + 1;
     }
+    add_lines(m, edits, n, differs_in, from, N_CHANGED - 1,
+              bytes.device_bytes - best->bytes.device_bytes, best->seconds - s);
 out:
     return st;
 }
@@ -216,6 +233,33 @@ out:
     return st;
 }
 
+/* Whether it fits with Liger's kernels, which are to be installed; those that the files switch on themselves stay. */
+static vp_status try_liger(vp_arena *arena, const vp_choose_request *asked, vp_mended *m,
+                           vp_err *err)
+{
+    vp_choose_request  r = *asked;
+    const vp_language *l = r.job.language;
+    vp_chosen          with;
+    vp_err             why = {0};
+
+    if (!vp_language_liger(l) || r.job.liger || r.job.liger_least ||
+        strncmp(r.pinned[VP_SETTING_LOSS], "liger", 5) == 0 ||
+        !vp_language_lists(l->liger_families, r.job.model->family))
+        return VP_OK;
+    r.pinned[VP_SETTING_LOSS] = vp_language_liger(l);
+    r.wanted                  = VP_CHOOSE_BEST;
+    if (vp_choose(arena, &r, &with, &why) != VP_OK)
+        return why.code == VP_ERR_NOMEM ? VP_FAIL(err, VP_ERR_NOMEM, "out of host memory") : VP_OK;
+    m->takes_liger = with.best != NULL;
+    if (m->takes_liger) {
+        vp_chosen_release(&m->chosen);
+        m->chosen = with;
+    } else {
+        vp_chosen_release(&with);
+    }
+    return VP_OK;
+}
+
 vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp_mended *out,
                   vp_err *err)
 {
@@ -245,6 +289,8 @@ vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp
         *err = why;
         goto out;
     }
+    if (!out->fits && !out->chosen.best)
+        VP_TRY(try_liger(arena, r, out, err));
     if (!out->fits && out->chosen.best)
         VP_TRY(list_lines(arena, c, &r->job, out, err));
     if (!out->fits && !out->chosen.best && out->chosen.least)

@@ -29,6 +29,7 @@ typedef struct vp_mended {
     double          now_s;
     int64_t         expandable_bytes; /* with PyTorch's other allocator; -1: said, or not known */
     vp_chosen       chosen;           /* of the same global batch; n 0: not searched */
+    bool            takes_liger;      /* nothing fitted without Liger's kernels */
     int64_t         cards;            /* where nothing fits: so many would; 0: none do */
     const char     *cards_parallel;   /* if they share the work so */
     int64_t         cards_bytes;      /* each, at most */
