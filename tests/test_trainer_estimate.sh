@@ -153,6 +153,10 @@ ok(ours.get("phases") != half.get("phases"), "another share is another step", ha
 for value in (1.5, 0, "0.75"):
     refused("a share that is none: %r" % value, dict(part, partial_rotary_factor=value), AS_MOST, 4, ["no share"])
 
+# ---- a mask of ones that OPT makes itself holds no padding: flash attention runs, as in other families ----
+plain, masked = [said("estimate", "opt-125m", "--trainer", "hf", "--seq", "1000", "--micro-batch", "4", "--padding", p, "--json")[1] for p in ("none", "mask")]
+ok(masked["peak_bytes"] - plain["peak_bytes"] > 12 * 4 * 1000 * 768, "a mask keeps more of each of 12 layers than flash attention does", (plain["peak_bytes"], masked["peak_bytes"]))
+
 # ---- TF32 is how products of fp32 are made, which takes no other bytes ----
 wide, narrow = [said("estimate", "gpt2", "--trainer", "hf", "--seq", "512", "--precision", p, "--json")[1] for p in ("fp32", "tf32")]
 ok(narrow["phases"] == wide["phases"] and narrow["settings"]["precision"] == "fp32" and any("tf32" in a for a in narrow["assumptions"]), "tf32 is fp32 in bytes", narrow.get("error"))

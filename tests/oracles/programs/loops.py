@@ -191,7 +191,6 @@ class Sft(Trainer):
         import tokenizers
         import torch
         import transformers
-        import transformers.masking_utils as masks
         import trl.kernels.chunked_logprob as head
         warnings.simplefilter("ignore")
         self.v = v
@@ -200,8 +199,6 @@ class Sft(Trainer):
         self.torch = head.torch = Torch(torch, options.pop("count", lambda: 0))
         if options.pop("whole", False):
             head.TOKEN_CHUNK_SIZE = 1 << 40
-        if not v["mask"]:
-            masks.fast_all = lambda tensor: bool(tensor.sum() == tensor.numel()) or True
         words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<eos>": 0, "a": 1}, unk_token="<eos>"))
         tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>")
         self.trainer = self.make(m, tokenizer, output_dir=tempfile.gettempdir() + "/none", report_to=[],

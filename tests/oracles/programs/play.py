@@ -15,6 +15,7 @@ import sizes
 TRL = ("trl", "dpo")
 PROMPTS = ("prompt", "prefix")                 # methods of peft that put virtual tokens before a sequence, or before its keys and values
 PACKED = []                                    # not empty: documents lie behind each other in a batch of one row
+PADDED = []                                    # not empty: masks hold padding, else those that a model makes itself are of ones
 WORKSPACE_BYTES = (33554432, 1048576)
 LOADING = ("load", "load_trained", "upcast", "biases", "adapters", "adapters_cast", "halved", "load_reference")
 
@@ -39,7 +40,7 @@ def is_v4():
 
 
 def answer_values():
-    """Where Python looks into tensors that hold nothing: the answers of ordinary data (not packed, masks hold padding)."""
+    """Where Python looks into tensors that hold nothing: the answers of ordinary data (not packed, masks that are passed hold padding)."""
     import torch
     import transformers.masking_utils as masks
     if is_v4():         # which takes no look at a batch without a mask, but at whether a mask holds padding: loops.yes()
@@ -54,7 +55,7 @@ def answer_values():
     masks.find_packed_sequence_indices = not_packed
     masks.is_tracing = lambda tensor=None: False
     if hasattr(masks, "fast_all"):
-        masks.fast_all = lambda tensor: False
+        masks.fast_all = lambda tensor: not PADDED and (bool(tensor.sum() == tensor.numel()) or True)
     if hasattr(masks, "_ignore_bidirectional_mask_sdpa"):
         masks._ignore_bidirectional_mask_sdpa = lambda padding_mask, kv_length, local_attention_size=None: (
             padding_mask is None and (local_attention_size is None or kv_length < local_attention_size))
@@ -264,6 +265,7 @@ def in_child(f):
 
 def batch(v, shape):
     import torch
+    PADDED[:] = [True] * bool(v["mask"])
     B, S = shape["B"], shape["u"] if v["lora"] == "prompt" and "u" in shape else shape["S"]
     if v["task"] == "imgcls":
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(v["precision"], torch.float32)
