@@ -40,6 +40,8 @@ WORLDS = [  # trainer, the case; --world is among the pins
     ("hf", "qwen-0.5b", "l4", 1024, 32, "--world 4 --parallel fsdp2"), ("deepspeed", "gpt2", "4090", 1024, 64, "--world 4 --parallel zero1"),
     ("deepspeed", "qwen-0.5b", "4090", 1024, 64, "--world 4 --parallel zero2"), ("deepspeed", "gpt2", "l4", 1024, 64, "--world 4 --parallel zero3"),
 ]
+LIGER = [("hf", "qwen-0.5b", "4090", 1024, 32, "--liger"), ("hf", "llama-1b", "a100-sxm-40gb", 2048, 16, "--liger"), ("hf", "smol-135m", "l4", 2048, 16, "--liger"),
+         ("hf", "llama-1b", "4090", 1024, 16, "--lora r=16,alpha=32,targets=all-linear --liger")]
 # what the cases above are played as; the others by their share of them, since they are slow
 PLAYED = {"torch": range(len(CASES)), "hf": range(len(CASES)), "trl": (0, 1, 2, 3, 5, 8, 9, 11, 17, 22), "accelerate": (0, 1, 2, 7, 10, 12, 16),
           "lightning": (0, 1, 2, 10), "deepspeed": (0, 2, 10, 12)}
@@ -147,8 +149,11 @@ def said(a, row, j, work):
         sys.exit("plan %s: %s" % (pins, err))
     answer = json.loads(out)
     listed = answer["alternatives"] + [answer["least"] or dict(answer, fits=True)]
-    of = [x for x in listed if all(x["common"][k] == common[k] for k in ("micro_batch", "recompute", "allocator"))]
-    return "not said" if not of else "fits" if of[0]["fits"] else "tight" if of[0]["tight"] else "too large"
+    alike = [x for x in listed if all(x["common"][k] == common[k] for k in ("micro_batch", "recompute"))]
+    exact = [x for x in alike if x["common"]["allocator"] == common["allocator"]]
+    if not exact:  # of those that take as long the one that needs least is listed
+        return "too large" if alike and not alike[0]["fits"] and not alike[0]["tight"] else "not said"
+    return "fits" if exact[0]["fits"] else "tight" if exact[0]["tight"] else "too large"
 
 
 def judge(row, played):
@@ -182,7 +187,7 @@ def cases():
         for trainer, those in PLAYED.items():
             if i in those and not (trainer == "hf" and case[0] in LARGE):
                 yield (trainer,) + case
-    yield from WORLDS
+    yield from WORLDS + LIGER
 
 
 def main():
