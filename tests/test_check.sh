@@ -337,6 +337,12 @@ code, j, err = check(write("nine.py", "args = TrainingArguments(per_device_train
 ok(code == 4 and "at most" in j["findings"][0]["message"] and len(j["findings"][0]["message"]) < 80, "a number that is too large", (code, j))
 code, j, err = check(write("model_args.json", '{"pretrained_model_name_or_path": "gpt2", "quantization_config": {"load_in_4bit": false}}'), "--for", "hf")
 ok(not [f for f in j["findings"] if "bnb" in f["key"]], "no advice on 4 bits where there are none", j)
+# ---- a key that its file does not have is told by the name that all known versions read, unless a newer one is named ----
+tight = write("tight.yaml", "per_device_train_batch_size: 8\nbf16: true\n")
+newer = write("newer.yaml", "per_device_train_batch_size: 8\nbf16: true\nactivation_checkpointing: false\n")
+for words, key in (([tight], "gradient_checkpointing"), ([tight, "--versions", "transformers=5.23"], "activation_checkpointing"), ([newer], "activation_checkpointing")):
+    code, j, err = check(*words, "--model", "qwen2.5-7b", "--seq", "2048", "--device", "h200")
+    ok(code == 3 and [c["key"] for c in j["changes"] if c["key"].endswith("_checkpointing")] == [key], "recompute is told as %s" % key, (code, j, err))
 # ---- weights that are shared: FSDP of TrainingArguments and of axolotl, ms-swift's own names ----
 HF = "per_device_train_batch_size: 2\nbf16: true\n"
 AX = "base_model: x\nsequence_len: 512\nmicro_batch_size: 1\nbf16: true\n"

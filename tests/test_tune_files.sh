@@ -128,6 +128,9 @@ ok "writes into no folder of the user's" [ ! -e "$mine" ]
 ok "nor is anything left" [ -z "$(ls -A "$work/tmp")" ]
 
 # ---- what may change, by name ----
+sed '/^gradient_checkpointing/d' sft.yaml > unsaid.yaml
+ok "a setting that its file does not say" exits 0 tune --try recompute=none -- python3 train.py unsaid.yaml
+ok "is told by the name that all versions know" json '"+ gradient_checkpointing: false" in d["best"]["files"][0]["diff"]' '"activation_checkpointing" not in str(d)'
 ok "a key of a file" exits 0 tune --try data.batch_size=2,8,16 -- python3 train.py fit --config lightning.yaml
 ok "is an axis" json 'd["best"]["settings"] == {"data.batch_size": "16"}' 'any("batch_size: 16" in f["diff"] for f in d["best"]["files"])'
 ok "a setting in nobody's words" exits 0 tune --try recompute=none,full -- python3 train.py sft.yaml

@@ -34,6 +34,22 @@ bool vp_edit_means(const vp_checked *c, vp_setting s, const char *word)
     return false;
 }
 
+/* The version whose keys a dialect's rows are written for: the one that somebody named, else the one that emit writes
+ * for, whose keys newer ones read too; the newest where the file has keys that only that one has. */
+static const char *written_version(const lister *l, const vp_checked_file *file,
+                                   const vp_dialect *d)
+{
+    bool named = json_is_string(json_object_get(l->c->versions, d->library)) ||
+                 (d != file->dialect && file->dialect->base_version);
+
+    for (int i = 0; !named && d->writes && i < d->n_keys; i++) {
+        const vp_key *k = &d->keys[i];
+        named           = k->since && vp_version_compare(k->since, d->writes) > 0 &&
+                vp_value_at(file->doc->root, k->path);
+    }
+    return named || !d->writes ? vp_dialect_version(d, file->dialect, l->c->versions) : d->writes;
+}
+
 /* Rows of one spelling: those that emit writes, or those that are only read. */
 static void collect(const lister *l, const vp_checked_file *file, vp_setting setting,
                     bool read_only, file_rows *out)
@@ -42,7 +58,7 @@ static void collect(const lister *l, const vp_checked_file *file, vp_setting set
 
     *out = (file_rows){0};
     for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
-        const char *version = vp_dialect_version(d, file->dialect, l->c->versions);
+        const char *version = written_version(l, file, d);
         for (int i = 0; i < d->n_says; i++) {
             const vp_saying *row = &d->says[i];
             const char      *argument;
@@ -221,7 +237,7 @@ static vp_status edit_switches(lister *l, const vp_checked_file *file)
     vp_status   st     = VP_OK;
 
     for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
-        const char *version = vp_dialect_version(d, file->dialect, l->c->versions);
+        const char *version = written_version(l, file, d);
         for (int i = 0; i < d->n_says; i++)
             if (d->says[i].setting == VP_ALWAYS && d->says[i].word &&
                 vp_version_within(version, d->says[i].since, d->says[i].until) &&
