@@ -262,6 +262,14 @@ const char *vp_count_text(int64_t n, char *buf, size_t buf_size)
     return buf;
 }
 
+const char *vp_rate_text(double per_s, char *buf, size_t buf_size)
+{
+    if (per_s >= 1e4 && per_s < 1e15)
+        return vp_count_text((int64_t)(per_s + 0.5), buf, buf_size);
+    snprintf(buf, buf_size, "%.4g", per_s);
+    return buf;
+}
+
 /* bytes / unit in steps of 1 / scale, rounded to nearest, halves up. */
 static uint64_t in_steps(uint64_t bytes, int64_t unit_bytes, unsigned scale)
 {

@@ -49,6 +49,9 @@ const char *vp_fit_text(int64_t needs_bytes, int64_t budget_bytes, char *buf, si
 /* "124,439,808". Returns buf. */
 const char *vp_count_text(int64_t n, char *buf, size_t buf_size);
 
+/* How many a second: "753.4", "47,850". Returns buf. */
+const char *vp_rate_text(double per_s, char *buf, size_t buf_size);
+
 /* "812 us", "1.23 ms", "4.56 s". Returns buf. */
 const char *vp_time_text(double seconds, char *buf, size_t buf_size);
 

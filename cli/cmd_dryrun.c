@@ -301,6 +301,15 @@ static const vp_option fake_rows[] = {
 static const vp_option_set card_options = {"the card and the run", VP_ROWS(card_rows)};
 static const vp_option_set fake_options = {"checkpoints without weights", VP_ROWS(fake_rows)};
 
+/* The budget as it was typed; NULL: it was not. */
+static const char *budget_of(const vp_command_line *line)
+{
+    for (int i = 0; i < line->n_given; i++)
+        if (strcmp(line->given[i].option->name, "--budget") == 0)
+            return line->given[i].text;
+    return NULL;
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     static char *const python[] = {"python3", NULL};
@@ -336,6 +345,11 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(st);
     } else {
         vp_dryrun_print(result.document);
+        vp_dryrun_print_next(result.document, &(vp_dryrun_asked){.device   = args.device,
+                                                                 .budget   = budget_of(&line),
+                                                                 .snapshot = args.snapshot,
+                                                                 .world    = args.world,
+                                                                 .command  = line.rest});
     }
 out:
     if (result.document)

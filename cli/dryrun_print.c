@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_OWNERS_SHOWN = 12, SIZE_COLUMN = 14 };
+enum { N_OWNERS_SHOWN = 12, SIZE_COLUMN = 14, N_ALIKE_SHOWN = 3 };
 
 static long long number(const json_t *object, const char *key)
 {
@@ -62,10 +62,11 @@ static void print_time(const json_t *time)
         : strcmp(bound, "links") == 0  ? "the links to other cards"
                                        : "the card");
     if (number(time, "samples"))
-        vp_screen_line("", "%s samples a step, %.4g a second; %.1f %% MFU",
-                       vp_count_text(number(time, "samples"), a, sizeof a),
-                       json_number_value(json_object_get(time, "samples_per_s")),
-                       100 * json_number_value(json_object_get(time, "mfu")));
+        vp_screen_line(
+            "", "%s samples a step, %s a second; %.1f %% MFU",
+            vp_count_text(number(time, "samples"), a, sizeof a),
+            vp_rate_text(json_number_value(json_object_get(time, "samples_per_s")), b, sizeof b),
+            100 * json_number_value(json_object_get(time, "mfu")));
     vp_screen_line("", "the card works for %s, the host issues for %s",
                    vp_time_text(json_number_value(json_object_get(time, "device_s")), a, sizeof a),
                    vp_time_text(json_number_value(json_object_get(time, "host_s")), b, sizeof b));
@@ -233,13 +234,35 @@ static void print_verdict(const json_t *doc)
                    size_of(doc, "budget_bytes", held, sizeof held));
 }
 
+/* How much two lines have in common that begin alike, as "device values read as zero: PLACE" do; else 0. */
+static size_t same_kind(const char *a, const char *b)
+{
+    size_t n = strcspn(a, ":");
+
+    return b && a[n] && strncmp(a, b, n + 1) == 0 ? n : 0;
+}
+
+/* Of lines in a row that begin alike, which are one assumption at many places, the first few. */
 static void print_lines(const char *label, const json_t *lines)
 {
-    size_t  i;
-    json_t *line;
+    const char *before  = NULL;
+    size_t      n_alike = 0, i;
+    json_t     *line;
 
-    json_array_foreach (lines, i, line)
-        vp_screen_line(i ? "" : label, "%s", json_string_value(line));
+    json_array_foreach (lines, i, line) {
+        const char *now = json_string_value(line), *then;
+        size_t      n   = same_kind(now, before);
+        n_alike         = n ? n_alike + 1 : 0;
+        before          = now;
+        if (n_alike < N_ALIKE_SHOWN) {
+            vp_screen_line(i ? "" : label, "%s", now);
+            continue;
+        }
+        then = json_string_value(json_array_get(lines, i + 1));
+        if (!same_kind(now, then))
+            vp_screen_line("", "%.*s: %zu more places with --json", (int)n, now,
+                           n_alike - N_ALIKE_SHOWN + 1);
+    }
 }
 
 void vp_dryrun_print(const json_t *doc)

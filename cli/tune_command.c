@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 static const char default_device[] = "h100-sxm-80gb";
-enum { DEFAULT_TRIALS = 24, SHOWN_RUNNERS_UP = 4 };
+enum { DEFAULT_TRIALS = 24, SHOWN_RUNNERS_UP = 4, SHOWN_FAILURES = 4 };
 
 /* ---- what was asked ---- */
 
@@ -238,7 +238,7 @@ static json_t *tune_json(const vp_command_result *r, const best_files *files, co
 
 static void print_figures(const vp_command_trial *t)
 {
-    char size[64], step[64];
+    char size[64], step[64], rate[64];
 
     if (t->verdict != VP_COMMAND_OK) {
         printf("%-11s %11s %10s", vp_command_verdict_name(t->verdict), "-", "-");
@@ -247,7 +247,7 @@ static void print_figures(const vp_command_trial *t)
     printf("%-11s %11s %10s", "fits", vp_size_text(t->device_bytes, size, sizeof size),
            t->step_s > 0 ? vp_time_text(t->step_s, step, sizeof step) : "-");
     if (t->samples_per_s > 0)
-        printf(" %9.4g", t->samples_per_s);
+        printf(" %9s", vp_rate_text(t->samples_per_s, rate, sizeof rate));
     else
         printf(" %9s", "-");
 }
@@ -329,15 +329,16 @@ static void print_best(const vp_command_result *r, const vp_device *device, int6
                        bool interrupted)
 {
     const vp_command_trial *t = &r->best->trial;
-    char                    a[64], b[64], beside[96];
+    char                    a[64], b[64], bytes[64], beside[96];
 
     beside_had(r, beside, sizeof beside);
     if (!interrupted)
         vp_screen_answer(t->device_bytes, budget_bytes, NULL);
     if (beside[0])
         vp_screen_line("speed", "%s", beside);
-    vp_screen_line("memory", "%s allocated, %s reserved, on %s",
+    vp_screen_line("memory", "%s allocated, %s bytes; %s reserved, on %s",
                    vp_size_text(t->allocated_bytes, a, sizeof a),
+                   vp_count_text(t->allocated_bytes, bytes, sizeof bytes),
                    vp_size_text(t->reserved_bytes, b, sizeof b), device->name);
 }
 
@@ -369,6 +370,42 @@ static void print_played(const vp_command_result *r, int64_t n_left, bool had_be
     vp_text_release(&why);
 }
 
+/* A value that trials which failed have and none that ran: its axis and itself; or -1. */
+static int blamed(const vp_command_result *r, const vp_command_setting *s)
+{
+    for (int a = 0; s->value && a < r->n_axes; a++) {
+        bool ran = false;
+        for (int64_t i = 0; i < r->n_tried && !ran; i++)
+            ran = r->tried[i]->value && r->tried[i]->value[a] == s->value[a] &&
+                  (r->tried[i]->trial.verdict == VP_COMMAND_OK ||
+                   r->tried[i]->trial.verdict == VP_COMMAND_OOM_DEVICE);
+        if (!ran)
+            return a;
+    }
+    return -1;
+}
+
+/* Trials that ended otherwise than by fitting or running out of memory: each reason once, by the value that only such
+ * trials have. What they would have needed, and whether they are faster, nobody knows. */
+static void print_failed_trials(const vp_command_result *r)
+{
+    for (int64_t i = 0, n_shown = 0; i < r->n_tried && n_shown < SHOWN_FAILURES; i++) {
+        const vp_command_setting *s = r->tried[i];
+        bool said = s->trial.verdict == VP_COMMAND_OK || s->trial.verdict == VP_COMMAND_OOM_DEVICE;
+        for (int64_t k = 0; k < i && !said; k++)
+            said = strcmp(r->tried[k]->trial.evidence, s->trial.evidence) == 0;
+        if (said)
+            continue;
+        int a = blamed(r, s);
+        vp_screen_line(n_shown++ ? "" : "failed", "%s%s%s: %s",
+                       !s->value ? "as it is"
+                       : a < 0   ? "a setting"
+                                 : r->axes[a].name + strspn(r->axes[a].name, "-"),
+                       a < 0 ? "" : " ", a < 0 ? "" : r->axes[a].values[s->value[a]],
+                       s->trial.evidence);
+    }
+}
+
 /* 3 says that nothing fits: not where settings were left that might, by a signal or --max-trials. */
 static int exit_code_of(const vp_command_result *r)
 {
@@ -392,10 +429,13 @@ static void print_changes(const best_files *files)
 /* Ended by a signal: what was played is kept where there is a study, and how to go on. */
 static void print_interrupted(const vp_command_result *r, int64_t n_played)
 {
+    char rate[64];
+
     printf("INTERRUPTED: %lld of %lld settings were played", (long long)n_played,
            (long long)r->n_settings);
     if (r->best && r->best->trial.samples_per_s > 0)
-        printf("; best so far %.4g samples/s (assumed)", r->best->trial.samples_per_s);
+        printf("; best so far %s samples/s (assumed)",
+               vp_rate_text(r->best->trial.samples_per_s, rate, sizeof rate));
     printf("\n");
 }
 
@@ -435,6 +475,52 @@ static void print_next(const best_files *files, const char *folder, bool interru
     vp_text_release(&line);
 }
 
+/* Where nothing fits: the trial that needed the least, and how to see what takes it. */
+static void print_least(const vp_command_result *r, const vp_command_line *asked,
+                        int64_t budget_bytes)
+{
+    const vp_command_setting *least = NULL;
+    vp_text                   line = {0}, values = {0};
+    char                      size[64];
+    char *const              *words;
+    vp_file_change           *changes;
+    int                       n_changes;
+    vp_err                    why = {0};
+
+    for (int64_t i = 0; i < r->n_tried; i++)
+        if (r->tried[i]->trial.verdict == VP_COMMAND_OOM_DEVICE &&
+            (!least || r->tried[i]->trial.needed_bytes < least->trial.needed_bytes))
+            least = r->tried[i];
+    if (!least || vp_command_with(r, asked->rest, least, &(vp_file_places){0}, r->arena, &words,
+                                  &changes, &n_changes, &why) != VP_OK)
+        return;
+    for (int a = 0; least->value && a < r->n_axes; a++)
+        vp_text_printf(&values, "%s%s %s", a ? ", " : "",
+                       r->axes[a].name + strspn(r->axes[a].name, "-"),
+                       r->axes[a].values[least->value[a]]);
+    bool fragments = least->trial.needed_bytes <= budget_bytes;
+    vp_screen_line("least", "%s: at least %s at once%s",
+                   least->value ? vp_text_string(&values) : "the command as it is",
+                   vp_size_text(least->trial.needed_bytes, size, sizeof size),
+                   fragments ? ", which there is, but in pieces; segments that grow pack tighter"
+                             : "");
+    vp_text_printf(&line, "vplan dryrun");
+    for (int i = 0; i < asked->n_given; i++) {
+        const char *name = asked->given[i].option->name;
+        if (strcmp(name, "--device") != 0 && strcmp(name, "--budget") != 0 &&
+            strcmp(name, "--world") != 0)
+            continue;
+        vp_text_printf(&line, " %s ", name);
+        add_word(&line, asked->given[i].text);
+    }
+    vp_text_printf(&line, " -- %s",
+                   fragments ? "PYTORCH_ALLOC_CONF=expandable_segments:True " : "");
+    add_line(&line, n_changes ? asked->rest : words);
+    vp_screen_command("next", vp_text_string(&line));
+    vp_text_release(&line);
+    vp_text_release(&values);
+}
+
 static void print_tune(const vp_command_result *r, const best_files *files,
                        const vp_command_line *asked, const vp_tune_command_options *o,
                        const vp_device *device, int64_t budget_bytes)
@@ -464,11 +550,14 @@ static void print_tune(const vp_command_result *r, const best_files *files,
     print_runners_up(r);
     printf("\n");
     print_played(r, left, had_beside);
+    print_failed_trials(r);
     vp_screen_line("stopped", "%s", r->stopped_because);
     json_array_foreach (r->assumptions, i, text)
         vp_screen_line("assumed", "%s", json_string_value(text));
     if (r->best)
         print_next(files, o->folder, interrupted);
+    else if (exit_code_of(r) == 3)
+        print_least(r, asked, budget_bytes);
     if (interrupted)
         print_resume(asked, o->study);
 }

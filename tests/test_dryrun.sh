@@ -423,7 +423,7 @@ expect "a second device" 4 "exit code 1" dry -- "$python" -c 'import torch; torc
 expect "a card chosen by its number on the user's machine" 0 "one card, True" dry -- "$python" -c '
 import os; os.environ["CUDA_VISIBLE_DEVICES"] = "3"
 import torch; print(["no", "one"][torch.cuda.device_count()], "card,", torch.cuda.get_device_properties(0).total_memory > 0)'
-expect "a script that hides the card" 0 "none, False.*never used the device" dry -- "$python" -c '
+expect "a script that hides the card" 0 "never used the device.*none, False" dry -- "$python" -c '
 import os; os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import torch; print(["none", "one"][torch.cuda.device_count()] + ",", torch.cuda.is_available())'
 expect "torch that was looked for before it is imported" 0 "^FITS" dry -- "$python" -c \
@@ -577,6 +577,11 @@ assert r["runs"] == 4 and r["reserved_least_bytes"] < r["reserved_most_bytes"] =
     ok || bad "four orders of threads" "$work/err"
 expect "one thread has one order" 0 "reserved .* to " dry --device l4 --repeat 2 -- "$python" tests/dryrun/scripts/grows.py nothing
 expect "a snapshot of several runs" 2 "leave out --repeat" dry --repeat 2 --snapshot "$work/none" -- true
+
+printf 'import torch\nx = torch.ones(4, device="cuda")\n' > "$work/reads.py"
+for i in 0 1 2 3 0; do echo "x[$i].item()" >> "$work/reads.py"; done
+expect "values read at many places" 0 "reads.py:5 (<module>), 1 times, 4 bytes in all device values read as zero: 2 more places with --json next vplan dryrun --device l4 --steps 3 --time" \
+    dry --device l4 -- "$python" "$work/reads.py"
 
 # Steps that are cut: the same peaks as the whole run, evaluation and saving played, nothing written.
 figures() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys

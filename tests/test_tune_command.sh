@@ -110,6 +110,18 @@ ok "the command line last" sh -c "tail -1 $work/out | grep -q '^next       pytho
 ok "in 80 columns" sh -c "! grep -q '.\{81\}' $work/out"
 ok "progress" says "best so far"
 ok "and what was not played" says "settings were played"
+ok "the peak to the byte" sh -c "grep -q '^memory .* allocated, [0-9,]* bytes; .* reserved' $work/out"
+ok "nothing that fits, for people" exits 3 "$vplan" tune --device l4 --budget 1100MiB --try --batch=64,128 -- "${cmd[@]}" --batch 64
+ok "says which needs the least" says "least      batch 64: at least "
+ok "and how to see what takes it" sh -c "tail -2 $work/out | grep -q '^next       vplan dryrun --device l4 --budget 1100MiB'"
+next_of() { sed -n '/^next /,$p' "$work/out" | sed 's/^next *//; s/\\$//' | tr -d '\n' | sed 's/  */ /g'; }
+ok "a dry run of a command with batch and accumulation" exits 0 "$vplan" dryrun --device l4 -- "${cmd[@]}" --batch 4 --accum 2
+ok "is followed by the tuner" [ "$(next_of)" = "vplan tune --device l4 --try --batch=8,4,2,1 --try --accum=1,2,4,8 --keep 'batch*accum=8' -- ${cmd[*]} --batch 4 --accum 2" ]
+ok "that runs" exits 0 sh -c "$(next_of | sed "s#^vplan#$vplan#")"
+ok "a dry run out of memory" exits 3 "$vplan" dryrun --device l4 --budget 4300MiB -- "${cmd[@]}" --batch 64
+ok "is followed by smaller batches" [ "$(next_of)" = "vplan tune --device l4 --budget 4300MiB --try --batch=64,32,16,8,4,2,1 -- ${cmd[*]} --batch 64" ]
+ok "one without options" exits 0 "$vplan" dryrun --device l4 -- "${cmd[@]}" --output_dir out
+ok "whose seconds are known is followed by itself" [ "$(next_of)" = "${cmd[*]} --output_dir out" ]
 cat > "$work/interrupt.py" <<'PY'
 import signal, subprocess, sys, time
 p = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -142,6 +154,9 @@ ok "and no more of it" sh -c '! grep -q "x0a\|second line" "$1"' _ "$work/said"
 ok "a value that crashes and one that hangs" exits 0 tune --timeout 3 --try --batch=1,2,4,8 -- "${cmd[@]}" --crash 4 --hang 8
 ok "are verdicts" json '{value(t, "--batch"): t["verdict"] for t in d["trials"]}.get("8") == "timeout"' \
     '{value(t, "--batch"): t["verdict"] for t in d["trials"]}.get("4") == "crash"' 'd["best"]["settings"]["--batch"] == "2"'
+ok "for people" exits 0 "$vplan" tune --device l4 --timeout 3 --try --batch=1,2,4,8 -- "${cmd[@]}" --crash 4 --hang 8
+ok "each failure has its line" sh -c "grep -q '^failed     as it is: .*batch 4' $work/out && grep -q '^           batch 8: .*--timeout' $work/out"
+ok "and progress says how much is left" says "; up to "
 ok "a value that never works" exits 0 tune --try --optim=broken,a,b --try --batch=1,2,4,8 -- "${cmd[@]}"
 ok "is left alone after two" json 'sum(t["settings"].get("--optim") == "broken" for t in d["trials"]) <= 2' 'd["best"]["settings"]["--optim"] in "ab"'
 ok "a command that always fails" exits 6 tune --try --batch=1,2,4,8 -- "${cmd[@]}" --optim broken

@@ -221,6 +221,9 @@ static void a_count_is_shown_with_commas(void **state)
     char buf[64];
 
     (void)state;
+    assert_string_equal(vp_rate_text(47850.4, buf, sizeof buf), "47,850");
+    assert_string_equal(vp_rate_text(9999.4, buf, sizeof buf), "9999");
+    assert_string_equal(vp_rate_text(753.44, buf, sizeof buf), "753.4");
     assert_string_equal(vp_count_text(0, buf, sizeof buf), "0");
     assert_string_equal(vp_count_text(999, buf, sizeof buf), "999");
     assert_string_equal(vp_count_text(1000, buf, sizeof buf), "1,000");

@@ -233,3 +233,18 @@ vp_status vp_space_known(char *const *command, vp_command_space *space, vp_err *
 out:
     return st;
 }
+
+bool vp_command_is_known(char *const *command, int64_t world)
+{
+    vp_arena         *arena = vp_arena_new();
+    vp_command_space  space = {.arena = arena};
+    vp_command_files *files = NULL;
+    vp_err            why   = {0};
+    bool known = arena && vp_command_files_open(arena, command, world, &files, &why) == VP_OK;
+
+    space.files = files;
+    known       = known && vp_space_known(command, &space, &why) == VP_OK && space.n > 1;
+    vp_command_files_close(files);
+    vp_arena_free(arena);
+    return known;
+}

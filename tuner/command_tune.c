@@ -201,6 +201,31 @@ static vp_status refuse_option(const search *q, const vp_command_trial *t, vp_er
     return VP_OK;
 }
 
+/* "; up to 7 more, 81 s": the settings that nothing rules out yet, at the pace of those before. */
+static void say_left(const search *q, char *buf, size_t size)
+{
+    char     *state = malloc((size_t)q->space.n + 1), *rulings = calloc((size_t)q->space.n + 1, 1);
+    vp_choice c = q->choice;
+    int64_t   n = 0, most = q->opts->max_trials - q->n_asked;
+    char      seconds[64];
+
+    buf[0] = '\0';
+    if (state && rulings) {
+        memcpy(state, q->choice.state, (size_t)q->space.n);
+        c.state = state;
+        vp_choice_next(&c, rulings);
+        for (int64_t s = 0; s < q->space.n; s++)
+            n += q->choice.state[s] == VP_SETTING_UNTRIED && !rulings[s];
+        n = n < most ? n : most;
+    }
+    if (n > 0)
+        snprintf(buf, size, "; up to %lld more, %s", (long long)n,
+                 vp_time_text((double)n * (vp_now_s() - q->start_s) / (double)q->r->n_tried,
+                              seconds, sizeof seconds));
+    free(state);
+    free(rulings);
+}
+
 /* A trial has ended, here or in the study: what is known now, told. */
 static vp_status take(search *q, int64_t setting, vp_err *err)
 {
@@ -208,7 +233,7 @@ static vp_status take(search *q, int64_t setting, vp_err *err)
         setting = placed(q);
     vp_command_setting *s = setting_of(q, setting);
     vp_command_trial   *t = &s->trial;
-    char                name[300], size[64], seconds[64], best[100] = "";
+    char                name[300], size[64], seconds[64], best[100] = "", left[120] = "";
 
     if (setting >= 0) {
         q->choice.state[setting] = VP_SETTING_DONE;
@@ -219,18 +244,21 @@ static vp_status take(search *q, int64_t setting, vp_err *err)
         q->failure = t->evidence;
     shown(q, setting, name, sizeof name);
     if (q->choice.best >= 0 && q->r->settings[q->choice.best].trial.samples_per_s > 0)
-        snprintf(best, sizeof best, "; best so far %.4g samples/s",
-                 q->r->settings[q->choice.best].trial.samples_per_s);
+        snprintf(
+            best, sizeof best, "; best so far %s samples/s",
+            vp_rate_text(q->r->settings[q->choice.best].trial.samples_per_s, size, sizeof size));
+    if (q->opts->note)
+        say_left(q, left, sizeof left);
     if (t->verdict == VP_COMMAND_OK)
-        note(q, "%lld: %s: fits, %s, %s a step%s%s", (long long)q->r->n_tried, name,
+        note(q, "%lld: %s: fits, %s, %s a step%s%s%s", (long long)q->r->n_tried, name,
              vp_size_text(t->device_bytes, size, sizeof size),
              t->step_s > 0 ? vp_time_text(t->step_s, seconds, sizeof seconds) : "unknown time",
-             t->from_study ? " (from the study)" : "", best);
+             t->from_study ? " (from the study)" : "", best, left);
     else
-        note(q, "%lld: %s: %s%s%.300s%s%s", (long long)q->r->n_tried, name,
+        note(q, "%lld: %s: %s%s%.300s%s%s%s", (long long)q->r->n_tried, name,
              vp_command_verdict_name(t->verdict), t->verdict == VP_COMMAND_OOM_DEVICE ? "" : ", ",
              t->verdict == VP_COMMAND_OOM_DEVICE ? "" : t->evidence,
-             t->from_study ? " (from the study)" : "", best);
+             t->from_study ? " (from the study)" : "", best, left);
     return setting >= 0 && setting != first_of(q) ? refuse_option(q, t, err) : VP_OK;
 }
 

@@ -179,6 +179,9 @@ vp_status vp_command_with(const vp_command_result *result, char *const *command,
 vp_status vp_command_tune(const vp_command_opts *opts, vp_command_result *result, vp_err *err);
 void      vp_command_result_release(vp_command_result *result);
 
+/* Whether axes of a command are known by themselves, so that it can be tuned without opts.tries. */
+bool vp_command_is_known(char *const *command, int64_t world);
+
 /* A regular file that is read where a command names it: YAML, JSON or TOML by its name, and not too large. */
 bool vp_command_is_settings_file(const char *path);
 
