@@ -202,7 +202,8 @@ static const vp_option rows[] = {
          "What else stays on the card: ema, an average of what is trained; mer, a copy of it from "
          "before the step, for meta-experience replay, whose larger batch --micro-batch says; ewc, "
          "its Fisher information and old values, with their loss; reference or teacher, a second "
-         "model, asked behind each forward pass, a teacher's logits kept for the loss",
+         "model, asked behind each forward pass, a teacher's logits kept for the loss; reward, one "
+         "with a head of one value a sequence",
      .otherwise = "none",
      .example   = "ema"},
     {.name  = "--length-histogram",

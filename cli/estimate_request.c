@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RESIDENTS "ema, mer, ewc, reference[=MODEL], teacher[=MODEL]"
+#define RESIDENTS "ema, mer, ewc, reference[=MODEL], teacher[=MODEL], reward[=MODEL]"
 
 /* A word of --optimizer: transformers', or vplan's where it means the same. Of AdamW PyTorch's own default, which is not fused. */
 static const char *optimizer_word(const char *word)
@@ -257,7 +257,7 @@ out:
 /* "teacher" of "teacher=gpt2". */
 static const char *resident_kind(const vp_estimate_options *o)
 {
-    static const char *const models[] = {"reference", "teacher"};
+    static const char *const models[] = {"reference", "teacher", "reward"};
 
     for (size_t i = 0; o->resident && i < sizeof models / sizeof *models; i++)
         if (strncmp(o->resident, models[i], strlen(models[i])) == 0)
@@ -335,12 +335,6 @@ static vp_status check_resident(const vp_estimate_options *o, vp_err *err)
     snprintf(kind, sizeof kind, "%.*s", (int)n, o->resident);
     if (strcmp(o->resident, "none") == 0)
         return VP_OK;
-    if (strcmp(kind, "reward") == 0)
-        return VP_FAIL(
-            err, VP_ERR_INPUT,
-            "--resident %s: no pass of a reward model (a class ForSequenceClassification) "
-            "was recorded; there are " RESIDENTS,
-            o->resident);
     if (!vp_hf_resident_is(kind, &is_model))
         return VP_FAIL(err, VP_ERR_USAGE, "--resident %s is none of " RESIDENTS, o->resident);
     if (other && (!is_model || !o->resident[n + 1]))
@@ -358,7 +352,7 @@ static vp_status check_resident(const vp_estimate_options *o, vp_err *err)
                        "--resident %s beside TRL's own step was not recorded; the reference of "
                        "--method dpo is in it",
                        o->resident);
-    if (is_model && !other && (o->lora || o->qlora || o->peft))
+    if (is_model && !other && strcmp(kind, "reward") != 0 && (o->lora || o->qlora || o->peft))
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--resident %s: under adapters it is the model without them, which takes "
                        "nothing of its own; =MODEL names a second one",

@@ -249,11 +249,11 @@ for more, words in (({"num_labels": 1}, "regression"), ({"id2label": {"0": "much
 # ---- what stays besides: copies, EWC's loss in autograd, a second model that is asked in each step; a plain loop of each ----
 stays = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/residents.csv", scratch)]
 kinds = {row["options"][-1].split("=")[0] for row, _ in stays}
-ok(len(stays) >= 14 and kinds == {"ema", "mer", "ewc", "reference", "teacher"}, "rows of residents", kinds)
-for row, errors in stays:
+ok(len(stays) >= 22 and kinds == {"ema", "mer", "ewc", "reference", "teacher", "reward"}, "rows of residents", kinds)
+for i, (row, errors) in enumerate(stays):
     name = " ".join([row["name"]] + row["options"])
     if ok(not isinstance(errors, str), name, errors):
-        ok(all(abs(e) <= 2e-6 for e in errors.values()), name, errors)
+        ok(all(abs(e) <= 2e-6 for e in errors.values()) if i < 14 else abs(errors["peak"]) <= 1e-4 and all(abs(e) <= 2e-3 for e in errors.values()), name, errors)
 llama_path = os.path.join(scratch, "llama.json")
 json.dump(json.loads(rows[0]["config"]), open(llama_path, "w"))
 trl = json.loads(subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--json"], stdout=subprocess.PIPE).stdout)
@@ -531,7 +531,7 @@ for words in (["--resident", "ema"], ["--resident", "mer"]):
 j = estimate(llama, "--precision", "bf16", "--seq", "512", "--lora", "r=8", "--resident", "ema")[1]
 items = {i["name"]: i["bytes"] for i in j.get("items", [])}
 ok(items.get("resident_copies") == items.get("parameters") == 4 * j["model"]["params_trainable"], "a copy of the adapters", items)
-for word, code, more in (("reward", 4, []), ("emu", 2, []), ("ema=gpt2", 2, []), ("teacher=", 2, []), ("ewc", 4, ["--accumulation", "2"]),
+for word, code, more in (("reward=opt-125m", 4, []), ("reward", 4, ["--world", "2"]), ("emu", 2, []), ("ema=gpt2", 2, []), ("teacher=", 2, []), ("ewc", 4, ["--accumulation", "2"]),
                          ("teacher=opt-125m", 4, []), ("ewc", 4, ["--world", "2"]), ("reference", 2, ["--lora", "r=8"])):
     refused("resident %s" % word, llama, ["--seq", "256", "--resident", word, *more], code, [word.split("=")[0] if "opt" not in word else "opt"])
 codes = [subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", t, "--loss", loss], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode

@@ -68,7 +68,7 @@ def of_ours(r, scratch):
     elif r.get("lora", "none") != "none":
         options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]) + ",dora" * (r.get("dora") == "1") + ",dropout=0.1" * (r.get("lora_dropout") == "1") + beside(r), "--load", r["load"]]
     if r.get("second"):
-        other = os.path.join(scratch, "second of %s.json" % r["model"])
+        other = os.path.join(scratch, "second of %s-%08x.json" % (r["model"], zlib.crc32(r["second"].encode())))
         with open(other, "w") as f:
             f.write(r["second"])
         options += ["--resident", "%s=%s" % (r["resident"], other)]

@@ -329,7 +329,7 @@ static vp_status choose_task(search *r, vp_err *err)
                    r->request->task ? r->out->task : class_name, r->model->family, recorded);
 }
 
-/* Of a classifier, how many classes there are: one is a regression, whose loss is another. */
+/* Of a classifier that is trained, how many classes there are: one is a regression, whose loss is another. */
 static vp_status choose_labels(search *r, vp_err *err)
 {
     const json_t *config = r->model->config, *kind = json_object_get(config, "problem_type");
@@ -337,7 +337,7 @@ static vp_status choose_labels(search *r, vp_err *err)
     int64_t      *classes    = &r->found->sizes.symbols.at[VP_SYM_C];
     bool          of_samples = strcmp(r->out->task, "seqcls") == 0;
 
-    if (!of_samples && strcmp(r->out->task, "tokcls") != 0)
+    if (r->pass == VP_HF_SECOND || (!of_samples && strcmp(r->out->task, "tokcls") != 0))
         return VP_OK;
     if (!json_object_get(config, "id2label") && json_is_integer(number))
         *classes = (int64_t)json_integer_value(number);

@@ -10,6 +10,7 @@ typedef struct kind {
     const char *name;
     int         copies; /* of what is trained */
     bool        is_model, keeps_logits, penalises;
+    const char *task; /* of the model; NULL: the trained one's */
 } kind;
 
 static const kind kinds[] = {
@@ -18,6 +19,7 @@ static const kind kinds[] = {
     {"ewc", .copies = 2, .penalises = true},
     {"reference", .is_model = true},
     {"teacher", .is_model = true, .keeps_logits = true},
+    {"reward", .is_model = true, .keeps_logits = true, .task = "seqcls"},
 };
 
 struct vp_hf_resident {
@@ -82,6 +84,7 @@ static vp_status load_second(vp_hf_resident *r, const vp_model *model, const vp_
     q.frozen_layers = 0;
     q.liger         = "none";
     q.seq           = seq;
+    q.task          = r->kind->task ? r->kind->task : q.task;
     VP_TRY(vp_hf_find(asked->second ? asked->second : model, &q, VP_HF_SECOND, &e, &r->found, err));
     VP_TRY(vp_hf_step_new(&r->found, &q, seq, r->ledger, &r->second, err));
     vp_recorded_stays(r->second);

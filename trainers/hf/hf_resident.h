@@ -7,7 +7,8 @@
  *
  * By kind: ema, mer: a copy, changed in place. ewc: Fisher information and the old weights, and in each step a loss
  * (fisher * (weight - old) ** 2).sum() for each weight, in autograd. reference, teacher: a second model, without gradients,
- * its logits gone when a loss has them, or kept through backward. */
+ * its logits gone when a loss has them, or kept through backward. reward: one with a head of a single value a sequence (a class
+ * ForSequenceClassification of one label), which is kept. */
 #ifndef VP_TRAINERS_HF_HF_RESIDENT_H
 #define VP_TRAINERS_HF_HF_RESIDENT_H
 

@@ -47,6 +47,9 @@ class Family:
         for layers, n in zip(self.layers.split(), blocks):
             c[layers] = n
         c["tie_word_embeddings"] = bool(tied)
+        if v["task"] == "seqcls" and "C" not in self.symbols():         # one value a sequence, as a reward model has it
+            c["num_labels"] = 1
+            c.setdefault("pad_token_id", 0)
         if self.kind == "gpt_neo":
             c["attention_types"] = [[["global", "local"][i % 2:i % 2 + 1], 1] for i in range(blocks[0])]
         if self.kind == "gemma3_text" and not v.get("window"):

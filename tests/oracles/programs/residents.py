@@ -20,7 +20,7 @@ import play
 import rows
 
 SMOL, LLAMA, QWEN, GPT2 = (rows.MODELS[n] for n in ("smollm2-135m", "llama-3.2-1b", "qwen2.5-0.5b", "gpt2"))
-GPT2_M = rows.MODELS["gpt2-medium"]
+GPT2_M, QWEN3, MISTRAL, PHI3, GEMMA2 = (rows.MODELS[n] for n in ("gpt2-medium", "qwen3-0.6b", "mistral-7b", "phi3-mini", "gemma2-2b"))
 COLUMNS = ["resident", "model", "config", "second", "precision", "recompute", "optimizer", "micro_batch", "seq"]
 ROWS = [
     ("ema", "smollm2-135m", SMOL, None, "fp32", "none", "adamw_torch", 4, 512),
@@ -37,6 +37,14 @@ ROWS = [
     ("teacher", "gpt2", GPT2, GPT2_M, "bf16-mixed", "none", "adamw_torch_fused", 4, 768),
     ("teacher", "smollm2-135m", SMOL, LLAMA, "fp32", "none", "sgd", 2, 512),
     ("reference", "gpt2", GPT2, None, "fp32", "none", "adamw_torch", 3, 640),
+    ("reward", "smollm2-135m", SMOL, None, "bf16-mixed", "none", "adamw_torch_fused", 4, 512),
+    ("reward", "qwen2.5-0.5b", QWEN, LLAMA, "bf16", "full", "adamw_torch", 2, 1024),
+    ("reward", "llama-3.2-1b", LLAMA, QWEN, "bf16-amp", "full", "adamw_torch_fused", 4, 384),
+    ("reward", "gpt2", GPT2, GPT2_M, "fp32", "none", "sgd", 4, 256),
+    ("reward", "qwen3-0.6b", QWEN3, None, "bf16-mixed", "none", "adamw_torch_fused", 2, 768),
+    ("reference", "qwen3-0.6b", QWEN3, MISTRAL, "bf16-amp", "full", "adamw_torch_fused", 2, 512),
+    ("teacher", "smollm2-135m", SMOL, PHI3, "bf16-mixed", "none", "adamw_torch", 3, 384),
+    ("teacher", "gemma2-2b", GEMMA2, None, "bf16", "full", "adamw_torch_fused", 2, 512),
 ]
 
 
@@ -59,7 +67,12 @@ def measure(row):
         peaks["reserved"] = max(peaks.get("reserved", 0), s["reserved_bytes.all.peak"])
         torch.cuda.reset_peak_memory_stats()
     m = play.make_model(v, fields(config))
-    other = play.make_model(dict(v, recompute="none"), fields(second or config)).eval() if kind in ("reference", "teacher") else None
+    other = None
+    if kind in ("reference", "teacher"):
+        other = play.make_model(dict(v, recompute="none"), fields(second or config)).eval()
+    elif kind == "reward":
+        family, of = fields(second or config)
+        other = play.make_model(dict(v, recompute="none", task="seqcls"), (family, dict(of, num_labels=1, pad_token_id=of.get("pad_token_id") or 0))).eval()
     params = list(m.parameters())
     copies = [[p.detach().clone() for p in params] for _ in range({"ema": 1, "mer": 1, "ewc": 2}.get(kind, 0))]
     gc.collect()
