@@ -5,6 +5,7 @@ RECORDED_STEPS = 4             # the allocator's history is on for so many, or a
 MOST_RECORDED = 20
 MOST_STEPS = 1000              # of which the allocated bytes are reported
 MOST_FRAMES = 12
+BLOCK_BYTES = 512              # what the allocator rounds up to
 
 
 class Growth:
@@ -34,30 +35,47 @@ class Growth:
         return len(a) > 2 and all(y >= x for x, y in zip(a, a[1:])) and a[-1] > a[0]
 
     def look_for_kept(self):
-        """Blocks that a step other than the first and the last allocated and that are still there: by frame."""
-        if not self.rises():
-            return
+        """Blocks that a step other than the first and the last allocated and that are still there, by the frame that did; of
+        these frames those of which more are there from step to step. So batches of all lengths may come in between, and
+        a queue of batches fetched ahead, as long as ever, is no growth."""
         snap = self.torch.cuda.memory._snapshot()
         trace = snap["device_traces"][0] if snap.get("device_traces") else []
         at = self.step_marks[-1] - sum(1 for e in trace if e["action"] == "alloc")
+        self.keep_births(trace, at)
         alive = {}
+        counts = []                    # after each step but the first: blocks by frame
         for e in trace:
             if e["action"] == "alloc":
                 at += 1
+                if 1 < len(counts) + 2 < len(self.step_marks) and at > self.step_marks[len(counts) + 1]:
+                    counts.append(self.count_alive(alive))
                 alive[e["addr"]] = (at, e)
             elif e["action"] == "free_requested":
                 alive.pop(e["addr"], None)
+        counts.append(self.count_alive(alive))
         by_frame = {}
         for born, e in alive.values():
             step = sum(1 for mark in self.step_marks if mark < born) + 1
             if 1 < step < len(self.step_marks):
                 entry = by_frame.setdefault(self.frame_of(e), [0, 0, set()])
-                entry[0] += e["size"]
+                entry[0] += -(-e["size"] // BLOCK_BYTES) * BLOCK_BYTES
                 entry[1] += 1
                 entry[2].add(step)
-        # what one step alone has left is made once: a cache that is filled late
-        rows = [[frame, n, count, len(steps)] for frame, (n, count, steps) in by_frame.items() if len(steps) > 1]
-        self.left_behind = sorted(rows, key=lambda row: (-row[1], row[0]))
+        rows = []
+        for frame, (n, count, steps) in by_frame.items():
+            n_alive = [c.get(frame, 0) for c in counts]
+            rising = all(y >= x for x, y in zip(n_alive, n_alive[1:])) and n_alive[-1] > n_alive[0]
+            if len(steps) > 1 and rising:      # what one step alone has left is made once: a cache that is filled late
+                rows.append([frame, n, count, len(steps)])
+        if rows or self.rises():
+            self.left_behind = sorted(rows, key=lambda row: (-row[1], row[0]))
+
+    def count_alive(self, alive):
+        counts = {}
+        for _, e in alive.values():
+            frame = self.frame_of(e)
+            counts[frame] = counts.get(frame, 0) + 1
+        return counts
 
     def growth(self):
         """For the report."""

@@ -8,7 +8,6 @@
 #
 # Python 3.8 and newer; nothing but the standard library and the torch that the script imports.
 import atexit
-import bisect
 import ctypes
 import json
 import os
@@ -21,6 +20,7 @@ import weakref
 from vplan_arguments import Arguments
 from vplan_compile import Compile
 from vplan_growth import Growth
+from vplan_owners import OURS, Owners, address_of, short_place
 from vplan_program import Program
 from vplan_ranks import Ranks
 from vplan_steps import Steps
@@ -34,7 +34,6 @@ READS_MAX = 200
 COUNTERS = ("device_bytes", "device_bytes_peak", "n_malloc", "n_malloc_failed", "n_launch", "n_read",
             "read_bytes", "outside_bytes", "n_collective", "n_communicator", "managed_bytes",
             "managed_bytes_peak", "n_no_image", "n_cudnn_plan", "cudnn_workspace_peak", "n_cudnn_refused")
-OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")     # frames here are not the script's
 
 _probe = None
 
@@ -102,7 +101,7 @@ class _ImportHook:
         return spec
 
 
-class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
+class Probe(Values, Ranks, Steps, Program, Growth, Owners, Compile, Arguments):
     def __init__(self):
         self.pid = os.getpid()
         self.folder = os.environ["VPLAN_NULL_REPORT"]
@@ -124,6 +123,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
         self.phases = {}               # name -> [allocated, reserved, requested] peaks
         self.order = []
         self.phase = "load"
+        self.kind = None               # forward, backward or step, where the phase's name may not say it
         self.gap = None                # peaks between a backward and what follows it
         self.k = 1                     # optimizer step under way
         self.stepped = False
@@ -133,8 +133,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
         self.main = threading.main_thread().ident
         self.local = threading.local()
         self.kept = {}                 # the script's view of peaks we have reset
-        self.marks_at = [0]            # allocation counter at each phase change ...
-        self.marks = ["load"]          # ... and the phase that begins there
+        self.init_owners()
         self.grads = []                # (allocation counter, addresses)
         self.roots = weakref.WeakSet()
         self.optimizers = weakref.WeakSet()
@@ -214,7 +213,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
                 if first is None:
                     first = place
                 if "/torch/" not in name and "/site-packages/" not in name and "/lib/python" not in name:
-                    return place if first == place else place + " through " + _short(first)
+                    return place if first == place else place + " through " + short_place(first)
             frame = frame.f_back
         return first or "(no Python frame: PyTorch's autograd thread)"
 
@@ -481,14 +480,17 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
         self.raw_reset(0)
         return n
 
-    def enter(self, phase):
+    def enter(self, phase, kind=None):
+        """kind: what is done in it, where the phase's name does not say it."""
         if phase == self.phase:
+            if kind and kind != self.kind and self.recording and self.ready():
+                self.mark(self.raw_stats(0)["allocation"]["all"]["allocated"], phase, kind)
+            self.kind = kind
             return
+        self.kind = kind
         if self.ready():
             n = self.take(self.phase)
-            if len(self.marks) < 200000:
-                self.marks_at.append(n)
-                self.marks.append(phase)
+            self.mark(n, phase, kind)
             if self.peak > self.analysed_peak:
                 if not self.recording:
                     self.rearm = True
@@ -540,7 +542,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
             if self.stepped:
                 self.stepped = False
                 self.k += 1
-            self.enter(self.name("forward"))
+            self.enter(self.name("forward"), "forward")
         elif phase in ("load", "other", "eval", "save"):
             self.enter("eval")
 
@@ -568,26 +570,29 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
                 if probe.stepped:
                     probe.stepped = False
                     probe.k += 1
-                probe.enter(probe.name("backward"))
+                probe.enter(probe.name("backward"), "backward")
             try:
                 return plain(*args, **kwargs)
             finally:
                 probe.backward_depth -= 1
                 if probe.backward_depth == 0:
-                    probe.enter(probe.name("step") if probe.step_depth else "gap")
+                    if probe.step_depth:
+                        probe.enter(probe.name("step"), "step")
+                    else:
+                        probe.enter("gap")
         torch.autograd.graph._engine_run_backward = run_backward
         torch.autograd._engine_run_backward = run_backward
 
     def on_step_begin(self, optimizer, args, kwargs):
         self.step_depth += 1
         if self.step_depth == 1 and self.ready():
-            self.enter(self.name("step"))
+            self.enter(self.name("step"), "step")
             self.mark_optimizer(True)
             self.optimizers.add(optimizer)
             try:
                 n = self.raw_stats(0)["allocation"]["all"]["allocated"] if self.k <= 2 else self.marks_at[-1]
                 self.grads.append((n, frozenset(
-                    _address(p.grad) for g in optimizer.param_groups for p in g["params"]
+                    address_of(p.grad) for g in optimizer.param_groups for p in g["params"]
                     if p.grad is not None)))
                 del self.grads[:-6]
             except Exception:
@@ -615,7 +620,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
 
     def saving(self, plain):
         def save(*args, **kwargs):
-            outer = self.phase
+            outer, kind = self.phase, self.kind
             self.save_depth += 1
             if self.save_depth == 1:
                 self.enter("save")
@@ -624,7 +629,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
             finally:
                 self.save_depth -= 1
                 if self.save_depth == 0:
-                    self.enter(outer)
+                    self.enter(outer, kind)
         save.__name__ = getattr(plain, "__name__", "save")
         save.__doc__ = plain.__doc__
         save.__wrapped__ = plain
@@ -661,137 +666,6 @@ class Probe(Values, Ranks, Steps, Program, Growth, Compile, Arguments):
         torch.cuda.memory._dump_snapshot(path + ".tmp")
         os.rename(path + ".tmp", path)
         self.snapshot_taken = True
-
-    def analyse(self):
-        """Who held memory at the peak: replay the allocator's history."""
-        if self.n_analyses >= 8 or not self.recording:
-            return
-        self.n_analyses += 1
-        torch = self.torch
-        try:
-            snap = torch.cuda.memory._snapshot()
-        except Exception as e:
-            self.note("history", "the allocator's history could not be read (%s): no owners" % e)
-            return
-        n_end = self.raw_stats(0)["allocation"]["all"]["allocated"]
-        trace = snap["device_traces"][0] if snap.get("device_traces") else []
-        n_allocs = sum(1 for e in trace if e["action"] == "alloc")
-        first = n_end - n_allocs            # ordinal of the first allocation in the trace
-        # Blocks older than the trace: freed in it, or alive at its end, without an allocation in it.
-        known, base, live = {}, {}, 0
-        for e in trace:
-            if e["action"] == "alloc":
-                known[e["addr"]] = True
-            elif e["action"] == "free_requested":
-                if not known.pop(e["addr"], False):
-                    base[e["addr"]] = (e["size"], -1, ())
-        for segment in snap["segments"]:
-            if segment.get("device", 0) != 0:
-                continue
-            at = segment["address"]
-            for block in segment["blocks"]:
-                addr = block.get("address", at)
-                if block["state"] == "active_allocated" and addr not in known:
-                    base[addr] = (block.get("requested_size", block["size"]), -1, block.get("frames", ()))
-                at += block["size"]
-        live = sum(b[0] for b in base.values())
-        best, best_at, ordinal = live, -1, first
-        for i, e in enumerate(trace):
-            if e["action"] == "alloc":
-                live += e["size"]
-                if live > best:
-                    best, best_at = live, i
-            elif e["action"] == "free_requested":
-                live -= e["size"]
-        blocks = dict(base)
-        for i, e in enumerate(trace[:best_at + 1]):
-            if e["action"] == "alloc":
-                blocks[e["addr"]] = (e["size"], ordinal, e.get("frames", ()))
-                ordinal += 1
-            elif e["action"] == "free_requested":
-                blocks.pop(e["addr"], None)
-        peak_ordinal = ordinal
-        # When a block of the peak is freed afterwards decides activation or temporary.
-        freed_at = {}
-        o = peak_ordinal
-        for e in trace[best_at + 1:]:
-            if e["action"] == "alloc":
-                o += 1
-            elif e["action"] == "free_requested" and e["addr"] in blocks and e["addr"] not in freed_at:
-                freed_at[e["addr"]] = o
-        parameters, buffers, states, grads = set(), set(), set(), set()
-        kind = self.torch.nn.Module
-        for root in list(self.roots):
-            held = list(kind.parameters(root))         # by the class: Megatron's wrapper has a list named buffers
-            parameters.update(_address(p) for p in held)
-            buffers.update(_address(b) for b in kind.buffers(root))
-            grads.update(_address(p.grad) for p in held if p.grad is not None)
-        for optimizer in list(self.optimizers):
-            for group in optimizer.param_groups:
-                parameters.update(_address(p) for p in group["params"])
-            for state in optimizer.state.values():
-                if isinstance(state, dict):
-                    states.update(_address(v) for v in state.values() if isinstance(v, torch.Tensor))
-        rows = []
-        for addr, (size, born, frames) in blocks.items():
-            phase = self.marks[bisect.bisect_right(self.marks_at, born) - 1] if born >= 0 else "load"
-            end = freed_at.get(addr, n_end)
-            stays = addr not in freed_at      # else the address may be another tensor's by now
-            if stays and addr in parameters:
-                kind = "parameters"
-            elif stays and addr in buffers:
-                kind = "buffers"
-            elif stays and addr in states:
-                kind = "optimizer_state"
-            elif stays and addr in grads or any(n >= born and n <= end and addr in g for n, g in self.grads):
-                kind = "gradients"
-            elif phase.startswith("forward") or phase == "steady" or phase == "eval":
-                kind = "activations" if self.outlives(phase, end) else "temporaries"
-            elif phase.startswith("backward"):
-                kind = "recompute" if any("checkpoint.py" in f["filename"] for f in frames[:40]) else "temporaries"
-            elif phase.startswith("step") or phase == "gap":
-                kind = "temporaries"
-            else:
-                kind = "inputs_and_other"
-            rows.append((addr, size, kind, self.shown(phase), _owner(frames)))
-        self.live_at_peak = rows
-        self.analysed_peak = self.peak
-        self.owners_requested = best
-
-    def outlives(self, phase, end):
-        """Whether an allocation freed when the counter stood at `end` lived past the forward pass."""
-        i = bisect.bisect_right(self.marks_at, end) - 1
-        return self.marks[i] != phase or phase == "steady"
-
-    def shown(self, phase):
-        return "between" if phase in ("gap", "other") else phase
-
-    def frame_of(self, event):
-        return _owner(event.get("frames", ()))
-
-    def cublas_addresses(self):
-        """cuBLAS workspaces are the blocks that vanish when PyTorch is told to drop them."""
-        torch = self.torch
-        clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
-        if clear is None:
-            return set()
-
-        def live():
-            out = set()
-            for segment in torch.cuda.memory._snapshot()["segments"]:
-                at = segment["address"]
-                for block in segment["blocks"]:
-                    if block["state"] == "active_allocated":
-                        out.add(block.get("address", at))
-                    at += block["size"]
-            return out
-        try:
-            torch.cuda.memory._record_memory_history(None)
-            before = live()
-            clear()
-            return before - live()
-        except Exception:
-            return set()
 
     # ---- the report -----------------------------------------------------------------------------------------
 
@@ -897,30 +771,3 @@ def _cuda_libraries(torch):
     folders += [os.path.join(wheels, "cu" + major, "lib"), os.path.join(wheels, "cuda_nvrtc", "lib")] + common
     nvrtc = find(folders, "libnvrtc.so." + major) or find(folders, "libnvrtc.so.13") or find(folders, "libnvrtc.so.12")
     return cudnn, nvrtc
-
-
-def _address(t):
-    t = getattr(t, "_local_tensor", t)
-    try:
-        return t.untyped_storage().data_ptr()
-    except Exception:
-        return 0
-
-
-def _short(place):
-    for marker in ("/site-packages/", "/dist-packages/", os.environ["VPLAN_NULL_REPORT"] + "/"):
-        if marker in place:
-            return place.split(marker, 1)[1]
-    return place
-
-
-def _owner(frames):
-    """The innermost frame outside PyTorch and the probe; else the innermost at all."""
-    for f in frames:
-        name = f["filename"]
-        if "/torch/" not in name and not name.startswith(OURS) and name not in ("??", ""):
-            return "%s:%d %s" % (_short(name), f["line"], f["name"])
-    for f in frames:
-        if not f["filename"].startswith(OURS) and f["filename"] not in ("??", ""):
-            return "%s:%d %s" % (_short(f["filename"]), f["line"], f["name"])
-    return "(no Python frame: PyTorch's autograd thread)"
