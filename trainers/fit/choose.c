@@ -311,8 +311,8 @@ static vp_status try_choice(vp_choose_search *x, vp_choice *c)
     if (!vp_choose_can_be_told(x, v))
         goto out;
     VP_TRY(probe_choice(x, c));
-    if (is_too_large(c) && x->r->wanted != VP_CHOOSE_ALL)
-        v->too_large_from = c->micro_batch;
+    if (is_too_large(c) && (x->r->wanted != VP_CHOOSE_ALL || x->something_fits))
+        v->too_large_from = c->micro_batch; /* smaller ones come in their turn */
     else if (is_too_large(c))
         VP_TRY(halve(x, c));
 out:
@@ -485,11 +485,31 @@ static bool was_any_recorded(const vp_chosen *o)
     return false;
 }
 
+/* Whether the slowest that was recorded fits, which mostly needs least: then the fastest that does is come to before micro-batches
+ * that nobody would choose are played. Whatever comes of it, it is looked at again in its turn. */
+static bool does_slowest_fit(const vp_choose_search *x)
+{
+    enum { TRIES = 16 };
+    vp_fit_job job = x->r->job;
+
+    job.terse         = true;
+    job.at_most_bytes = x->r->budget_bytes;
+    for (int64_t i = x->out->n - 1; i >= 0 && i >= x->out->n - TRIES; i--) {
+        vp_fit_bytes bytes;
+        vp_err       why = {0};
+        vp_status    st  = vp_fit_bytes_of(&job, &x->out->all[i].settings, &bytes, &why);
+        if (st != VP_ERR_INPUT)
+            return st == VP_OK && bytes.high_bytes <= x->r->budget_bytes;
+    }
+    return false;
+}
+
 static vp_status find_best(vp_choose_search *x)
 {
     vp_chosen *o  = x->out;
     vp_status  st = VP_OK;
 
+    x->something_fits = x->r->wanted == VP_CHOOSE_ALL && does_slowest_fit(x);
     for (int64_t i = 0; i < o->n && !o->best; i++) {
         vp_choice *c = &o->all[x->r->wanted == VP_CHOOSE_ANY ? o->n - 1 - i : i]; /* the leanest */
         VP_TRY(try_choice(x, c));

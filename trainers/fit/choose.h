@@ -6,8 +6,8 @@
  * Every micro-batch that divides the global batch, times every word of the language's axes that is
  * neither pinned nor unknown to the trainer's files. All of them are priced; bytes are worked out from
  * the fastest on, until one fits with the upper end of its interval: the slower ones cannot be the
- * answer. Where one is too large, so are larger micro-batches of the same words, and the largest that is
- * not is found by halving. What is too large is not worked out to its end. Ties go to the language's order. */
+ * answer. Where one is too large, so are larger micro-batches of the same words; where the slowest setting is too large
+ * as well, so that perhaps none fits, the largest that is not is found by halving. What is too large is not worked out to its end. Ties go to the language's order. */
 #ifndef VP_TRAINERS_FIT_CHOOSE_H
 #define VP_TRAINERS_FIT_CHOOSE_H
 

@@ -21,7 +21,8 @@ typedef struct vp_choose_search {
     vp_chosen               *out;
     vp_choose_variant       *variants;
     int64_t                  n_variants, cap_variants, cap_all;
-    int64_t                  n_trained; /* parameters */
+    int64_t                  n_trained;      /* parameters */
+    bool                     something_fits; /* of VP_CHOOSE_ALL: the slowest does */
     vp_err                   first_untold;
     vp_err                  *err;
 } vp_choose_search;
