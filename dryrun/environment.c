@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 vp_status vp_dryrun_find_libraries(char *dir, size_t dir_size, vp_err *err)
@@ -138,9 +139,11 @@ vp_status vp_dryrun_env_make(const vp_dryrun_opts *opts, const char *null_dir, c
     const vp_device *dev           = opts->device;
     int64_t          context_bytes = vp_dryrun_context_of(dev).bytes;
     char             probe[PATH_MAX];
-    vp_status        st = VP_OK;
+    struct timespec  now = {0};
+    vp_status        st  = VP_OK;
 
     assert(opts->command && opts->command[0] && folder[0] && context_bytes >= 0);
+    clock_gettime(CLOCK_REALTIME, &now);
     VP_TRY(vp_dryrun_env_add_libraries(env, null_dir, err));
     snprintf(probe, sizeof probe, "%.*s/probe", (int)sizeof probe - 8, null_dir);
     env_prepend(env, "PYTHONPATH", probe);
@@ -155,6 +158,7 @@ vp_status vp_dryrun_env_make(const vp_dryrun_opts *opts, const char *null_dir, c
     vp_dryrun_env_set(env, "TORCHINDUCTOR_CACHE_DIR=%s/inductor", folder);
     vp_dryrun_env_set(env, "TRITON_CACHE_DIR=%s/triton", folder);
     vp_dryrun_env_set(env, "VPLAN_NULL_REPORT=%s", folder);
+    vp_dryrun_env_set(env, "VPLAN_NULL_BEGAN=%lld.%09ld", (long long)now.tv_sec, now.tv_nsec);
     vp_dryrun_env_set(env, "VPLAN_NULL_NAME=%s", dev->product[0] ? dev->product : dev->name);
     vp_dryrun_env_set(env, "VPLAN_NULL_CC=%d", dev->compute_capability);
     vp_dryrun_env_set(env, "VPLAN_NULL_SM_COUNT=%d", dev->multiprocessors);

@@ -27,6 +27,8 @@ static const char *help_with(const char *message)
     if (strstr(message, "--local_rank=") || strstr(message, "--local-rank="))
         return " (deepspeed and torch.distributed.launch give --local_rank to the script: its parser "
                "has to take it, or say --no_local_rank before the script, or start it with torchrun)";
+    if (strstr(message, "'get_ipython' is not defined"))
+        return " (what only a notebook runs, a %magic or a !command: take these lines out of the script)";
     /* huggingface_hub and transformers, of a name that is neither a folder nor in the cache */
     return strstr(message, "cached files") || strstr(message, "outgoing traffic has been disabled")
                ? " (that model is not on this machine: vplan dryrun --fake-weights MODEL -o DIR "
@@ -78,6 +80,21 @@ static const char *allocator_setting(const vp_dryrun_findings *found, const char
     return buf;
 }
 
+/* Of an error that came through a line which had read values of the device. */
+static const char *values_read(const vp_json_node *error, char *buf, size_t size)
+{
+    const char *place = vp_dryrun_report_text(error, "read");
+    char        shown[300];
+
+    buf[0] = '\0';
+    if (place[0])
+        snprintf(buf, size,
+                 " (nothing is computed on a card: the values that %s read there are zeros here, "
+                 "which may be why)",
+                 vp_text_escape(place, shown, sizeof shown));
+    return buf;
+}
+
 /* Of a command that was ended though it trained: how to end it sooner. */
 static const char *shorter(const vp_dryrun_opts *opts, bool trained)
 {
@@ -110,7 +127,7 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
     bool         have    = found->report != NULL;
     bool         was_oom = false, had_error = false, was_cut = false;
     const char  *type = "";
-    char         shown[400], says[320], setting[400];
+    char         shown[400], says[320], setting[400], read[420];
 
     out->verdict   = "failed";
     out->exit_code = vp_status_exit_code(VP_ERR_INPUT);
@@ -173,10 +190,11 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
     } else if (child->exit_code != 0) {
         const char *message = had_error ? vp_dryrun_report_text(&error, "message") : found->message;
         type                = had_error ? type : found->type;
-        snprintf(out->reason, sizeof out->reason, "the command ended with exit code %d%s%s%s%s%s",
+        snprintf(out->reason, sizeof out->reason, "the command ended with exit code %d%s%s%s%s%s%s",
                  child->exit_code, type[0] ? ": " : "", vp_text_escape(type, shown, sizeof shown),
                  type[0] ? what_it_says(message, says, sizeof says) : "", help_with(message),
-                 allocator_setting(found, message, setting, sizeof setting));
+                 allocator_setting(found, message, setting, sizeof setting),
+                 had_error ? values_read(&error, read, sizeof read) : "");
     } else if (!have && found->n_ranks) {
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
         snprintf(out->reason, sizeof out->reason,

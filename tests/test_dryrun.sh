@@ -96,6 +96,8 @@ P
 expect "a model that is not on this machine" 4 "OSError (that model is not on this machine: vplan dryrun --fake-weights MODEL -o DIR" dry -- sh "$work/hub.sh"
 sed 's/OSError/ValueError/; s/We could not.*connection/\\\\n  rank must be 8\\\\n  or 16/' "$work/hub.sh" > "$work/value.sh"
 expect "an error's own words, their first line" 4 "exit code 1: ValueError: rank must be 8$" dry -- sh "$work/value.sh"
+sed "s/OSError/NameError/; s/We could not.*connection/name \\\\u0027get_ipython\\\\u0027 is not defined/" "$work/hub.sh" > "$work/notebook.sh"
+expect "a notebook's own commands" 4 "NameError: name 'get_ipython' is not defined (what only a notebook runs" dry -- sh "$work/notebook.sh"
 # what PyTorch's allocator cannot read ends it as it is imported, or where the device is first used
 mkdir -p "$work/aborts/torch"
 echo "__version__ = '2.11.0'" > "$work/aborts/torch/version.py"
@@ -603,6 +605,59 @@ printf 'import torch\nx = torch.ones(4, device="cuda")\n' > "$work/reads.py"
 for i in 0 1 2 3 0; do echo "x[$i].item()" >> "$work/reads.py"; done
 expect "values read at many places" 0 "reads.py:5 (<module>), 1 times, 4 bytes in all device values read as zero: 2 more places with --json next vplan dryrun --device l4 --steps 3 --time" \
     dry --device l4 -- "$python" "$work/reads.py"
+
+printf 'import torch\nx = torch.arange(8, device="cuda")\nprint([0][:x.sum().item()][0])\n' > "$work/by_value.py"
+expect "an error that comes of a value" 4 "IndexError: list index out of range (nothing is computed on a card: the values that .*by_value.py:3 (<module>) read there are zeros" \
+    dry -- "$python" "$work/by_value.py"
+
+# Checkpoints of an earlier run stay: a dry run's are zeros. What the command makes itself is written, and deleted.
+cat > "$work/saves.py" <<'P'
+import os, shutil, sys, torch
+state = {"w": torch.zeros(8, device="cuda")}
+os.chdir(sys.argv[1])
+torch.save(state, "mine.pt")
+torch.save(obj=state, f="new.pt")
+torch.save(state, f="new.pt")
+shutil.rmtree("checkpoint-1")
+os.mkdir("checkpoint-2")
+torch.save(state, "checkpoint-2/w.pt")
+shutil.rmtree("checkpoint-2")
+try:
+    import safetensors.torch as s
+    s.save_file(state, filename="mine.safetensors")
+    s.save_file(tensors=state, filename="new.safetensors")
+except ImportError:
+    shutil.copy("new.pt", "new.safetensors")
+P
+mkdir -p "$work/saved/checkpoint-1"
+for f in mine.pt mine.safetensors checkpoint-1/w.pt; do echo real > "$work/saved/$f"; done
+expect "a run beside checkpoints" 0 "checkpoints that were here before were left as they are" dry --device l4 -- "$python" "$work/saves.py" "$work/saved"
+[ "$(cat "$work"/saved/mine.* "$work/saved/checkpoint-1/w.pt" | sort -u)" = real ] && [ -s "$work/saved/new.pt" ] && [ -s "$work/saved/new.safetensors" ] &&
+    [ ! -e "$work/saved/checkpoint-2" ] && ok || bad "an earlier run's checkpoints are written over"
+rm "$work"/saved/new.*
+expect "steps that are cut write none, by any name" 0 "checkpoints were not written" dry --device l4 --steps 1 -- "$python" "$work/saves.py" "$work/saved"
+[ ! -e "$work/saved/new.pt" ] && ok || bad "--steps writes a checkpoint"
+cat > "$work/shards.py" <<'P'
+import os, sys, torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("nccl")
+net = torch.nn.Linear(64, 64).cuda()
+fully_shard(net)
+optimizer = torch.optim.AdamW(net.parameters())
+for x in torch.utils.data.DataLoader(torch.zeros(64, 64), batch_size=8):
+    net(x.cuda()).sum().backward()
+    optimizer.step()
+dcp.save({"net": net.state_dict()}, checkpoint_id=sys.argv[1])
+print("saved")
+dist.destroy_process_group()
+P
+expect "a rank alone saves its shards" 0 "^saved" dry --device l4 --world 2 -- "$python" "$work/shards.py" "$work/shards"
+[ -s "$work/shards/.metadata" ] && ok || bad "no shards were written"
+echo real > "$work/shards/.metadata"
+expect "all ranks beside shards of an earlier run" 0 "were left as they are" dry --device l4 --world 2 --rank all -- "$python" "$work/shards.py" "$work/shards"
+[ "$(cat "$work/shards/.metadata")" = real ] && ok || bad "shards of an earlier run are written over"
+expect "shards of a run that is cut" 0 "^saved" dry --device l4 --world 2 --steps 2 -- "$python" "$work/shards.py" "$work/none"
+[ -z "$(ls -A "$work/none" 2> /dev/null)" ] && ok || bad "--steps writes shards"
 
 # Steps that are cut: the same peaks as the whole run, evaluation and saving played, nothing written.
 figures() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys

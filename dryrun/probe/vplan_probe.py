@@ -19,6 +19,7 @@ import weakref
 
 from vplan_arguments import Arguments
 from vplan_compile import Compile
+from vplan_files import Files
 from vplan_growth import Growth
 from vplan_owners import OURS, Owners, address_of, short_place
 from vplan_program import Program
@@ -48,6 +49,8 @@ def start():
             "torch.distributed.distributed_c10d": _probe.on_c10d,
             "torch.distributed.rendezvous": _probe.on_rendezvous, "deepspeed.runtime.zero.utils": _probe.on_zero_utils,
             "accelerate.commands": _probe.on_accelerate,
+            "torch.distributed.checkpoint.default_planner": _probe.on_checkpoint_planner,
+            "torch.distributed.checkpoint.filesystem": _probe.on_checkpoint_files,
             "torch.utils.data.dataloader": _probe.hook_loaders, "transformers.trainer": _probe.on_trainer,
             "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
             "transformers.masking_utils": _probe.on_masking,
@@ -101,7 +104,7 @@ class _ImportHook:
         return spec
 
 
-class Probe(Values, Ranks, Steps, Program, Growth, Owners, Compile, Arguments):
+class Probe(Values, Ranks, Steps, Program, Growth, Owners, Files, Compile, Arguments):
     def __init__(self):
         self.pid = os.getpid()
         self.folder = os.environ["VPLAN_NULL_REPORT"]
@@ -113,6 +116,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Owners, Compile, Arguments):
         self.select = float(os.environ.get("VPLAN_NULL_SELECT") or 1)
         self.want_snapshot = bool(os.environ.get("VPLAN_NULL_SNAPSHOT"))
         self.want_owners = not os.environ.get("VPLAN_NULL_NO_OWNERS")
+        self.init_files()
         self.init_steps()
         self.init_program()
         self.init_growth()
@@ -280,11 +284,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Owners, Compile, Arguments):
         import torch.optim.optimizer as opt
         opt.register_optimizer_step_pre_hook(self.on_step_begin)
         opt.register_optimizer_step_post_hook(self.on_step_end)
-        def save_nowhere(what, *args, **kwargs):
-            with open(os.devnull, "wb") as nowhere:
-                return plain_save(what, nowhere, *args, **kwargs)
-        plain_save = torch.save
-        torch.save = self.saving(self.writes_nothing(plain_save, save_nowhere))
+        torch.save = self.saving(self.writes_nothing(torch.save, "f"))
         self.hook_exceptions()
         self.lib.vplan_null_expect.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self.lib.vplan_null_guard()
@@ -318,10 +318,22 @@ class Probe(Values, Ranks, Steps, Program, Growth, Owners, Compile, Arguments):
     def on_exception(self, kind, value):
         if os.getpid() != self.pid or not self.only_arguments():
             return
-        self.error = {"type": kind.__name__, "message": str(value)[:4000], "where": ""}
+        self.error = {"type": kind.__name__, "message": str(value)[:4000], "where": "", "read": self.read_before(value)}
         if self.cudnn and "cudnn" in str(value).lower():
             self.note("cudnn_error", "cuDNN refused what the script asked of it, or could not answer it without a "
                       "device; --cudnn off runs PyTorch's own kernels")
+
+    def read_before(self, value):
+        """Where a line that an error came through had read values of the device, which are zeros here; or ""."""
+        trace, lines = value.__traceback__, []
+        while trace is not None:
+            lines.append("%s:%d (" % (short_place(trace.tb_frame.f_code.co_filename), trace.tb_lineno))
+            trace = trace.tb_next
+        for line in reversed(lines):
+            for place in self.reads:
+                if short_place(place).rsplit(" through ", 1)[-1].startswith(line):
+                    return place
+        return ""
 
     def start_cudnn(self, torch):
         """Convolutions and attention ask the real cuDNN, which answers without a device; where it cannot,
@@ -636,7 +648,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Owners, Compile, Arguments):
         return save
 
     def on_safetensors(self, module):
-        module.save_file = self.saving(self.writes_nothing(module.save_file, lambda *args, **kwargs: None))
+        module.save_file = self.saving(self.writes_nothing(module.save_file, "filename"))
 
     def on_transformers(self, module):
         kind = getattr(module, "PreTrainedModel", None)

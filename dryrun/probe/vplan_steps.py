@@ -6,7 +6,8 @@
 #     transformers' Trainer           max_steps is N, and evaluation and saving by steps come at N
 #     any other loop                  the process ends there, with exit code 0 and a note
 #     evaluation                      EVAL_BATCHES batches of a loader in a row
-#     torch.save, safetensors         everything but the file: nothing is written
+#     torch.save, safetensors,        everything but the file: nothing is written
+#     torch.distributed.checkpoint
 import os
 import sys
 
@@ -138,16 +139,3 @@ class Steps:
             return plain(trainer, *args, **kwargs)
         train.__wrapped__ = plain
         kind.train = train
-
-    def writes_nothing(self, plain, empty):
-        """A saving function that goes through all but the file."""
-        if not self.steps_wanted:
-            return plain
-
-        def save(what, to, *args, **kwargs):
-            if isinstance(to, (str, os.PathLike)):
-                self.note("unsaved", "checkpoints were not written")
-                return empty(what, *args, **kwargs)
-            return plain(what, to, *args, **kwargs)
-        save.__name__ = getattr(plain, "__name__", "save")
-        return save

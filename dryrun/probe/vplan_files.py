@@ -1,0 +1,128 @@
+# dryrun/probe/vplan_files.py: the part of the probe that keeps a dry run, whose values are none, from taking the place of real weights.
+#
+#     --steps                         checkpoints go through all but the file: nothing is written
+#     a checkpoint that was there     before the command started is not written over, nor deleted by a trainer that keeps the
+#                                     last few; a new one is written as ever, since the command may read it
+import contextlib
+import io
+import os
+import re
+import shutil
+
+ROTATED = re.compile(r"checkpoint[-_]\d+")     # folders of transformers and accelerate
+
+
+class Nowhere(io.RawIOBase):
+    """A file to write into that keeps nothing but how far it was written; one that can be synced."""
+
+    def __init__(self):
+        super().__init__()
+        self.at, self.file = 0, os.memfd_create("nowhere")
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        n = memoryview(data).nbytes
+        self.at += n
+        return n
+
+    def tell(self):
+        return self.at
+
+    def fileno(self):
+        return self.file
+
+    def close(self):
+        if not self.closed:
+            os.close(self.file)
+        super().close()
+
+
+class Files:
+    """Of Probe, which has steps_wanted and note()."""
+
+    def init_files(self):
+        self.run_began = float(os.environ.get("VPLAN_NULL_BEGAN") or 0)
+        self.hook_rmtree()
+
+    def was_there(self, path):
+        """Whether a file, or any file of a folder, is older than the command's start."""
+        try:
+            if not os.path.isdir(path):
+                return os.stat(path).st_mtime < self.run_began
+            return any(os.stat(os.path.join(folder, name)).st_mtime < self.run_began
+                       for folder, _, names in os.walk(path) for name in names)
+        except OSError:
+            return False
+
+    def goes_nowhere(self, path):
+        """Whether a checkpoint is not written to this path, and why."""
+        if self.steps_wanted:
+            self.note("unsaved", "checkpoints were not written")
+            return True
+        if self.was_there(path):
+            self.note_spared(path)
+            return True
+        return False
+
+    def note_spared(self, path):
+        self.note("spared", "checkpoints that were here before were left as they are, as a dry run has no values: %s"
+                  % os.path.abspath(os.fspath(path)))
+
+    def writes_nothing(self, plain, name):
+        """A saving function, whose second argument is the file and has this name."""
+        def save(*args, **kwargs):
+            to = args[1] if len(args) > 1 else kwargs.get(name)
+            if not isinstance(to, (str, os.PathLike)) or not self.goes_nowhere(to):
+                return plain(*args, **kwargs)
+            if name != "f":            # safetensors writes into paths only
+                return None
+            with open(os.devnull, "wb") as nowhere:
+                return plain(*args[:1], *((nowhere,) if len(args) > 1 else ()), *args[2:],
+                             **({**kwargs, name: nowhere} if name in kwargs else kwargs))
+        save.__name__ = getattr(plain, "__name__", "save")
+        return save
+
+    def on_checkpoint_files(self, module):
+        """torch.distributed.checkpoint's files."""
+        kind = getattr(module, "FileSystem", None)
+        if kind is None:
+            return
+        plain_stream, plain_rename, plain_remove, probe = kind.create_stream, kind.rename, kind.rm_file, self
+
+        @contextlib.contextmanager
+        def create_stream(files, path, mode):
+            if "w" in mode and probe.goes_nowhere(path):
+                with Nowhere() as stream:
+                    yield stream
+            else:
+                with plain_stream(files, path, mode) as stream:
+                    yield stream
+
+        def rename(files, path, new_path):
+            if probe.was_there(new_path):
+                probe.note_spared(new_path)
+            elif os.path.exists(path):
+                plain_rename(files, path, new_path)
+
+        def rm_file(files, path):
+            if probe.was_there(path):
+                probe.note_spared(path)
+            else:
+                plain_remove(files, path)
+        kind.create_stream, kind.rename, kind.rm_file = create_stream, rename, rm_file
+
+    def hook_rmtree(self):
+        """A trainer that keeps its last few checkpoints deletes those of an earlier run."""
+        plain, probe = shutil.rmtree, self
+
+        def rmtree(path, *args, **kwargs):
+            name = os.path.basename(os.path.normpath(os.fspath(path))) if isinstance(path, (str, os.PathLike)) else ""
+            if isinstance(name, str) and ROTATED.fullmatch(name) and probe.was_there(path):
+                probe.note_spared(path)
+                return None
+            return plain(path, *args, **kwargs)
+        rmtree.__wrapped__ = plain
+        rmtree.avoids_symlink_attacks = getattr(plain, "avoids_symlink_attacks", False)
+        shutil.rmtree = rmtree
