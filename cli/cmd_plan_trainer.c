@@ -453,7 +453,7 @@ bool vp_plan_is_known(const char *model_name, const vp_plan_options *o,
     answer a   = {.arena = vp_arena_new(), .line = line};
     vp_err why = {0};
 
-    a.request.wanted = VP_CHOOSE_BEST;
+    a.request.wanted = VP_CHOOSE_KNOWN;
     bool known       = a.arena && model_name && t->trainer &&
                  set_up(&a, model_name, o, t, &why) == VP_OK && choose(&a, &why) == VP_OK;
     release(&a);

@@ -530,6 +530,31 @@ out:
     return st;
 }
 
+/* Whether any way that the trainer can be told was recorded: what was not ends before it is played, and what was at its first
+ * allocation. */
+static vp_status find_known(vp_choose_search *x)
+{
+    vp_fit_job job   = x->r->job;
+    vp_err     first = {0}, why;
+
+    job.terse         = true;
+    job.at_most_bytes = 1;
+    for (int64_t v = 0; v < x->n_variants; v++) {
+        vp_fit_bytes ignored;
+        int64_t      i = 0;
+        while (x->out->all[i].variant != v && i < x->out->n - 1)
+            i++;
+        if (x->out->all[i].variant != v || !vp_choose_can_be_told(x, &x->variants[v]))
+            continue;
+        why = (vp_err){0};
+        if (vp_fit_bytes_of(&job, &x->out->all[i].settings, &ignored, &why) != VP_ERR_INPUT)
+            return VP_OK;
+        if (!first.message[0])
+            first = why;
+    }
+    return VP_FAIL(x->err, VP_ERR_INPUT, "%s", first.message);
+}
+
 static bool is_alternative(const vp_chosen *o, const vp_choice *c)
 {
     if (!c->sized || tells_nothing(c, o->best ? o->best : o->least))
@@ -611,6 +636,10 @@ vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen
     *out = (vp_chosen){0};
     VP_TRY(vp_choose_list_variants(&x));
     VP_TRY(vp_choose_list(&x));
+    if (request->wanted == VP_CHOOSE_KNOWN) {
+        VP_TRY(find_known(&x));
+        goto out;
+    }
     VP_TRY(find_best(&x));
     if (request->wanted != VP_CHOOSE_ALL)
         goto out;

@@ -17,6 +17,7 @@ typedef enum vp_choose_wanted {
     VP_CHOOSE_ALL,  /* the best, and all that is to be said beside it */
     VP_CHOOSE_BEST, /* alone, and no reasons */
     VP_CHOOSE_ANY,  /* likewise one that fits, not the fastest */
+    VP_CHOOSE_KNOWN /* whether there is an answer, whichever: nothing is sized */
 } vp_choose_wanted;
 
 typedef struct vp_choose_request {
