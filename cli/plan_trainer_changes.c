@@ -13,8 +13,6 @@ static void add_words(const vp_fit_change *c, vp_text *out)
 {
     if (c->frees_pins)
         vp_text_printf(out, "micro-batch, recompute, attention and loss left free");
-    if (c->loss)
-        vp_text_printf(out, "Liger's kernels, to be installed: no logits are made");
     if (c->seq)
         vp_text_printf(out, "samples of %lld tokens", (long long)c->seq);
     if (c->optimizer)
@@ -30,6 +28,9 @@ static void add_words(const vp_fit_change *c, vp_text *out)
                        c->seq ? ", " : "", VP_FIT_RANK, c->qlora ? ", over weights in NF4" : "");
     if (c->quantises)
         vp_text_printf(out, "the same adapters, over weights in NF4");
+    if (c->loss)
+        vp_text_printf(out, "%sLiger's kernels, to be installed: no logits are made",
+                       out->n_bytes ? ", and " : "");
     if (c->trainer)
         vp_text_printf(out, ", in transformers' Trainer");
     if (c->model)

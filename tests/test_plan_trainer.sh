@@ -687,6 +687,12 @@ for more, want, text in ((("--trainer", "torch", "--liger"), 4, "no switch for L
                          (("--liger",), 2, "--liger is for a plan with --trainer")):
     code, _, err = call("plan", "llama-3.2-1b", *more, "--device", "h200", "--seq", "1024", "--global-batch", "4")
     ok(code == want and text in " ".join(err.split()), "refused: " + " ".join(more), (code, err))
+for more, words in (((), ["--qlora", "--liger"]), (("--lora", "r=16,targets=all-linear"), ["--liger"])):
+    code, j, err = plan("llama-3.1-8b", "--trainer", "hf", *more, *LONG[1:])
+    commands = [c["command"] for c in j["changes"] if "--liger" in c["command"].split()]
+    ok(code == 3 and commands and all(w in commands[0].split() for w in words), "with adapters, and over NF4, where less does not do: " + " ".join(more), (code, j["changes"]))
+    for command in commands:
+        ok(call(*command.split()[1:])[0] == 0, "and it fits: " + command)
 code, j, err = plan("gpt2", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "8")
 ok(code == 0 and j["faster"] is None, "Liger has nothing for GPT-2", (code, j.get("faster"), err))
 

@@ -184,13 +184,20 @@ static void try_free_pins(finder *f)
         try_change(f, (vp_fit_change){.frees_pins = true}, NULL);
 }
 
+/* The word for Liger's kernels, where nobody said a loss and they are of the family; NULL: not so. */
+static const char *liger_of(const vp_choose_request *r)
+{
+    const vp_language *l = r->job.language;
+
+    return !r->pinned[VP_SETTING_LOSS] && vp_language_lists(l->liger_families, r->job.model->family)
+               ? vp_language_liger(l)
+               : NULL;
+}
+
 static void try_liger(finder *f)
 {
-    const vp_language *l = f->request->job.language;
-
-    if (!f->request->pinned[VP_SETTING_LOSS] && vp_language_liger(l) &&
-        vp_language_lists(l->liger_families, f->request->job.model->family))
-        try_change(f, (vp_fit_change){.loss = vp_language_liger(l)}, NULL);
+    if (liger_of(f->request))
+        try_change(f, (vp_fit_change){.loss = liger_of(f->request)}, NULL);
 }
 
 /* Nothing is learned otherwise. One card has it from DeepSpeed, in the way that plan takes --offload for. */
@@ -260,16 +267,22 @@ static void try_adapters(finder *f)
     if (!trains_all(f->request) || try_change(f, (vp_fit_change){.lora = true}, NULL))
         return;
     untold = f->last == VP_ERR_INPUT;
-    if (try_change(f, (vp_fit_change){.qlora = true}, NULL) || !untold || f->last != VP_ERR_INPUT)
+    if (try_change(f, (vp_fit_change){.qlora = true}, NULL))
         return;
+    if (!untold || f->last != VP_ERR_INPUT) {
+        if (liger_of(f->request))
+            try_change(f, (vp_fit_change){.qlora = true, .loss = liger_of(f->request)}, NULL);
+        return;
+    }
     if (!try_change(f, (vp_fit_change){.lora = true, .trainer = other}, NULL))
         try_change(f, (vp_fit_change){.qlora = true, .trainer = other}, NULL);
 }
 
 static void try_quantised(finder *f)
 {
-    if (trains_lora(f->request))
-        try_change(f, (vp_fit_change){.quantises = true}, NULL);
+    if (trains_lora(f->request) && !try_change(f, (vp_fit_change){.quantises = true}, NULL) &&
+        liger_of(f->request))
+        try_change(f, (vp_fit_change){.quantises = true, .loss = liger_of(f->request)}, NULL);
 }
 
 static int first_with(const card_class *class, int64_t room)

@@ -41,7 +41,7 @@ enum { VP_MAX_FIT_CHANGES = 10, VP_FIT_RANK = 16 };
  *   and where neither does, or host memory does at the price of time, in bf16 without fp32 master weights, else both;
  *   twice as many cards, or as many more as it takes, up to 64;
  *   adapters; of one card states, or weights too, in host memory behind them, by DeepSpeed; where adapters do not fit either, adapters over weights in NF4; where the trainer cannot be told either, in transformers' Trainer;
- *   where adapters were asked for, the same over weights in NF4;
+ *   where adapters were asked for, the same over weights in NF4; where that does not do, with Liger's kernels too;
  *   half, a quarter or an eighth of the sequence;
  *   the smallest card of the table that does;
  *   where none of these does: adapters on the smallest card, the whole model on several larger cards, and the largest
