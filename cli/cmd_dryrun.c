@@ -270,7 +270,7 @@ static const vp_option card_rows[] = {
      .at   = offsetof(arguments, time),
      .help =
          "Record the operators of one more step and say what it takes by the card's rates, derated as plan's "
-         "are: where it goes, by class of work"},
+         "are: where it goes, by class of work and by module"},
     {.name = "--no-owners",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(arguments, no_owners),
@@ -349,6 +349,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
                                                                  .budget   = budget_of(&line),
                                                                  .snapshot = args.snapshot,
                                                                  .world    = args.world,
+                                                                 .time     = args.time,
                                                                  .command  = line.rest});
     }
 out:

@@ -111,7 +111,7 @@ void vp_dryrun_print_next(const json_t *doc, const vp_dryrun_asked *asked)
         add_card(&line, doc, asked);
         if (!known)
             add_tries(&line, &batch, &accum);
-    } else if (fits && !json_object_get(doc, "time")) {
+    } else if (fits && !asked->time && !json_object_get(doc, "time")) {
         vp_text_printf(&line, "vplan dryrun");
         add_card(&line, doc, asked);
         vp_text_printf(&line, " --steps 3 --time");

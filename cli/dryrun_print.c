@@ -8,7 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_OWNERS_SHOWN = 12, SIZE_COLUMN = 14, N_ALIKE_SHOWN = 3 };
+enum {
+    N_OWNERS_SHOWN  = 12,
+    SIZE_COLUMN     = 14,
+    N_ALIKE_SHOWN   = 3,
+    N_MODULES_SHOWN = 10,
+    MODULE_COLUMN   = 47
+};
 
 static long long number(const json_t *object, const char *key)
 {
@@ -45,6 +51,30 @@ static void print_sized(int64_t bytes, const char *what)
     vp_screen_entry(SIZE_COLUMN, head, what);
 }
 
+/* The same by module, as much as takes most of the time; layers that are alike are one. */
+static void print_modules(const json_t *modules)
+{
+    char    a[64], b[64], cells[80];
+    size_t  i;
+    json_t *row;
+
+    if (json_array_size(modules) == 0)
+        return;
+    printf("\n%s%11s %9s %12s %10s  %s%s\n", vp_paint(VP_PAINT_HEAD), "on the card", "operators",
+           "bytes", "GFLOP", "module", vp_paint_end());
+    json_array_foreach (modules, i, row) {
+        if (i == N_MODULES_SHOWN) {
+            printf("  %zu more with --json\n", json_array_size(modules) - i);
+            break;
+        }
+        snprintf(cells, sizeof cells, "%11s %9lld %12s %10.4g",
+                 vp_time_text(json_number_value(json_object_get(row, "seconds")), a, sizeof a),
+                 number(row, "operators"), size_of(row, "bytes", b, sizeof b),
+                 (double)number(row, "flop") * 1e-9);
+        vp_screen_entry(MODULE_COLUMN, cells, text(row, "name"));
+    }
+}
+
 /* Where a step goes. */
 static void print_time(const json_t *time)
 {
@@ -61,6 +91,10 @@ static void print_time(const json_t *time)
         strcmp(bound, "launches") == 0 ? "what the host launches"
         : strcmp(bound, "links") == 0  ? "the links to other cards"
                                        : "the card");
+    vp_screen_line(
+        "", "%s to %s, by what 48 published steps of an A100 and an L40S took beside this model",
+        vp_time_text(json_number_value(json_object_get(time, "step_time_least_s")), a, sizeof a),
+        vp_time_text(json_number_value(json_object_get(time, "step_time_most_s")), b, sizeof b));
     if (number(time, "samples"))
         vp_screen_line(
             "", "%s samples a step, %s a second; %.1f %% MFU",
@@ -83,6 +117,7 @@ static void print_time(const json_t *time)
                vp_time_text(json_number_value(json_object_get(row, "seconds")), a, sizeof a),
                number(row, "operators"), number(row, "launches"),
                size_of(row, "bytes", b, sizeof b), (double)number(row, "flop") * 1e-9);
+    print_modules(json_object_get(time, "modules"));
 }
 
 /* What grows from step to step. */

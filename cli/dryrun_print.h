@@ -5,6 +5,7 @@
 #define VP_CLI_DRYRUN_PRINT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Strings in the document are already escaped for a terminal. */
@@ -14,6 +15,7 @@ void vp_dryrun_print(const json_t *document);
 typedef struct vp_dryrun_asked {
     const char  *device, *budget, *snapshot;
     int64_t      world;
+    bool         time;
     char *const *command;
 } vp_dryrun_asked;
 

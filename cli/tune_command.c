@@ -7,6 +7,7 @@
 #include "cli/screen.h"
 #include "cli/words.h"
 #include "devices/device_here.h"
+#include "devices/efficiency.h"
 #include "trainers/files/edit.h"
 #include "tuner/command_tune.h"
 
@@ -129,13 +130,16 @@ static json_t *trial_json(const vp_command_result *r, const vp_command_setting *
     const vp_command_trial *t = &s->trial;
 
     return json_pack(
-        "{s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b}", "id", (json_int_t)t->id,
-        "settings", settings_json(r, s), "verdict", vp_command_verdict_name(t->verdict),
-        "allocated_peak_bytes", t->allocated_bytes ? json_integer(t->allocated_bytes) : json_null(),
-        "reserved_peak_bytes", t->reserved_bytes ? json_integer(t->reserved_bytes) : json_null(),
-        "device_bytes", t->device_bytes ? json_integer(t->device_bytes) : json_null(),
-        "needed_bytes", t->needed_bytes ? json_integer(t->needed_bytes) : json_null(),
-        "step_time_s", t->step_s > 0 ? json_real(t->step_s) : json_null(), "samples_per_s",
+        "{s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b}", "id",
+        (json_int_t)t->id, "settings", settings_json(r, s), "verdict",
+        vp_command_verdict_name(t->verdict), "allocated_peak_bytes",
+        t->allocated_bytes ? json_integer(t->allocated_bytes) : json_null(), "reserved_peak_bytes",
+        t->reserved_bytes ? json_integer(t->reserved_bytes) : json_null(), "device_bytes",
+        t->device_bytes ? json_integer(t->device_bytes) : json_null(), "needed_bytes",
+        t->needed_bytes ? json_integer(t->needed_bytes) : json_null(), "step_time_s",
+        t->step_s > 0 ? json_real(t->step_s) : json_null(), "step_time_least_s",
+        t->step_s > 0 ? json_real(VP_STEP_LEAST_FRAC * t->step_s) : json_null(), "step_time_most_s",
+        t->step_s > 0 ? json_real(VP_STEP_MOST_FRAC * t->step_s) : json_null(), "samples_per_s",
         t->samples_per_s > 0 ? json_real(t->samples_per_s) : json_null(), "evidence", t->evidence,
         "from_study", (int)t->from_study);
 }
@@ -329,13 +333,18 @@ static void print_best(const vp_command_result *r, const vp_device *device, int6
                        bool interrupted)
 {
     const vp_command_trial *t = &r->best->trial;
-    char                    a[64], b[64], bytes[64], beside[96];
+    char                    a[64], b[64], bytes[64], least[64], most[64], beside[96];
 
     beside_had(r, beside, sizeof beside);
     if (!interrupted)
         vp_screen_answer(t->device_bytes, budget_bytes, NULL);
     if (beside[0])
         vp_screen_line("speed", "%s", beside);
+    if (t->step_s > 0)
+        vp_screen_line("seconds",
+                       "%s to %s a step, by what 48 published steps took beside this model",
+                       vp_time_text(VP_STEP_LEAST_FRAC * t->step_s, least, sizeof least),
+                       vp_time_text(VP_STEP_MOST_FRAC * t->step_s, most, sizeof most));
     vp_screen_line("memory", "%s allocated, %s bytes; %s reserved, on %s",
                    vp_size_text(t->allocated_bytes, a, sizeof a),
                    vp_count_text(t->allocated_bytes, bytes, sizeof bytes),
@@ -460,12 +469,19 @@ static void print_resume(const vp_command_line *line, const char *study)
     vp_text_release(&again);
 }
 
-/* The command to run: as it stands, or as the script that was written. */
-static void print_next(const best_files *files, const char *folder, bool interrupted)
+/* The command to run: as it stands, or as the script that was written. Where files must change and nobody asked to write
+ * them, what does. */
+static void print_next(const best_files *files, const vp_command_line *asked,
+                       const vp_tune_command_options *o, bool interrupted)
 {
-    vp_text line = {0};
+    const char *folder = o->folder;
+    vp_text     line   = {0};
 
-    if (folder) {
+    if (files->n && !folder && !interrupted) {
+        vp_change_command("tune", asked, &(vp_change){0}, &line);
+        vp_text_printf(&line, " -o best -- ");
+        add_line(&line, asked->rest);
+    } else if (folder) {
         add_word(&line, folder);
         vp_text_printf(&line, "/run.sh");
     } else {
@@ -555,7 +571,7 @@ static void print_tune(const vp_command_result *r, const best_files *files,
     json_array_foreach (r->assumptions, i, text)
         vp_screen_line("assumed", "%s", json_string_value(text));
     if (r->best)
-        print_next(files, o->folder, interrupted);
+        print_next(files, asked, o, interrupted);
     else if (exit_code_of(r) == 3)
         print_least(r, asked, budget_bytes);
     if (interrupted)

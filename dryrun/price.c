@@ -6,6 +6,7 @@
 #include "dryrun/step_clock.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The classes that a step's seconds are told by. */
@@ -42,6 +43,12 @@ typedef struct totals {
     int64_t n_ranks;                              /* of the largest communicator      */
     double  optimizer_device_s, optimizer_host_s; /* once a step */
 } totals;
+
+/* What one module takes, by its number among the program's names. */
+typedef struct module_sum {
+    double  seconds, bytes, flop;
+    int64_t ops, launches;
+} module_sum;
 
 static double real_at(const json_t *row, size_t i)
 {
@@ -201,6 +208,45 @@ static json_t *classes_json(const totals *t)
     return out;
 }
 
+static void add_module(module_sum *sums, int64_t n, const json_t *of, size_t i, const op *o,
+                       const json_t *row)
+{
+    int64_t at = (int64_t)json_integer_value(json_array_get(of, i));
+
+    if (!json_is_integer(json_array_get(of, i)) || at < 0 || at >= n || o->host_s <= 0)
+        return;
+    sums[at].seconds += o->seconds;
+    sums[at].ops++;
+    sums[at].launches += (int64_t)real_at(row, 1);
+    sums[at].bytes += real_at(row, 2) + real_at(row, 6) + real_at(row, 7);
+    sums[at].flop += real_at(row, 3);
+}
+
+/* The modules that ran something, those with the most seconds on the card first. */
+static json_t *modules_json(const json_t *names, module_sum *sums, int64_t n)
+{
+    json_t *out = json_array();
+    char    shown[300];
+
+    for (int64_t k = 0; k < n; k++) {
+        int64_t most = -1;
+        for (int64_t i = 0; i < n; i++)
+            if (sums[i].ops && (most < 0 || sums[i].seconds > sums[most].seconds))
+                most = i;
+        if (most < 0)
+            break;
+        const char *name = json_string_value(json_array_get(names, (size_t)most));
+        json_array_append_new(
+            out, json_pack("{s:s,s:f,s:I,s:I,s:I,s:I}", "name",
+                           vp_text_escape(name ? name : "", shown, sizeof shown), "seconds",
+                           sums[most].seconds, "operators", (json_int_t)sums[most].ops, "launches",
+                           (json_int_t)sums[most].launches, "bytes", (json_int_t)sums[most].bytes,
+                           "flop", (json_int_t)sums[most].flop));
+        sums[most].ops = 0;
+    }
+    return out;
+}
+
 /* Whether operator i of the sequence is one of an optimizer's step: the program's pairs of first and one past the last. */
 static bool in_optimizer(const json_t *pairs, size_t i)
 {
@@ -252,12 +298,13 @@ static json_t *time_json(const vp_json_node *program, const totals *t, const vp_
                    vp_dryrun_report_int(program, "convolution_flop");
 
     return json_pack(
-        "{s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:s,s:s,s:I,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:o}",
-        "class", "assumed", "step_time_s", times->step_s, "device_s", times->busy_s, "host_s",
-        t->host_s, "optimizer_device_s", t->optimizer_device_s, "optimizer_host_s",
-        t->optimizer_host_s, "collectives_s", times->talk_s, "collectives_exposed_s",
-        times->exposed_s, "link", link, "bound_by", bound_by(t, times), "samples",
-        (json_int_t)samples, "samples_per_s",
+        "{s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:s,s:s,s:I,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:o}",
+        "class", "assumed", "step_time_s", times->step_s, "step_time_least_s",
+        VP_STEP_LEAST_FRAC * times->step_s, "step_time_most_s", VP_STEP_MOST_FRAC * times->step_s,
+        "device_s", times->busy_s, "host_s", t->host_s, "optimizer_device_s", t->optimizer_device_s,
+        "optimizer_host_s", t->optimizer_host_s, "collectives_s", times->talk_s,
+        "collectives_exposed_s", times->exposed_s, "link", link, "bound_by", bound_by(t, times),
+        "samples", (json_int_t)samples, "samples_per_s",
         samples > 0 && times->step_s > 0 ? json_real((double)samples / times->step_s) : json_null(),
         "flop", (json_int_t)flop, "launches", (json_int_t)vp_dryrun_report_int(program, "launches"),
         "operators", (json_int_t)t->n_operators, "copies_to_bytes",
@@ -275,6 +322,10 @@ json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
 {
     const json_t  *rows     = json_object_get(program->value, "rows");
     const json_t  *sequence = json_object_get(program->value, "sequence"), *at;
+    const json_t  *names    = json_object_get(program->value, "modules");
+    const json_t  *of       = json_object_get(program->value, "module_of");
+    int64_t        n_names  = (int64_t)json_array_size(names);
+    module_sum    *sums     = NULL;
     totals         t        = {0};
     vp_step_times  times    = {0};
     vp_step_clock *clock;
@@ -284,11 +335,14 @@ json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
     if (!json_is_array(rows) || !json_is_array(sequence) || !json_array_size(sequence))
         return NULL;
     clock = vp_step_clock_new();
-    if (!clock)
-        return NULL;
+    sums  = calloc((size_t)n_names + 1, sizeof *sums);
+    if (!clock || !sums)
+        goto out;
     json_array_foreach (sequence, i, at) {
-        op o = play(device, json_array_get(rows, (size_t)json_integer_value(at)), clock, &t);
+        const json_t *row = json_array_get(rows, (size_t)json_integer_value(at));
+        op            o   = play(device, row, clock, &t);
 
+        add_module(sums, n_names, of, i, &o, row);
         if (in_optimizer(json_object_get(program->value, "optimizer"), i)) {
             t.optimizer_device_s += o.seconds;
             t.optimizer_host_s += o.host_s;
@@ -297,6 +351,11 @@ json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
     if (vp_step_times_of(clock, &times, NULL) == VP_OK)
         out = time_json(program, &t, &times,
                         t.n_ranks > 1 ? vp_ring_link_of(device, t.n_ranks).name : "");
-    vp_step_clock_free(clock);
+    if (out)
+        json_object_set_new(out, "modules", modules_json(names, sums, n_names));
+out:
+    free(sums);
+    if (clock)
+        vp_step_clock_free(clock);
     return out;
 }

@@ -659,6 +659,46 @@ expect "all ranks beside shards of an earlier run" 0 "were left as they are" dry
 expect "shards of a run that is cut" 0 "^saved" dry --device l4 --world 2 --steps 2 -- "$python" "$work/shards.py" "$work/none"
 [ -z "$(ls -A "$work/none" 2> /dev/null)" ] && ok || bad "--steps writes shards"
 
+# Seconds by module. 64 rows: Linear(256, 1024) is 2 x 64 x 256 x 1024 FLOP forward and for its weight's gradient, which is 67,108,864; each
+# Linear(1024, 1024) 2 x 64 x 1024 x 1024 forward, twice that backward and once more where its block is recomputed: of three blocks 1,610,612,736;
+# Linear(1024, 256) three times 33,554,432.
+cat > "$work/modules.py" <<'P'
+import sys, torch
+from torch.utils.checkpoint import checkpoint
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
+        self.blocks = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.GELU()) for _ in range(3))
+    def forward(self, x):
+        x = self.first(x)
+        for b in self.blocks:
+            x = checkpoint(b, x, use_reentrant=sys.argv[1] == "reentrant")
+        return self.last(x)
+net = Net().cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(int(sys.argv[2])):
+    net(torch.zeros(64, 256, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+P
+for how in reentrant other; do
+    "$vplan" dryrun --device l4 --time --json -- "$python" "$work/modules.py" $how 4 2> /dev/null > "$work/out"
+    python3 -c 'import json, sys
+t = json.load(open(sys.argv[1]))["time"]; m = {x["name"]: x for x in t["modules"]}
+assert {n: x["flop"] for n, x in m.items() if x["flop"]} == {"first": 67108864, "blocks.*.0": 1610612736, "last": 100663296}, m
+assert m["(optimizer)"]["seconds"] == max(x["seconds"] for n, x in m.items() if not x["flop"]), m
+for what in ("seconds", "operators", "launches", "bytes", "flop"):
+    a, b = (sum(x[what] for x in t[k]) for k in ("modules", "classes"))
+    assert abs(a - b) <= 1e-12 * max(a, b), (what, a, b)
+assert abs(t["step_time_least_s"] / t["step_time_s"] - 0.76) < 1e-9 and abs(t["step_time_most_s"] / t["step_time_s"] - 1.55) < 1e-9, t' \
+        "$work/out" 2> "$work/err" && ok || bad "seconds by module, $how" "$work/err"
+done
+expect "a command too short to be timed says so" 0 "no seconds: the step that is timed is the one after 3, and the command did 3" dry --device l4 --time -- "$python" "$work/modules.py" other 3
+python3 -c 'import json
+r = [m / p for x in json.load(open("tests/dryrun/results/side-by-side.json"))["rows"] for m, p in zip(x["published_s"], x["predicted_s"])]
+assert 0.76 <= min(r) < 0.77 and 1.54 < max(r) <= 1.55, (min(r), max(r))' 2> "$work/err" && ok || bad "the interval of a step is that of the published ones" "$work/err"
+
 # Steps that are cut: the same peaks as the whole run, evaluation and saving played, nothing written.
 figures() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys
 d = json.load(sys.stdin)

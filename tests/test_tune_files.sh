@@ -141,6 +141,7 @@ ok "a file of nobody's" exits 2 sh -c "echo 'x: 1' > own.yaml; $vplan tune --dev
 ok "asks for names" says "nor names a trainer's file of settings"
 ok "for people" exits 0 "$vplan" tune --device l4 --budget 4300MiB -- python3 train.py sft.yaml
 ok "the lines that change" says "+ per_device_train_batch_size: 16"
+ok "and what writes them" sh -c "tail -2 $work/out | tr -s ' \\\\\n' ' ' | grep -q 'next vplan tune --device l4 --budget 4300MiB -o best -- python3 train.py sft.yaml'"
 
 # ---- the study ----
 export COUNT_RUNS=$work/runs

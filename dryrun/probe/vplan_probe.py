@@ -690,6 +690,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Owners, Files, Compile, Argum
         try:
             if self.only_arguments() and getattr(sys, "last_value", None) is not None:
                 self.on_exception(type(sys.last_value), sys.last_value)
+            self.note_untimed()
             if self.ready() and (self.error is None or self.error["type"] != "unsupported"):
                 self.take(self.phase)
                 if self.peak > self.analysed_peak and self.oom is None:

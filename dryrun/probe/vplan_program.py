@@ -5,6 +5,8 @@
 # from the stand-in (the calls of cuBLAS), attention and convolutions from the shapes their operators get.
 import ctypes
 
+from vplan_modules import Modules
+
 PRODUCT, VECTOR, TO_DEVICE, FROM_DEVICE, ON_DEVICE, SYNC, RECORD, AWAIT, COLLECTIVE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 SYNC_ALL, SYNC_STREAM, SYNC_EVENT = 0, 1, 2
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send", "recv")
@@ -65,6 +67,7 @@ class Program:
                 rec.op(func, args, kwargs or {}, out)
                 return out
         self.take(self.phase)
+        rec.modules.begin()
         self.mode = Mode()
         self.mode.__enter__()
         self.recording_program = True
@@ -72,6 +75,7 @@ class Program:
 
     def stop_program(self):
         self.recorder.between()
+        self.recorder.modules.end()
         self.recording_program = False
         self.lib.vplan_null_record(0)
         try:
@@ -82,12 +86,19 @@ class Program:
         self.raw_reset(0)              # the peaks of this step are the recorder's too
         rec = self.recorder
         self.program = {
-            "rows": [list(row) for row in rec.rows], "sequence": rec.sequence, "optimizer": rec.optimizer, "complete": not rec.lost,
+            "rows": [list(row) for row in rec.rows], "sequence": rec.sequence, "modules": rec.modules.names,
+            "module_of": rec.module_of, "optimizer": rec.optimizer, "complete": not rec.lost,
             "samples": self.program_samples, "products_flop": rec.products_flop, "vector_flop": rec.vector_flop,
             "attention_flop": rec.attention_flop, "convolution_flop": rec.convolution_flop,
             "copies_inside_to_bytes": rec.inside_to, "copies_inside_from_bytes": rec.inside_from,
             "launches": rec.launches, "copies_to_bytes": rec.copied[TO_DEVICE],
             "copies_from_bytes": rec.copied[FROM_DEVICE], "copies_on_bytes": rec.copied[ON_DEVICE]}
+
+    def note_untimed(self):
+        """Where seconds were asked for and the command ended before the step that is timed."""
+        if self.want_program and self.program is None and self.total_steps and self.error is None and self.oom is None:
+            self.note("program", "no seconds: the step that is timed is the one after %d, and the command did %d; let it do more"
+                      % (self.steps_wanted or 3, self.steps_done))
 
     def mark_optimizer(self, begins):
         """Where in the sequence an optimizer's step begins and ends: what does not come with each micro-step."""
@@ -121,6 +132,7 @@ class Recorder:
         self.torch = probe.torch
         self.entries, self.counted, self.recorded = probe.entries, counted, recorded
         self.rows, self.index, self.sequence, self.optimizer = [], {}, [], []
+        self.modules, self.module_of = Modules(probe), []      # one of their names for each of the sequence
         self.lost = False
         self.products_flop = self.vector_flop = self.attention_flop = self.convolution_flop = 0
         self.copied = {TO_DEVICE: 0, FROM_DEVICE: 0, ON_DEVICE: 0}
@@ -199,6 +211,7 @@ class Recorder:
             self.rows.append(row)
         if len(self.sequence) < SEQUENCE_MAX:
             self.sequence.append(at)
+            self.module_of.append(self.modules.now())
         else:
             self.lost = True
 
