@@ -10,6 +10,7 @@
 #include "trainers/hf/hf_shelf.h"
 #include "trainers/hf/hf_step.h"
 #include "trainers/hf/hf_trained.h"
+#include "trainers/hf/hf_world.h"
 #include "trainers/torch/optimizer_step.h"
 #include "trainers/torch/world.h"
 
@@ -282,28 +283,6 @@ static bool keeps_loaded(const vp_hf_request *q)
     return q->shelf && !q->counts_alone;
 }
 
-static vp_world_opts world_opts_of(const run *r)
-{
-    const vp_hf_request *q       = r->request;
-    bool                 adapted = vp_hf_has_adapters(q);
-
-    return (vp_world_opts){.parallel             = q->parallel,
-                           .offload              = q->offload ? q->offload : "none",
-                           .ranks                = q->world,
-                           .weight_bytes         = vp_hf_weight_bytes(vp_hf_computed_precision(q)),
-                           .master_bytes         = vp_hf_weight_bytes(vp_hf_meant_precision(q)),
-                           .adapter_bytes        = !adapted                   ? 0
-                                                   : vp_hf_halves_adapters(q) ? 2
-                                                                              : 4,
-                           .adapter_master_bytes = adapted ? vp_hf_kept_adapter_bytes(q) : 0,
-                           .adapter_rank         = q->lora.rank,
-                           .is_tied              = r->found.sizes.tied,
-                           .is_recomputed        = strcmp(q->recompute, "none") != 0,
-                           .syncs_each     = q->syncs_each && vp_world_syncs_each(q->parallel),
-                           .loads_in_parts = !vp_hf_is_plain(q),
-                           .device_bytes   = q->device_bytes};
-}
-
 /* Several ranks: what the first one does besides. Where one like it has loaded before, it comes with what it loaded. */
 static vp_status share(run *r, vp_err *err)
 {
@@ -312,7 +291,7 @@ static vp_status share(run *r, vp_err *err)
 
     if (!vp_hf_is_shared(q))
         return VP_OK;
-    r->world_opts = world_opts_of(r);
+    r->world_opts = vp_hf_world_opts(q, &r->found, r->out);
     VP_TRY(vp_recorded_ready(r->step, err));
     if (keeps_loaded(q))
         r->loaded =
@@ -356,6 +335,18 @@ static vp_status play_beside(run *r, const char *word, const char *pass, const c
     return vp_recorded_play(r->step, phase, err);
 }
 
+/* The model's output goes before backward. */
+static const char *output_of(const run *r, int64_t micro)
+{
+    return micro > 0 && !starts_anew(r) ? "output_more" : "output";
+}
+
+/* Whether it goes as soon as a cast of it is there. */
+static bool returns_a_cast(const run *r)
+{
+    return r->world && r->world_opts.cast_bytes > 0;
+}
+
 static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err *err)
 {
     bool      more = micro > 0 && !starts_anew(r);
@@ -379,6 +370,11 @@ static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err 
         VP_TRY(vp_hf_resident_forward(r->resident, err));
     if (r->world && step)
         VP_TRY(vp_world_end(r->world, err));
+    if (strcmp(word, "forward") == 0 && returns_a_cast(r)) {
+        if (has_phase(r, output_of(r, micro)))
+            VP_TRY(vp_recorded_play(r->step, output_of(r, micro), err));
+        VP_TRY(vp_world_returned(r->world, err));
+    }
     vp_ledger_end(&r->ledger);
 out:
     return st;
@@ -469,14 +465,14 @@ out:
  * step. */
 static vp_status play_micro_step(run *r, int step, int64_t micro, vp_err *err)
 {
-    const char *output = micro > 0 && !starts_anew(r) ? "output_more" : "output";
+    const char *output = output_of(r, micro);
     bool        kept   = r->request->keep_output;
     vp_status   st     = VP_OK;
 
     VP_TRY(play(r, "forward", step, micro, err));
     if (kept && micro == 1)
         VP_TRY(vp_recorded_play(r->step, "output", err));
-    if (!kept && has_phase(r, output))
+    if (!kept && has_phase(r, output) && !returns_a_cast(r))
         VP_TRY(vp_recorded_play(r->step, output, err));
     VP_TRY(play(r, "backward", step, micro, err));
 out:
@@ -501,7 +497,7 @@ static vp_status play_step(run *r, int step, vp_err *err)
         VP_TRY(vp_world_stepped(r->world, err));
     vp_ledger_end(&r->ledger);
     if (r->request->keep_output)
-        VP_TRY(vp_recorded_play(r->step, n > 1 && !starts_anew(r) ? "output_more" : "output", err));
+        VP_TRY(vp_recorded_play(r->step, output_of(r, n - 1), err));
     vp_recorded_drop_gradients(r->step);
     vp_hf_resident_drop_gradients(r->resident);
     if (r->world)

@@ -326,7 +326,8 @@ static bool are_alike(const vp_world_opts *a, const vp_world_opts *b)
            a->master_bytes == b->master_bytes && a->adapter_bytes == b->adapter_bytes &&
            a->adapter_master_bytes == b->adapter_master_bytes &&
            a->adapter_rank == b->adapter_rank && a->is_tied == b->is_tied &&
-           a->loads_in_parts == b->loads_in_parts && a->device_bytes == b->device_bytes;
+           a->loads_in_parts == b->loads_in_parts && a->device_bytes == b->device_bytes &&
+           a->finds_unused == b->finds_unused;
 }
 
 bool vp_world_loads_the_same(const vp_world *w, const vp_world_opts *opts, const vp_recorded *step)
@@ -392,6 +393,11 @@ vp_status vp_world_begin(vp_world *w, const char *phase, bool reduces, vp_err *e
 vp_status vp_world_end(vp_world *w, vp_err *err)
 {
     return w->form->end ? w->form->end(w, err) : VP_OK;
+}
+
+vp_status vp_world_returned(vp_world *w, vp_err *err)
+{
+    return w->form->returned ? w->form->returned(w, err) : VP_OK;
 }
 
 const int64_t *vp_world_trained(const vp_world *w, int64_t *n, int64_t *element_bytes)

@@ -28,6 +28,9 @@ typedef struct vp_world_opts {
     bool    syncs_each;     /* asked for, and vp_world_syncs_each() */
     bool    loads_in_parts; /* weights are cut as they are made: zero.Init() of transformers */
     int64_t device_bytes;   /* of the card; 0: not known, enough */
+    /* DDP's find_unused_parameters, and behind each forward pass what is made of its output then: a cast of it, and of that a clone */
+    bool    finds_unused;
+    int64_t cast_bytes, clone_bytes;
 } vp_world_opts;
 
 /* Way i of sharing a step among ranks; NULL past the end. */
@@ -68,6 +71,9 @@ vp_status vp_world_copy(const vp_world *world, const vp_world_opts *opts, vp_rec
  * step. */
 vp_status vp_world_begin(vp_world *world, const char *phase, bool reduces, vp_err *err);
 vp_status vp_world_end(vp_world *world, vp_err *err);
+
+/* Where there are cast_bytes, behind the recorded "output" of each forward pass: what was cast is gone. */
+vp_status vp_world_returned(vp_world *world, vp_err *err);
 
 /* What the optimizer works on, in bytes, and those of an element; n is 0 where it works in host memory. Borrowed. */
 const int64_t *vp_world_trained(const vp_world *world, int64_t *n, int64_t *element_bytes);

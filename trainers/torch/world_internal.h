@@ -66,6 +66,7 @@ struct vp_world_form {
     vp_status (*logits)(vp_world *w, vp_err *err); /* their gradient is there */
     vp_status (*gradient)(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err);
     vp_status (*end)(vp_world *w, vp_err *err);
+    vp_status (*returned)(vp_world *w, vp_err *err); /* vp_world_returned() */
     vp_status (*step)(vp_world *w, vp_err *err);
     vp_status (*stepped)(vp_world *w, vp_err *err);
 };

@@ -4,7 +4,7 @@
 
 Two steps, each with backward after forward and an optimizer step, and the peaks of each phase as the allocator counts them,
 the largest over micro-steps. DDP is
-PyTorch's around a plain loop; FSDP is what Accelerate's prepare() makes of a model and an optimizer; ZeRO is deepspeed.initialize()
+PyTorch's around a plain loop, or transformers' Trainer's; FSDP is what Accelerate's prepare() makes of a model and an optimizer; ZeRO is deepspeed.initialize()
 with the settings that `vplan emit --for deepspeed` writes.
 """
 import contextlib
@@ -78,6 +78,11 @@ class Distributed:
     def backward(self, loss):
         loss.backward()
 
+    def run(self, inputs, forward_ends):
+        loss = self.forward(inputs)
+        forward_ends()
+        self.backward(loss)
+
     def without_reduction(self):
         """Around a micro-step that is not the last one."""
         return self.wrapped.no_sync()
@@ -88,6 +93,26 @@ class Distributed:
 
     def micro_step(self):
         pass
+
+
+class Trained(Distributed):
+    """transformers' Trainer under DDP: how it calls it, and its clipping."""
+
+    def __init__(self, s):
+        import loops
+        m = model_of(s, "cuda")
+        v = dict(precision=s["precision"], mask=0, task="clm")
+        self.loop = loops.Trainer(v, m, s["micro_batch"], optim=s["optimizer"])
+        gc.collect()
+        self.wrapped, self.trainer = self.loop.m, self.loop.trainer
+        self.optimizer = self.trainer.create_optimizer()
+
+    def run(self, inputs, forward_ends):
+        self.loop.step(inputs, lambda phase: forward_ends() if phase == "backward" else None)
+
+    def step(self):
+        self.trainer.accelerator.clip_grad_norm_(self.wrapped.parameters(), 1.0)
+        Distributed.step(self)
 
 
 class Accelerated(Distributed):
@@ -177,7 +202,7 @@ def main():
         peaks[phase] = max(peaks.get(phase, 0), m["allocated_bytes.all.peak"])
         peaks["reserved"] = max(peaks.get("reserved", 0), m["reserved_bytes.all.peak"])
         torch.cuda.reset_peak_memory_stats()
-    loop = {"ddp": Distributed, "fsdp": Accelerated, "fsdp2": Accelerated}.get(s["parallel"], Zero)(s)
+    loop = {"ddp": Trained if s.get("trainer") == "hf" else Distributed, "fsdp": Accelerated, "fsdp2": Accelerated}.get(s["parallel"], Zero)(s)
     gc.collect()
     end("load")
     inputs = play.batch(dict(task="clm", mask=0, lora=s.get("lora", "none")), dict(B=s["micro_batch"], S=s["seq"]))
@@ -185,10 +210,7 @@ def main():
     for step in (1, 2):
         for micro in range(1, n + 1):
             with loop.without_reduction() if micro < n and not s.get("sync_each_batch") else contextlib.nullcontext():
-                loss = loop.forward(inputs)
-                end("forward%d" % step)
-                loop.backward(loss)
-                loss = None
+                loop.run(inputs, lambda: end("forward%d" % step))
                 end("backward%d" % step)
             if micro < n:
                 loop.micro_step()

@@ -67,6 +67,17 @@ def quantised():
               (8, step_of(0), "none"), (2, step_of(2), "none"))])
 
 
+def trained():
+    """DDP as transformers' Trainer calls it: whole models, adapters, and those over quantised weights."""
+    def step_of(i, accumulation, **more):
+        return tuple(more.get(k, x) for k, x in zip(("model", "precision", "recompute", "optimizer"), STEPS[i])) + STEPS[i][4:6] + (accumulation,)
+    whole = [("ddp", world, "none", step_of(i, n, **more)) for world, i, n, more in
+             ((2, 0, 1, {}), (4, 1, 2, {}), (8, 2, 1, {}), (2, 4, 2, {}), (4, 5, 1, {"optimizer": "sgd"}), (2, 6, 1, {}))]
+    adapted = [("ddp", world, "none", step_of(i, n, precision="bf16-amp", recompute=recompute, optimizer="adamw_torch_fused"), load)
+               for world, i, n, recompute, load in ((2, 3, 1, "full", "none"), (4, 2, 1, "none", "none"), (2, 0, 2, "none", "none"), (2, 3, 1, "full", "nf4-dq"), (4, 6, 1, "full", "nf4"))]
+    return whole + adapted
+
+
 def single():
     """One card, whose part is all of it: what DeepSpeed keeps in host memory."""
     def step_of(i, accumulation):
@@ -106,14 +117,14 @@ def wanted(adapters):
 
 
 def columns(a):
-    return SETTINGS + ["lora", "r", "load"] * (a.adapters or a.quantised)
+    return SETTINGS + ["lora", "r", "load"] * (a.adapters or a.quantised or a.trained)
 
 
 def play(a, row):
     (parallel, world, offload, (model, precision, recompute, optimizer, batch, seq, accumulation)) = row[:4]
-    targets, rank = ADAPTERS if a.adapters or a.quantised else ("none", 0)
+    targets, rank = ADAPTERS if a.adapters or a.quantised or len(row) > 4 else ("none", 0)
     setting = dict(lora=targets, r=rank, load=(row + ("none",))[4], config=rows.MODELS[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
-                   recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation, sync_each_batch=a.synced)
+                   recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation, sync_each_batch=a.synced, trainer="hf" if a.trained else "torch")
     python = a.deepspeed_python if parallel.startswith("zero") else a.python
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "peaks.json")
@@ -138,6 +149,7 @@ def main():
     p.add_argument("--adapters", action="store_true", help="rows of LoRA, with two columns more")
     p.add_argument("--quantised", action="store_true", help="the same of quantised weights that are cut")
     p.add_argument("--single", action="store_true", help="rows of one card")
+    p.add_argument("--trained", action="store_true", help="rows of DDP by transformers' Trainer")
     p.add_argument("--synced", action="store_true", help="rows whose micro-batches are each reduced")
     a = p.parse_args()
     had = set()
@@ -150,7 +162,7 @@ def main():
             said = subprocess.run([a.deepspeed_python or a.python, "-c", versions], stdout=subprocess.PIPE).stdout.decode().strip()
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
             out.writerow(columns(a) + ["reserved"] + ["allocated_" + n for n in PHASES])
-        for row in synced() if a.synced else single() if a.single else quantised() if a.quantised else wanted(a.adapters):
+        for row in synced() if a.synced else trained() if a.trained else single() if a.single else quantised() if a.quantised else wanted(a.adapters):
             if (row[0], str(row[1]), row[2], row[3][0], row[3][1], str(row[3][6]), row[3][3], (row + ("none",))[4]) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:

@@ -1,0 +1,58 @@
+#include "trainers/hf/hf_world.h"
+
+#include "base/checked.h"
+#include "trainers/hf/hf_trained.h"
+
+#include <string.h>
+
+/* Trainer lets DDP look for weights that get no gradient, but of a whole model with checkpoints, which that would break
+ * (transformers 5.17, trainer.py: find_unused). */
+static bool finds_unused(const vp_hf_request *q)
+{
+    return !vp_hf_is_plain(q) &&
+           (vp_hf_has_adapters(q) || strcmp(q->recompute ? q->recompute : "none", "none") == 0);
+}
+
+/* Then what the model returns is cloned (torch 2.11, distributed.py: _DDPSink): its logits, of which Accelerate has made a copy in
+ * fp32 under autocast. TRL's and Liger's losses make none. Trainer's recorded step has let go of that copy, or of the logits
+ * themselves, where its forward pass ends; a plain loop's that stands in has its logits still, and no copy. */
+static void add_output(const vp_hf_request *q, const vp_hf_found *found,
+                       const vp_hf_estimate *estimate, vp_world_opts *out)
+{
+    bool    has_logits = strcmp(estimate->task, "clm") == 0 || strcmp(estimate->task, "mlm") == 0;
+    bool    autocast   = strstr(q->precision, "-mixed") || strstr(q->precision, "-amp");
+    int64_t n          = vp_mul(vp_mul(q->batch, estimate->seq), found->sizes.symbols.at[VP_SYM_V]);
+    int64_t bytes      = vp_mul(n, autocast ? 4 : vp_hf_weight_bytes(q->precision));
+
+    if (!out->finds_unused || !has_logits || vp_hf_is_trl(q) || vp_hf_has_liger(q))
+        return;
+    out->cast_bytes  = autocast || !found->plain ? bytes : 0;
+    out->clone_bytes = bytes;
+}
+
+vp_world_opts vp_hf_world_opts(const vp_hf_request *q, const vp_hf_found *found,
+                               const vp_hf_estimate *estimate)
+{
+    bool          adapted = vp_hf_has_adapters(q);
+    vp_world_opts out     = {
+            .parallel             = q->parallel,
+            .offload              = q->offload ? q->offload : "none",
+            .ranks                = q->world,
+            .weight_bytes         = vp_hf_weight_bytes(vp_hf_computed_precision(q)),
+            .master_bytes         = vp_hf_weight_bytes(vp_hf_meant_precision(q)),
+            .adapter_bytes        = !adapted                   ? 0
+                                    : vp_hf_halves_adapters(q) ? 2
+                                                               : 4,
+            .adapter_master_bytes = adapted ? vp_hf_kept_adapter_bytes(q) : 0,
+            .adapter_rank         = q->lora.rank,
+            .is_tied              = found->sizes.tied,
+            .is_recomputed        = strcmp(q->recompute, "none") != 0,
+            .syncs_each           = q->syncs_each && vp_world_syncs_each(q->parallel),
+            .loads_in_parts       = !vp_hf_is_plain(q),
+            .finds_unused         = finds_unused(q) && vp_world_replicates(q->parallel),
+            .device_bytes         = q->device_bytes,
+    };
+
+    add_output(q, found, estimate, &out);
+    return out;
+}
