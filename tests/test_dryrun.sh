@@ -610,6 +610,36 @@ printf 'import torch\nx = torch.arange(8, device="cuda")\nprint([0][:x.sum().ite
 expect "an error that comes of a value" 4 "IndexError: list index out of range (nothing is computed on a card: the values that .*by_value.py:3 (<module>) read there are zeros" \
     dry -- "$python" "$work/by_value.py"
 
+# CTC whose lengths were counted on the device (wav2vec2's way) takes what it takes where the host knows them.
+cat > "$work/ctc.py" <<'P'
+import sys, torch
+net = torch.nn.Linear(64, 40).cuda()
+labels = torch.ones(4, 10, dtype=torch.long).cuda()
+n_inputs, n_targets = torch.full((4,), 50), torch.full((4,), 10)
+for _ in range(3):
+    mask = labels >= 0
+    counted = mask.sum(-1)
+    if sys.argv[1] == "device":
+        n_targets = counted
+    out = net(torch.zeros(50, 4, 64, device="cuda")).log_softmax(-1)
+    torch.nn.functional.ctc_loss(out, labels.masked_select(mask), n_inputs, n_targets).backward()
+torch.optim.SGD(net.parameters(), lr=0.1).step()
+P
+ctc() { "$vplan" dryrun --device l4 --json -- "$python" "$work/ctc.py" "$1" 2> "$work/err" | python3 -c 'import json, sys
+d = json.load(sys.stdin)
+print(d["verdict"], [(p["name"], p["requested_bytes"]) for p in d["phases"] if p["name"] != "load"])'; }
+expect "CTC's lengths are a stated assumption" 0 "lengths that were counted on the device are taken to be the longest" dry --device l4 -- "$python" "$work/ctc.py" device
+host=$(ctc host) device=$(ctc device)
+[ "${host%% *}" = fits ] && [ "$host" = "$device" ] && ok || bad "CTC: host $host, device $device" "$work/err"
+
+# Lightning saves into a buffer and writes that: --steps writes nothing, here with a stand-in of its function.
+mkdir -p "$work/light/lightning/fabric/utilities"
+touch "$work/light/lightning/__init__.py" "$work/light/lightning/fabric/__init__.py" "$work/light/lightning/fabric/utilities/__init__.py"
+printf 'def _atomic_save(checkpoint, filepath):\n    open(filepath, "w").write("saved")\n' > "$work/light/lightning/fabric/utilities/cloud_io.py"
+printf 'import torch\nfrom lightning.fabric.utilities.cloud_io import _atomic_save\ntorch.zeros(8, device="cuda")\n_atomic_save({}, "%s")\n' "$work/light/last.ckpt" > "$work/light/fit.py"
+expect "Lightning's checkpoints with --steps" 0 "checkpoints were not written" dry --device l4 --steps 1 -- "$python" "$work/light/fit.py"
+[ ! -e "$work/light/last.ckpt" ] && ok || bad "--steps writes Lightning's checkpoint"
+
 # Checkpoints of an earlier run stay: a dry run's are zeros. What the command makes itself is written, and deleted.
 cat > "$work/saves.py" <<'P'
 import os, shutil, sys, torch

@@ -42,6 +42,18 @@ static void add_file(json_t *files, const char *path)
         json_object_set_new(files, path, json_string(hash));
 }
 
+/* A file that this program's own answer or notes go to: not the command's. */
+static bool is_our_output(const char *path)
+{
+    struct stat file, ours;
+
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (stat(path, &file) == 0 && fstat(fd, &ours) == 0 && S_ISREG(ours.st_mode) &&
+            file.st_dev == ours.st_dev && file.st_ino == ours.st_ino)
+            return true;
+    return false;
+}
+
 /* What trials must share to be comparable, as JSON: also the files that the command names, and the programs and
  * settings that lie in the current folder. The caller's; NULL: out of memory. */
 static char *identity_of(const vp_command_opts *opts, const vp_command_files *named,
@@ -60,7 +72,7 @@ static char *identity_of(const vp_command_opts *opts, const vp_command_files *na
     while (d && (entry = readdir(d)) && json_object_size(files) < 500) {
         const char *dot = strrchr(entry->d_name, '.');
         for (size_t i = 0; dot && i < sizeof tails / sizeof *tails; i++)
-            if (strcmp(dot, tails[i]) == 0)
+            if (strcmp(dot, tails[i]) == 0 && !is_our_output(entry->d_name))
                 add_file(files, entry->d_name);
     }
     if (d)

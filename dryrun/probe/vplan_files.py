@@ -113,6 +113,12 @@ class Files:
                 plain_remove(files, path)
         kind.create_stream, kind.rename, kind.rm_file = create_stream, rename, rm_file
 
+    def on_lightning_files(self, module):
+        """Lightning saves into a buffer and writes that."""
+        plain = getattr(module, "_atomic_save", None)
+        if plain is not None:
+            module._atomic_save = self.saving(self.writes_nothing(plain, "filepath"))
+
     def hook_rmtree(self):
         """A trainer that keeps its last few checkpoints deletes those of an earlier run."""
         plain, probe = shutil.rmtree, self

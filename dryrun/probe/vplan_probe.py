@@ -51,6 +51,8 @@ def start():
             "accelerate.commands": _probe.on_accelerate,
             "torch.distributed.checkpoint.default_planner": _probe.on_checkpoint_planner,
             "torch.distributed.checkpoint.filesystem": _probe.on_checkpoint_files,
+            "lightning.fabric.utilities.cloud_io": _probe.on_lightning_files,
+            "lightning_fabric.utilities.cloud_io": _probe.on_lightning_files,
             "torch.utils.data.dataloader": _probe.hook_loaders, "transformers.trainer": _probe.on_trainer,
             "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
             "transformers.masking_utils": _probe.on_masking,
@@ -289,6 +291,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Owners, Files, Compile, Argum
         self.lib.vplan_null_expect.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self.lib.vplan_null_guard()
         self.hook_masks(torch)
+        self.hook_ctc(torch)
         if self.value:
             self.hook_values(torch)
 

@@ -31,6 +31,33 @@ class Values:
                 expect(0, 0)
         self.override("nonzero", nonzero)
 
+    def hook_ctc(self, torch):
+        """CTC's lengths are read from the device where a model has counted them there. Zeros contradict the targets and would make
+        its buffers vanish: inputs are taken to be as long as they can be, targets to share what there is."""
+        plain, probe = torch.ctc_loss, self
+
+        def unread(lengths):
+            return isinstance(lengths, torch.Tensor) and lengths.is_cuda and lengths.numel() and not any(lengths.tolist())
+
+        def ctc_loss(log_probs, targets, input_lengths, target_lengths, *args, **kwargs):
+            of_inputs, of_targets = unread(input_lengths), unread(target_lengths)
+            if of_inputs:
+                input_lengths = torch.full(input_lengths.shape, log_probs.shape[0], dtype=torch.long)
+            if of_targets:
+                n = target_lengths.numel()
+                if targets.dim() == 1:
+                    lengths = [targets.numel() // n + (i < targets.numel() % n) for i in range(n)]
+                else:
+                    lengths = [targets.shape[1]] * n
+                target_lengths = torch.tensor(lengths).reshape(target_lengths.shape)
+            if of_inputs or of_targets:
+                if not isinstance(input_lengths, torch.Tensor) or input_lengths.is_cuda:
+                    input_lengths = torch.as_tensor(input_lengths, device="cpu")
+                target_lengths = torch.as_tensor(target_lengths, device="cpu")
+                probe.note("ctc", "CTC: lengths that were counted on the device are taken to be the longest")
+            return plain(log_probs, targets, input_lengths, target_lengths, *args, **kwargs)
+        torch.ctc_loss = ctc_loss
+
     # ---- a chosen value instead of zero --------------------------------------------------------------------
 
     def hook_values(self, torch):
