@@ -151,10 +151,12 @@ n=$(wc -l < "$COUNT_RUNS")
 ok "ran several" [ "$n" -gt 2 ]
 ok "again" exits 0 tune --study "$work/f.db" -- python3 train.py sft.yaml
 ok "runs nothing" [ "$(wc -l < "$COUNT_RUNS")" = "$n" ]
-tune --study "$work/f.db" -- python3 train.py sft.yaml > answer.json 2> notes.json
-tune --study "$work/f.db" -- python3 train.py sft.yaml > answer.json 2> notes.json
-ok "answers that go to files beside it are not the command's" [ "$(wc -l < "$COUNT_RUNS")" = "$n" -a -s answer.json ]
-rm answer.json notes.json
+tune --study "$work/f.db" -- python3 train.py sft.yaml > answer.json 2> notes.txt
+tune --study "$work/f.db" -- python3 train.py sft.yaml > answer.json 2> notes.txt
+"$vplan" dryrun --device l4 --json -- python3 train.py sft.yaml > dry.json 2> /dev/null
+ok "once more" exits 0 tune --study "$work/f.db" -- python3 train.py sft.yaml
+ok "answers that lie beside it, or go there, are not the command's" [ "$(wc -l < "$COUNT_RUNS")" = $((n + 1)) -a -s answer.json ]
+rm answer.json notes.txt dry.json
 sed -i 's/max_length: 512/max_length: 256/' sft.yaml
 ok "an edited file" exits 0 tune --study "$work/f.db" -- python3 train.py sft.yaml
 ok "is another command" [ "$(wc -l < "$COUNT_RUNS")" -gt "$n" ]

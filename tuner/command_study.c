@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_HASHED_BYTES = 64 << 20 };
+enum { MAX_HASHED_BYTES = 64 << 20, MAX_ANSWER_BYTES = 4 << 20 };
 
 /* The contents of a file that the command names: an edited script is another command. Empty where it is no file, or
  * so large that it is data. */
@@ -42,16 +42,26 @@ static void add_file(json_t *files, const char *path)
         json_object_set_new(files, path, json_string(hash));
 }
 
-/* A file that this program's own answer or notes go to: not the command's. */
+/* A file that an answer of this program goes to, or holds one of an earlier run (tune's, dryrun's): not the command's. */
 static bool is_our_output(const char *path)
 {
     struct stat file, ours;
+    json_t     *doc;
+    bool        is = false;
 
+    if (stat(path, &file) != 0 || !S_ISREG(file.st_mode))
+        return false;
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
-        if (stat(path, &file) == 0 && fstat(fd, &ours) == 0 && S_ISREG(ours.st_mode) &&
-            file.st_dev == ours.st_dev && file.st_ino == ours.st_ino)
-            return true;
-    return false;
+        is = is ||
+             (fstat(fd, &ours) == 0 && file.st_dev == ours.st_dev && file.st_ino == ours.st_ino);
+    if (is || file.st_size > MAX_ANSWER_BYTES)
+        return is;
+    doc = json_load_file(path, 0, NULL);
+    is  = json_is_integer(json_object_get(doc, "schema_version")) &&
+         ((json_object_get(doc, "trials") && json_object_get(doc, "stopped_because")) ||
+          (json_object_get(doc, "verdict") && json_object_get(doc, "optimizer_steps")));
+    json_decref(doc);
+    return is;
 }
 
 /* What trials must share to be comparable, as JSON: also the files that the command names, and the programs and
