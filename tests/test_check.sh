@@ -155,6 +155,11 @@ for what, text, high, low in (("none", keys(), none, none), ("the loss alone", k
     ok(j["reserved_peak_bytes"] == high, "Liger, %s: bytes" % what, (j["reserved_peak_bytes"], high))
     ok(low == high or j["interval"]["low_bytes"] <= low, "Liger, %s: the interval reaches all kernels" % what, (j["interval"], low))
     ok((low == high) != any("some of Liger's kernels" in a for a in j["assumptions"]), "Liger, %s: said" % what, j["assumptions"])
+halves = axolotl.replace("bf16: true\nfloat32: true\n", "bf16: auto\n")
+j, whole = takes(halves + "liger_rms_norm: true\nliger_fused_linear_cross_entropy: true\n"), takes(halves)
+all_of_them = takes(halves + "".join("liger_%s: true\n" % n for n in ("rope", "rms_norm", "glu_activation", "fused_linear_cross_entropy")))
+ok(j["reserved_peak_bytes"] == whole["reserved_peak_bytes"] and any("counted as none" in a for a in j["assumptions"]), "Liger's loss alone was not recorded so: as none", (j["reserved_peak_bytes"], whole["reserved_peak_bytes"], j["assumptions"]))
+ok(j["interval"]["low_bytes"] <= all_of_them["reserved_peak_bytes"] < whole["reserved_peak_bytes"], "and down to all", (j["interval"], all_of_them["reserved_peak_bytes"]))
 j = takes(factory % 512, "gpt2")
 ok(any("llamafactory has none for the family gpt2" in a for a in j["assumptions"]), "Liger has nothing for the family", j["assumptions"])
 # ---- a file that a variable names is looked for by what the variable says ----

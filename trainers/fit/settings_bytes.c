@@ -228,8 +228,8 @@ static void reach_ligers(const vp_fit_job *job, const vp_hf_request *asked, vp_h
     assume(e, asked->liger
                   ? "some of Liger's kernels beside its loss: counted as its loss alone, at "
                     "the interval's lower end as all of them"
-                  : "some of Liger's kernels and not its fused loss: counted as none, at the "
-                    "interval's lower end as all of them");
+                  : "some of Liger's kernels: counted as none, at the interval's lower end as all "
+                    "of them");
 }
 
 /* What the trainer asks of Liger in vain. */
@@ -269,6 +269,22 @@ static vp_status estimate_evaluated(const vp_model *model, vp_hf_request *q, vp_
             "evaluations, of %lld samples at once, are not counted: none was recorded with these "
             "settings",
             (long long)batch);
+    return st;
+}
+
+/* Of some of Liger's kernels that with its loss alone, or where that was not recorded that with none. */
+static vp_status estimate_with_some(const vp_fit_job *job, vp_hf_request *q, vp_hf_estimate *e,
+                                    vp_err *err)
+{
+    vp_err    why = {0};
+    vp_status st  = estimate_evaluated(job->model, q, e, &why);
+
+    if (st == VP_ERR_INPUT && job->liger_least && q->liger) {
+        q->liger = NULL;
+        return estimate_evaluated(job->model, q, e, err);
+    }
+    if (st != VP_OK)
+        *err = why;
     return st;
 }
 
@@ -438,7 +454,7 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
     }
     q.at_most_share = share_of(job, &q, is_own);
     if (!is_own || method)
-        VP_TRY(estimate_evaluated(job->model, &q, &e, err));
+        VP_TRY(estimate_with_some(job, &q, &e, err));
     interval_of(job, &q, is_own, e.stands_in, &low, &high);
     reach_ligers(job, &q, &e, &low);
     say_without_liger(job, s, &e);
