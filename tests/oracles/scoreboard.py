@@ -53,6 +53,7 @@ WHAT = {
     "dpo_steps.csv": "TRL's DPOTrainer",
     "eval_steps.csv": "evaluations between steps",
     "liger_steps.csv": "Liger's kernels",
+    "adapted_liger_steps.csv": "Liger's kernels under adapters: dropout, q and v alone, NF4",
     "versions_steps.csv": "with transformers 4.57 and 5.24, torch 2.9, 2.10 and 2.14",
     "residents.csv": "what stays besides: EMA, EWC, MER, a second model",
 }

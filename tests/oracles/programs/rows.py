@@ -483,7 +483,7 @@ def by_trainer(rows, seed, evaluates, liger):
     """The rows, by Trainer, with samples at once in an evaluation, and Liger's kernels."""
     rng = random.Random(seed)
     return [r[:10] + ("hf" if r[10] == "torch" else r[10],) + r[11:14] +
-            (rng.choice([1, 2, 3, 4, 8]) if evaluates else 0, rng.choice(["all", "all", "loss"]) if liger else "none") for r in rows]
+            (rng.choice([1, 2, 3, 4, 8]) if evaluates else 0, rng.choice(["all", "all", "loss"]) if liger else "none") + r[16:] for r in rows]
 
 
 ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
