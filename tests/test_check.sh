@@ -124,6 +124,11 @@ ok(unread == ["bf16", "fp16"], "what is no literal is named, and the rest of the
 for name in ("open.toml", "twice.toml", "table.toml", "plain.toml", "over.toml", "two.toml", "zero.toml", "bomb.yaml", "tabs.yaml", "colon.yaml", "open.json", "tag.yaml", "noanchor.yaml", "two.yaml", "brace.json"):
     code, j, err = check(write(name, hostile[name]))
     ok(code == 4 and (j["findings"][0]["line"] or 0) >= 1, name + ": the line", j["findings"])
+# ---- a whole number that is written as a real one is read, and said ----
+for name, text in (("real.json", '{"output_dir": "o", "per_device_train_batch_size": 1e1, "gradient_accumulation_steps": 4.0, "bf16": true}\n'), ("real.yaml", "output_dir: o\nper_device_train_batch_size: 10.0\ngradient_accumulation_steps: 4.0\nbf16: true\n")):
+    code, j, err = check(write(name, text))
+    said = sorted((f["key"], f["instead"]) for f in j["findings"] if f["severity"] == "warning")
+    ok(code == 0 and j["common"]["micro_batch"] == 10 and j["common"]["accumulation"] == 4 and said == [("gradient_accumulation_steps", "4"), ("per_device_train_batch_size", "10")], name + ": 10.0 samples are ten", (code, j.get("common"), j["findings"]))
 # ---- Liger's kernels are counted as far as the trainer's own switches put them in place ----
 axolotl = "base_model: a/b\nmicro_batch_size: 8\nsequence_len: 2048\nbf16: true\nfloat32: true\ngradient_checkpointing: true\noptimizer: adamw_torch_fused\nplugins: [axolotl.integrations.liger.LigerPlugin]\n"
 factory = "model_name_or_path: a/b\nstage: sft\nfinetuning_type: full\ntemplate: x\ndataset: y\nper_device_train_batch_size: 8\ncutoff_len: %d\nbf16: true\nenable_liger_kernel: true\n"

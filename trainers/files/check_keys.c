@@ -191,9 +191,16 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
         if (!is_read)
             return;
     }
-    if (whole && x != floor(x))
+    if (whole && x != floor(x)) {
         vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s is no whole number", shown);
-    else if (k->max > k->min && (x < k->min || x > k->max)) {
+        return;
+    }
+    if (whole && v->kind == VP_VALUE_REAL && fabs(x) < 1e12) {
+        snprintf(better, sizeof better, "%.0f", x);
+        vp_find(c, file, VP_WARNING, v, k->path, better,
+                "%s is a real number: what wants a whole one may refuse it", shown);
+    }
+    if (k->max > k->min && (x < k->min || x > k->max)) {
         if (k->max >= 1e6)
             vp_find(c, file, VP_ERROR, v, k->path, NULL, "%.40s: must be at %s %.15g", shown,
                     x < k->min ? "least" : "most", x < k->min ? k->min : k->max);

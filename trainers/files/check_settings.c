@@ -3,6 +3,7 @@
  * empty the files contradict each other. */
 #include "trainers/files/check_internal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,14 @@ static bool is_unread(const vp_checked_file *file, const vp_saying *row)
            vp_value_is_unknown(file, v, row->value && row->value[0] == '$');
 }
 
+/* A setting that is a number of something, in whatever words a row has it. */
+static bool is_count(int setting)
+{
+    const char *words = setting == VP_ALWAYS ? "" : vp_setting_words((vp_setting)setting);
+
+    return words[0] && words[strlen(words) - 1] == 'N';
+}
+
 /* One row against the file. *argument: what "$" stands for, in buf; explicit: it is written there. */
 static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp_saying *row,
                       char *buf, size_t buf_size, const char **argument, const vp_value **at)
@@ -157,6 +166,9 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
         return false;
     if (v && v->kind == VP_VALUE_INT && v->integer > 0 && row->value[0] == '$')
         snprintf(buf, buf_size, "%lld", (long long)v->integer); /* 0x10, 4_096 */
+    if (v && v->kind == VP_VALUE_REAL && v->real == floor(v->real) && v->real > 0 &&
+        v->real < 1e12 && row->value[0] == '$' && is_count(row->setting))
+        snprintf(buf, buf_size, "%.0f", v->real); /* 8.0, 1e1 */
     if (strcmp(row->value, "$") == 0 || strcmp(row->value, "$,") == 0) {
         char *p = buf;
         if (row->value[1] == ',') /* "q_proj, v_proj" */
