@@ -81,6 +81,10 @@ static vp_status check_ranks(const arguments *args, vp_err *err)
         if (end == p || rank < 0 || (*end && *end != ',') || ++n > MAX_PLAYED)
             return VP_FAIL(err, VP_ERR_USAGE, "--rank %.100s: numbers from 0, all or kinds",
                            args->ranks);
+        for (const char *q = args->ranks; q < p; q += strcspn(q, ",") + 1)
+            if (strtoll(q, NULL, 10) == rank)
+                return VP_FAIL(err, VP_ERR_USAGE, "--rank %.100s: %lld is given twice", args->ranks,
+                               rank);
         if (rank > 0 && args->world > 1 && rank >= args->world)
             return VP_FAIL(err, VP_ERR_USAGE, "--rank %lld of --world %lld: they count from 0",
                            rank, (long long)args->world);
@@ -114,10 +118,12 @@ static vp_status choose(const arguments *args, vp_device *device, vp_dryrun_opts
     if (args->value)
         VP_TRY(vp_real_parse(args->value, "--value", -1e30, 1e30, &value, err));
     VP_TRY(check_ranks(args, err));
-    opts->device        = device;
-    opts->ranks         = args->ranks;
-    opts->cudnn         = args->cudnn;
-    opts->world         = args->world;
+    opts->device = device;
+    opts->ranks  = args->ranks;
+    opts->cudnn  = args->cudnn;
+    opts->world  = args->world;
+    if (args->snapshot)
+        VP_TRY(vp_output_check(args->snapshot, args->force, NULL, 0, err));
     opts->snapshot_path = args->snapshot;
     opts->force         = args->force;
     opts->padding       = args->padding;

@@ -101,6 +101,10 @@ static void print_time(const json_t *time)
             vp_count_text(number(time, "samples"), a, sizeof a),
             vp_rate_text(json_number_value(json_object_get(time, "samples_per_s")), b, sizeof b),
             100 * json_number_value(json_object_get(time, "mfu")));
+    if (number(time, "tokens"))
+        vp_screen_line(
+            "", "%s tokens a step, %s a second", vp_count_text(number(time, "tokens"), a, sizeof a),
+            vp_rate_text(json_number_value(json_object_get(time, "tokens_per_s")), b, sizeof b));
     vp_screen_line("", "the card works for %s, the host issues for %s",
                    vp_time_text(json_number_value(json_object_get(time, "device_s")), a, sizeof a),
                    vp_time_text(json_number_value(json_object_get(time, "host_s")), b, sizeof b));

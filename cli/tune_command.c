@@ -130,7 +130,7 @@ static json_t *trial_json(const vp_command_result *r, const vp_command_setting *
     const vp_command_trial *t = &s->trial;
 
     return json_pack(
-        "{s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b}", "id",
+        "{s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b}", "id",
         (json_int_t)t->id, "settings", settings_json(r, s), "verdict",
         vp_command_verdict_name(t->verdict), "allocated_peak_bytes",
         t->allocated_bytes ? json_integer(t->allocated_bytes) : json_null(), "reserved_peak_bytes",
@@ -140,7 +140,8 @@ static json_t *trial_json(const vp_command_result *r, const vp_command_setting *
         t->step_s > 0 ? json_real(t->step_s) : json_null(), "step_time_least_s",
         t->step_s > 0 ? json_real(VP_STEP_LEAST_FRAC * t->step_s) : json_null(), "step_time_most_s",
         t->step_s > 0 ? json_real(VP_STEP_MOST_FRAC * t->step_s) : json_null(), "samples_per_s",
-        t->samples_per_s > 0 ? json_real(t->samples_per_s) : json_null(), "evidence", t->evidence,
+        t->samples_per_s > 0 ? json_real(t->samples_per_s) : json_null(), "tokens_per_s",
+        t->tokens_per_s > 0 ? json_real(t->tokens_per_s) : json_null(), "evidence", t->evidence,
         "from_study", (int)t->from_study);
 }
 
@@ -345,6 +346,11 @@ static void print_best(const vp_command_result *r, const vp_device *device, int6
                        "%s to %s a step, by what 48 published steps took beside this model",
                        vp_time_text(VP_STEP_LEAST_FRAC * t->step_s, least, sizeof least),
                        vp_time_text(VP_STEP_MOST_FRAC * t->step_s, most, sizeof most));
+    if (t->tokens_per_s > 0)
+        vp_screen_line("", "%s tokens a second, %s to %s",
+                       vp_rate_text(t->tokens_per_s, a, sizeof a),
+                       vp_rate_text(t->tokens_per_s / VP_STEP_MOST_FRAC, least, sizeof least),
+                       vp_rate_text(t->tokens_per_s / VP_STEP_LEAST_FRAC, most, sizeof most));
     vp_screen_line("memory", "%s allocated, %s bytes; %s reserved, on %s",
                    vp_size_text(t->allocated_bytes, a, sizeof a),
                    vp_count_text(t->allocated_bytes, bytes, sizeof bytes),

@@ -351,6 +351,13 @@ json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
     if (vp_step_times_of(clock, &times, NULL) == VP_OK)
         out = time_json(program, &t, &times,
                         t.n_ranks > 1 ? vp_ring_link_of(device, t.n_ranks).name : "");
+    if (out && vp_dryrun_report_int(program, "tokens") > 0 && times.step_s > 0) {
+        json_object_set_new(out, "tokens",
+                            json_integer((json_int_t)vp_dryrun_report_int(program, "tokens")));
+        json_object_set_new(
+            out, "tokens_per_s",
+            json_real((double)vp_dryrun_report_int(program, "tokens") / times.step_s));
+    }
     if (out)
         json_object_set_new(out, "modules", modules_json(names, sums, n_names));
 out:

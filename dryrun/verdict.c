@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* An error by which the probe itself ended the command: its message says all. */
@@ -210,6 +211,12 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
     } else if (vp_dryrun_all_ranks(opts) && json_array_size(found->ranks) < 2) {
         snprintf(out->reason, sizeof out->reason,
                  "--rank all, and the command started no ranks: say how many with --world");
+    } else if (opts->ranks && !vp_dryrun_all_ranks(opts) && opts->world < 2 && !found->n_ranks &&
+               json_array_size(found->ranks) < 2 &&
+               (strchr(opts->ranks, ',') || strtoll(opts->ranks, NULL, 10) > 0)) {
+        snprintf(out->reason, sizeof out->reason,
+                 "--rank %.100s, and the command started no ranks: say how many with --world",
+                 opts->ranks);
     } else {
         out->verdict   = "fits";
         out->exit_code = 0;

@@ -140,6 +140,9 @@ expect "a training that takes too long is told of --steps" 4 "was ended (with --
 dry --timeout 1 -- sh -c 'sleep 63 & sleep 64' > /dev/null 2>&1
 pgrep -f 'sleep 6[34]' > /dev/null && bad "a process was left behind at --timeout" || ok
 echo old > "$work/snap"
+expect "a snapshot where there is no folder, before any work" 7 "none/snap" dry --snapshot "$work/none/snap" -- sh -c 'echo it ran > "$0"' "$work/ran"
+[ ! -e "$work/ran" ] && ok || bad "the command ran before its snapshot was known to fail"
+expect "a rank named twice" 2 "0 is given twice" dry --world 2 --rank 0,1,0 -- true
 expect "an existing snapshot" 2 "exists" dry --snapshot "$work/snap" -- true
 dry -- sh -c 'head -c 300000000 /dev/zero' > "$work/out" 2> /dev/null
 [ $? = 5 ] && [ "$(stat -c %s "$work/out")" -lt 10000 ] && ok || bad "much output" "$work/out"
@@ -724,6 +727,22 @@ for what in ("seconds", "operators", "launches", "bytes", "flop"):
 assert abs(t["step_time_least_s"] / t["step_time_s"] - 0.76) < 1e-9 and abs(t["step_time_most_s"] / t["step_time_s"] - 1.55) < 1e-9, t' \
         "$work/out" 2> "$work/err" && ok || bad "seconds by module, $how" "$work/err"
 done
+cat > "$work/tokens.py" <<'P'
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(100, 64)
+    def forward(self, ids):
+        return self.table(ids).square().mean()
+net = Net().cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    for _ in range(2):
+        net(torch.zeros(4, 50, dtype=torch.long, device="cuda")).backward()
+    optimizer.step()
+P
+expect "samples and tokens of a step: two times four rows of 50" 0 "8 samples a step.* 400 tokens a step" dry --device l4 --time -- "$python" "$work/tokens.py"
 expect "a command too short to be timed says so" 0 "no seconds: the step that is timed is the one after 3, and the command did 3" dry --device l4 --time -- "$python" "$work/modules.py" other 3
 python3 -c 'import json
 r = [m / p for x in json.load(open("tests/dryrun/results/side-by-side.json"))["rows"] for m, p in zip(x["published_s"], x["predicted_s"])]
@@ -750,10 +769,12 @@ expect "a loop that never ends over a loader ends too" 0 "does not end with the 
 import torch
 net = torch.nn.Linear(8, 8).cuda()
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data = torch.zeros(64, 8)      # one object: of a new one in each turn nobody knows that it is the same data
 while True:
-    for x in torch.utils.data.DataLoader(torch.zeros(64, 8), 2):
+    for x in torch.utils.data.DataLoader(data, 2):
         net(x.cuda()).sum().backward()
         optimizer.step()'
+expect "rank 3 of a command that starts none" 4 "rank 3, and the command started no ranks: say how many with --world" dry --rank 3 -- "$python" -c "import torch; torch.zeros(1, device=\"cuda\")"
 expect "what fails after the cut is said" 0 "after the last step that was played the command ended with ZeroDivisionError" \
     dry --steps 2 -- "$python" -c '
 import torch

@@ -213,8 +213,8 @@ static void a_file_that_is_no_study_is_refused_and_left_alone(void **state)
     good = slurp(in_test_dir("good.db"), &n);
     refused(put_file("short.db", good, 3000), "is ", __LINE__);
     refused(put_file("header.db", good, 100), "is ", __LINE__);
-    sql(put_file("newer.db", good, n), "PRAGMA user_version = 8");
-    refused(in_test_dir("newer.db"), "schema 8, from a newer vplan", __LINE__);
+    sql(put_file("newer.db", good, n), "PRAGMA user_version = 9");
+    refused(in_test_dir("newer.db"), "schema 9, from a newer vplan", __LINE__);
     sql(put_file("view.db", good, n), "CREATE VIEW v AS SELECT * FROM trial");
     refused(in_test_dir("view.db"), "a view v that does not belong", __LINE__);
     sql(put_file("trigger.db", good, n),

@@ -144,7 +144,7 @@ vp_status vp_command_find(vp_study *s, vp_arena *arena, int64_t request, const c
     VP_TRY(vp_study_query(
         s, &stmt, err,
         "SELECT id, state, verdict, evidence, allocated_bytes, reserved_bytes, device_bytes, needed_bytes, step_s, "
-        "samples_per_s, wall_s, host_bytes, host_s, card_s, optimizer_host_s, optimizer_card_s, held_bytes, arguments FROM command_trial WHERE request_id = ? AND words = ? ORDER BY id",
+        "samples_per_s, wall_s, host_bytes, host_s, card_s, optimizer_host_s, optimizer_card_s, held_bytes, arguments, tokens_per_s FROM command_trial WHERE request_id = ? AND words = ? ORDER BY id",
         "it", request, words));
     for (;;) {
         VP_TRY(vp_study_next_row(s, stmt, &any, err));
@@ -170,7 +170,8 @@ vp_status vp_command_find(vp_study *s, vp_arena *arena, int64_t request, const c
                                 .optimizer_host_s = sqlite3_column_double(stmt, 14),
                                 .optimizer_card_s = sqlite3_column_double(stmt, 15),
                                 .held_bytes       = sqlite3_column_int64(stmt, 16),
-                                .arguments = vp_arena_strdup(arena, vp_study_text_at(stmt, 17))};
+                                .arguments    = vp_arena_strdup(arena, vp_study_text_at(stmt, 17)),
+                                .tokens_per_s = sqlite3_column_double(stmt, 18)};
         VP_TRY_ALLOC(err, t->evidence && t->arguments);
         for (int v = 0; v < VP_COMMAND_UNTRIED; v++)
             if (strcmp(verdict, vp_command_verdict_name((vp_command_verdict)v)) == 0)
@@ -192,8 +193,8 @@ vp_status vp_command_begin(vp_study *s, int64_t request, const char *words, int6
         vp_study_change(
             s, err,
             "INSERT INTO command_trial(request_id, words, state, evidence, arguments, allocated_bytes, reserved_bytes, device_bytes, "
-            "needed_bytes, step_s, samples_per_s, host_s, card_s, optimizer_host_s, optimizer_card_s, held_bytes, wall_s, "
-            "host_bytes, started_unix_s) VALUES(?, ?, 'running', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ?)",
+            "needed_bytes, step_s, samples_per_s, tokens_per_s, host_s, card_s, optimizer_host_s, optimizer_card_s, held_bytes, wall_s, "
+            "host_bytes, started_unix_s) VALUES(?, ?, 'running', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ?)",
             "iti", request, words, (int64_t)time(NULL)),
         err));
     *id = sqlite3_last_insert_rowid(s->db);
@@ -211,12 +212,13 @@ vp_status vp_command_finish(vp_study *s, const vp_command_trial *t, vp_err *err)
         vp_study_change(
             s, err,
             "UPDATE command_trial SET state = 'done', verdict = ?, evidence = ?, arguments = ?, allocated_bytes = ?, reserved_bytes = ?, "
-            "device_bytes = ?, needed_bytes = ?, step_s = ?, samples_per_s = ?, host_s = ?, card_s = ?, optimizer_host_s = ?, "
+            "device_bytes = ?, needed_bytes = ?, step_s = ?, samples_per_s = ?, tokens_per_s = ?, host_s = ?, card_s = ?, optimizer_host_s = ?, "
             "optimizer_card_s = ?, held_bytes = ?, wall_s = ?, host_bytes = ?, ended_unix_s = ? WHERE id = ?",
-            "tttiiiirrrrrririii", vp_command_verdict_name(t->verdict), t->evidence, t->arguments,
+            "tttiiiirrrrrrririii", vp_command_verdict_name(t->verdict), t->evidence, t->arguments,
             t->allocated_bytes, t->reserved_bytes, t->device_bytes, t->needed_bytes, t->step_s,
-            t->samples_per_s, t->host_s, t->card_s, t->optimizer_host_s, t->optimizer_card_s,
-            t->held_bytes, t->wall_s, t->host_bytes, (int64_t)time(NULL), t->id),
+            t->samples_per_s, t->tokens_per_s, t->host_s, t->card_s, t->optimizer_host_s,
+            t->optimizer_card_s, t->held_bytes, t->wall_s, t->host_bytes, (int64_t)time(NULL),
+            t->id),
         err));
 out:
     return st;

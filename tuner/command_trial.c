@@ -292,6 +292,7 @@ static void judge(const json_t *doc, const vp_child_result *child, vp_arena *are
             (int64_t)json_integer_value(json_array_get(after, json_array_size(after) - 1));
         t->step_s           = real(time, "step_time_s");
         t->samples_per_s    = real(time, "samples_per_s");
+        t->tokens_per_s     = real(time, "tokens_per_s");
         t->host_s           = real(time, "host_s");
         t->card_s           = real(time, "device_s");
         t->optimizer_host_s = real(time, "optimizer_host_s");

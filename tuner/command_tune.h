@@ -88,11 +88,11 @@ typedef struct vp_command_trial {
     vp_command_verdict verdict;
     bool               from_study;
     int64_t            allocated_bytes, reserved_bytes, device_bytes; /* 0: not known            */
-    int64_t            held_bytes;            /* allocated after the last step; 0: not known */
-    int64_t            needed_bytes;          /* of an out-of-memory failure: at least this */
-    double             step_s, samples_per_s; /* 0: not known            */
-    double             host_s, card_s;        /* of step_s: what each has to do   */
-    double             optimizer_host_s, optimizer_card_s; /* and of that, once a step */
+    int64_t            held_bytes;   /* allocated after the last step; 0: not known */
+    int64_t            needed_bytes; /* of an out-of-memory failure: at least this */
+    double             step_s, samples_per_s, tokens_per_s; /* 0: not known            */
+    double             host_s, card_s;                      /* of step_s: what each has to do   */
+    double             optimizer_host_s, optimizer_card_s;  /* and of that, once a step */
     double             wall_s;
     int64_t            host_bytes;
     const char        *evidence; /* why it failed, else ""            */

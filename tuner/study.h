@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { VP_STUDY_APPLICATION = 0x76707374 /* "vpst" */, VP_STUDY_SCHEMA = 7 };
+enum { VP_STUDY_APPLICATION = 0x76707374 /* "vpst" */, VP_STUDY_SCHEMA = 8 };
 
 typedef struct vp_study vp_study;
 

@@ -68,6 +68,7 @@ static const struct {
      "allocated_bytes INTEGER NOT NULL CHECK(allocated_bytes >= 0), reserved_bytes INTEGER NOT NULL CHECK(reserved_bytes >= 0), "
      "device_bytes INTEGER NOT NULL CHECK(device_bytes >= 0), needed_bytes INTEGER NOT NULL CHECK(needed_bytes >= 0), "
      "step_s REAL NOT NULL CHECK(step_s >= 0 AND step_s < 1e9), samples_per_s REAL NOT NULL CHECK(samples_per_s >= 0), "
+     "tokens_per_s REAL NOT NULL CHECK(tokens_per_s >= 0), "
      "host_s REAL NOT NULL CHECK(host_s >= 0), card_s REAL NOT NULL CHECK(card_s >= 0), "
      "optimizer_host_s REAL NOT NULL CHECK(optimizer_host_s >= 0), optimizer_card_s REAL NOT NULL CHECK(optimizer_card_s >= 0), "
      "held_bytes INTEGER NOT NULL CHECK(held_bytes >= 0), "

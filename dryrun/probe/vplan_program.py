@@ -71,7 +71,7 @@ class Program:
         self.mode = Mode()
         self.mode.__enter__()
         self.recording_program = True
-        self.program_samples = 0
+        self.program_samples = self.program_tokens = 0
 
     def stop_program(self):
         self.recorder.between()
@@ -88,7 +88,7 @@ class Program:
         self.program = {
             "rows": [list(row) for row in rec.rows], "sequence": rec.sequence, "modules": rec.modules.names,
             "module_of": rec.module_of, "optimizer": rec.optimizer, "complete": not rec.lost,
-            "samples": self.program_samples, "products_flop": rec.products_flop, "vector_flop": rec.vector_flop,
+            "samples": self.program_samples, "tokens": self.program_tokens, "products_flop": rec.products_flop, "vector_flop": rec.vector_flop,
             "attention_flop": rec.attention_flop, "convolution_flop": rec.convolution_flop,
             "copies_inside_to_bytes": rec.inside_to, "copies_inside_from_bytes": rec.inside_from,
             "launches": rec.launches, "copies_to_bytes": rec.copied[TO_DEVICE],
@@ -120,10 +120,12 @@ class Program:
             return False
 
     def count_samples(self, args, kwargs):
-        """The batch dimension of a training forward."""
+        """The batch dimension of a training forward; of rows of integers also how many there are: tokens."""
         for value in list(args) + list(kwargs.values()):
             if isinstance(value, self.torch.Tensor) and value.dim():
                 self.program_samples += int(value.shape[0])
+                if value.dim() == 2 and not value.is_floating_point():
+                    self.program_tokens += value.numel()
                 return
 
 
