@@ -105,6 +105,16 @@ static const char *shorter(const vp_dryrun_opts *opts, bool trained)
                : "";
 }
 
+/* Whether ranks were asked for that nobody started. */
+static bool no_ranks(const vp_dryrun_opts *opts, const vp_dryrun_findings *found)
+{
+    bool several = opts->ranks && (strchr(opts->ranks, ',') || strtoll(opts->ranks, NULL, 10) > 0);
+
+    if (json_array_size(found->ranks) >= 2)
+        return false;
+    return vp_dryrun_all_ranks(opts) || (several && opts->world < 2 && !found->n_ranks);
+}
+
 /* The command was ended by a signal of its own. */
 static void tell_signal(int number, const vp_dryrun_findings *found, vp_dryrun_judgement *out)
 {
@@ -208,12 +218,7 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
                  "(is PYTHONPATH cleared, or python started with -I or -E?)");
     } else if (found->mismatch[0]) {
         snprintf(out->reason, sizeof out->reason, "%s", found->mismatch);
-    } else if (vp_dryrun_all_ranks(opts) && json_array_size(found->ranks) < 2) {
-        snprintf(out->reason, sizeof out->reason,
-                 "--rank all, and the command started no ranks: say how many with --world");
-    } else if (opts->ranks && !vp_dryrun_all_ranks(opts) && opts->world < 2 && !found->n_ranks &&
-               json_array_size(found->ranks) < 2 &&
-               (strchr(opts->ranks, ',') || strtoll(opts->ranks, NULL, 10) > 0)) {
+    } else if (no_ranks(opts, found)) {
         snprintf(out->reason, sizeof out->reason,
                  "--rank %.100s, and the command started no ranks: say how many with --world",
                  opts->ranks);
