@@ -113,6 +113,14 @@ for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 1
             ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and abs(errors["load"]) <= 1e-6, name, errors)
             ok(abs(errors.get("evaluate", 0)) <= 0.0001, name + ": evaluation", errors)
 
+# ---- adapters of experts, whole models at and beyond the window ----
+recent = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/recent_steps.csv", scratch)]
+for row, errors in recent:
+    name = " ".join([row["name"], row["trainer"]] + row["options"])
+    if ok(not isinstance(errors, str), name, errors):
+        ok(abs(errors["peak"]) <= 0.0004 and abs(errors["reserved"]) <= 0.025 and abs(errors["load"]) <= 1e-6, name, errors)
+ok(len(recent) >= 13 and len({row["name"] for row, _ in recent}) >= 7, "rows recorded last", len(recent))
+
 # ---- the allocator: told, advised where it is enough, refused where it is none of PyTorch's ----
 QWEN = ("estimate", "qwen2.5-1.5b", "--trainer", "hf", "--device", "h200", "--seq", "1024", "--micro-batch", "8", "--json")
 EXPANDABLE = "expandable_segments:True"
@@ -558,7 +566,7 @@ p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "hf", "--ladder"], s
 ok(p.returncode == 2 and "--ladder" in p.stderr, "--ladder is not dropped in silence", p.stderr)
 # ---- what was not recorded: only what differs is said, in the words that were typed ----
 for words, asked, nearest in (("llama-3.1-8b --qlora --precision bf16-mixed", "--precision bf16-mixed", "--precision bf16-amp"), ("qwen3-0.6b --qlora --recompute none", "--recompute none", "--recompute full"),
-                              ("qwen2.5-0.5b --device t4 --precision fp16", "--precision fp16", "--precision fp16-mixed")):
+                              ("qwen3-0.6b --device t4 --precision fp16", "--precision fp16", "--precision fp16-mixed")):
     p = subprocess.run([vplan, "estimate", "--trainer", "trl", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     ok(p.returncode == 4 and "with %s is not covered" % asked in p.stderr and "The nearest that was has %s. " % nearest in p.stderr, "refused: " + words, p.stderr)
 p = subprocess.run([vplan, "estimate", "smollm3-3b", "--trainer", "hf", "--seq", "512", *"--lora r=8,targets=all-linear,dropout=0.05".split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -677,6 +677,9 @@ static vp_status find_training(search *r, vp_err *err)
                          "Trainer's own step was not recorded with these settings: a plain loop's, "
                          "1 KiB lower where both were recorded, and Trainer's clipping");
     }
+    if (vp_hf_is_quantised(r->request) && r->found->sizes.symbols.at[VP_SYM_E])
+        vp_hf_assume(r->out, "experts are no linear layers: transformers leaves their weights in "
+                             "16 bits, and prepare_model_for_kbit_training makes them fp32");
 out:
     return st;
 }

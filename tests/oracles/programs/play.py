@@ -15,9 +15,10 @@ import sizes
 TRL = ("trl", "dpo")
 PROMPTS = ("prompt", "prefix")                 # methods of peft that put virtual tokens before a sequence, or before its keys and values
 PACKED = []                                    # not empty: documents lie behind each other in a batch of one row
+EXPERTS = []                                   # not empty: a family's layers have experts, whose weights are parameters that peft adapts behind all modules
 PADDED = []                                    # not empty: masks hold padding, else those that a model makes itself are of ones
 WORKSPACE_BYTES = (33554432, 1048576)
-LOADING = ("load", "load_trained", "upcast", "biases", "adapters", "adapters_cast", "halved", "load_reference")
+LOADING = ("load", "load_trained", "upcast", "biases", "adapters", "expert_adapters", "adapters_cast", "halved", "load_reference")
 
 
 def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90, total_bytes=1 << 44):
@@ -220,12 +221,19 @@ def add_adapters(m, v, mark):
     def cast(self, *args, **kwargs):
         mark("adapters_cast")
         real(self, *args, **kwargs)
+    inject = peft.tuners.tuners_utils.BaseTuner._inject_parameters
+
+    def inject_parameters(self, *args, **kwargs):
+        mark("expert_adapters")
+        return inject(self, *args, **kwargs)
     peft.tuners.tuners_utils.BaseTuner._cast_adapter_dtype = cast
+    if EXPERTS and v["lora"] == "all-linear":
+        peft.tuners.tuners_utils.BaseTuner._inject_parameters = inject_parameters
     mark("adapters")
     try:
         m = peft.get_peft_model(m, c, autocast_adapter_dtype=v.get("adapter", "fp32") == "fp32")
     finally:
-        peft.tuners.tuners_utils.BaseTuner._cast_adapter_dtype = real
+        peft.tuners.tuners_utils.BaseTuner._cast_adapter_dtype, peft.tuners.tuners_utils.BaseTuner._inject_parameters = real, inject
     m.to("cuda")
     return m
 

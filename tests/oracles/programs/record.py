@@ -32,6 +32,7 @@ def phases_of(v):
     before the forward pass and behind the backward pass; or the passes of frozen layers."""
     other = [n + "2" for n in EVALUATION[:1]] if not v["eval"] else [n + i for n in STEP for i in "23" if n + i != "output2"]
     return [n for n in NAMES if not (n in other or n.startswith("adapters") and v["lora"] == "none" or n == "adapters_cast" and v["lora"] in play.PROMPTS or n in ("upcast", "biases") and not v["upcast"]
+                                      or n == "expert_adapters" and not (play.EXPERTS and v["lora"] == "all-linear")
                                       or n == "halved" and (v["trainer"] not in play.TRL or v["quantised"] == "none")
                                       or n == "load_reference" and (v["trainer"] != "dpo" or v["lora"] != "none")
                                       or n.startswith("reference") and v["trainer"] != "dpo"
@@ -493,6 +494,7 @@ def main():
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null))
     begin()
+    play.EXPERTS[:] = [True] * ("E" in families.FAMILIES[a.family].symbols())
     out = File(a.out)
     for v in variants_like(a.like, a.only) if a.like else variants(a.family, a.only):
         if a.missing and key_of(v) in out.programs:

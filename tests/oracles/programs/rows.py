@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
     rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -508,6 +508,25 @@ ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
     ("gpt2-large", GPT2_L, "bf16", "sdpa:flash", "none", "adamw_torch", 2, 1024),
     ("gpt2-large", GPT2_L, "bf16-amp", "eager", "none", "adamw_torch_forloop", 1, 768),
 ]
+RECENT = [  # what was recorded last: adapters of experts too, whole models at and beyond their window; padding, trainer, adapters, rank, load behind
+    ("qwen3-30b-a3b", "bf16-amp", "full", "adamw_torch_fused", 4, 1024, "none", "hf", "all-linear", 16, "none"),
+    ("qwen3-30b-a3b", "bf16-amp", "none", "adamw_torch", 2, 2048, "none", "torch", "all-linear", 8, "none"),
+    ("qwen3-30b-a3b", "bf16", "full", "adamw_torch_fused", 8, 512, "none", "torch", "q_proj+k_proj+v_proj+o_proj", 16, "none"),
+    ("mixtral-8x7b", "bf16-amp", "full", "paged_adamw_8bit", 4, 1024, "none", "hf", "all-linear", 16, "none"),
+    ("mixtral-8x7b", "bf16-mixed", "none", "adamw_torch_fused", 3, 1536, "none", "torch", "all-linear", 4, "none"),
+    ("mixtral-8x7b", "bf16-amp", "full", "adamw_torch_fused", 2, 2048, "none", "hf", "q_proj+k_proj+v_proj+o_proj", 8, "none"),
+    ("gemma2-2b", "bf16-mixed", "full", "adamw_torch_fused", 2, 4096, "none", "hf", "none", 0, "none"),
+    ("gemma2-2b", "bf16", "none", "adamw_torch", 2, 4352, "mask", "torch", "none", 0, "none"),
+    ("gemma2-9b", "bf16-amp", "full", "adamw_8bit", 2, 4096, "mask", "hf", "none", 0, "none"),
+    ("starcoder2-3b", "bf16-mixed", "none", "adamw_torch_fused", 2, 4096, "none", "hf", "none", 0, "none"),
+    ("starcoder2-3b", "bf16-amp", "full", "adamw_torch_fused", 2, 5120, "none", "hf", "all-linear", 16, "none"),
+    ("mistral-7b-v0.1", "fp32", "full", "adamw_torch", 2, 4096, "none", "torch", "none", 0, "none"),
+    ("phi3-mini", "bf16-mixed", "full", "adamw_torch_fused", 2, 2048, "mask", "hf", "none", 0, "none"),
+    ("mixtral-8x7b", "bf16-amp", "full", "paged_adamw_8bit", 4, 1024, "none", "hf", "all-linear", 8, "nf4-dq"),
+    ("qwen3-30b-a3b", "bf16-amp", "full", "adamw_torch_fused", 4, 1024, "none", "hf", "q_proj+k_proj+v_proj+o_proj", 16, "nf4"),
+    ("qwen3-30b-a3b", "bf16-amp", "full", "adamw_torch_fused", 8, 768, "none", "hf", "all-linear", 16, "nf4-dq"),
+    ("starcoder2-3b", "bf16-amp", "full", "paged_adamw_8bit", 2, 4096, "none", "hf", "all-linear", 16, "nf4-dq"),
+]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
 MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze", "alloc_conf"]
@@ -646,6 +665,7 @@ def main():
     p.add_argument("--asked", action="store_true")
     p.add_argument("--classes", action="store_true")
     p.add_argument("--padded", action="store_true")
+    p.add_argument("--recent", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--unless")
@@ -663,6 +683,9 @@ def main():
     n = a.random * (40 if a.answered else 1)
     if a.like:
         rows = as_in(a.like, a.every)
+    elif a.recent:
+        rows = [(name, dict(NAMED, **MODELS)[name], precision, "sdpa:flash", recompute, opt, batch, seq, "clm", padding, trainer, lora, rank, load)
+                for name, precision, recompute, opt, batch, seq, padding, trainer, lora, rank, load in RECENT]
     elif a.peft:
         rows = drawn_by_peft(n, a.seed, a.models)
     elif a.windowed or a.again:
@@ -705,7 +728,7 @@ def main():
         rows = [r for r in rows if str(r[COLUMNS.index(column)]) in value.split(",")]
     rows = answered(a.answered, rows, a.random, a.unless) if a.answered else rows
     played_with = ["torch=%s,transformers=%s" % (torch.__version__.split("+")[0], transformers.__version__)] * bool(a.like)
-    done = sum(not x.startswith("#") for x in open(a.out)) - 1 if (a.random or a.like) and os.path.exists(a.out) else 0
+    done = sum(not x.startswith("#") for x in open(a.out)) - 1 if (a.random or a.like or a.recent) and os.path.exists(a.out) else 0
     with open(a.out, "a" if done > 0 else "w", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
         if done <= 0:

@@ -10,7 +10,7 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", 
           "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "u"]
-EXTRA = ["o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
+EXTRA = ["E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
