@@ -113,6 +113,14 @@ for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 1
             ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and abs(errors["load"]) <= 1e-6, name, errors)
             ok(abs(errors.get("evaluate", 0)) <= 0.0001, name + ": evaluation", errors)
 
+# ---- SFTTrainer on a T4 ----
+older = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/older_trl_steps.csv", scratch)]
+for row, errors in older:
+    name = " ".join([row["name"], row["trainer"]] + row["options"])
+    if ok(not isinstance(errors, str), name, errors):
+        ok(abs(errors["peak"]) <= 1e-5 and abs(errors["reserved"]) <= 0.001 and abs(errors["load"]) <= 4e-6, name, errors)
+ok(len(older) >= 14 and len({row["name"] for row, _ in older}) >= 8, "rows of TRL on a T4", len(older))
+
 # ---- adapters of experts, whole models at and beyond the window ----
 recent = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/recent_steps.csv", scratch)]
 for row, errors in recent:

@@ -47,6 +47,7 @@ WHAT = {
     "later_steps.csv": "adapters and TRL of families recorded later, masks over NF4, longrope",
     "windowed_steps.csv": "adapters at and beyond the attention window",
     "again_steps.csv": "steps of families and heads recorded last",
+    "older_trl_steps.csv": "TRL's SFTTrainer on a T4",
     "recent_steps.csv": "adapters of experts, whole models at and beyond the window",
     "asked_steps.csv": "as tutorials ask: dropout, padding, packing, NF4, DPO",
     "trl_steps.csv": "TRL's SFTTrainer",

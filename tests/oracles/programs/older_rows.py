@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Whole training steps as rows.py plays them, on a card without flash attention: a T4, compute capability 7.5, 40 multiprocessors.
 
-    older_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ... | --classes | --adapted MODEL ...]
+    older_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ... | --classes | --adapted MODEL ... | --trl MODEL ...]
 
 16 bits are fp16 there, with no autocast or with it over fp32 weights; sdpa takes memory-efficient attention, or math. --models: these, whole,
-by Trainer, in fp16-mixed, their batches padded. --classes: LoRA of classifiers, or whole ones, without padding. --adapted: adapters of these.
+by Trainer, in fp16-mixed, their batches padded. --classes: LoRA of classifiers, or whole ones, without padding. --adapted: adapters of these. --trl: SFTTrainer's LoRA of these, and steps of them whole.
 """
 import argparse
 import csv
@@ -36,6 +36,7 @@ def main():
     p.add_argument("--models", nargs="+")
     p.add_argument("--classes", action="store_true")
     p.add_argument("--adapted", nargs="+")
+    p.add_argument("--trl", nargs="+")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=40, capability=75)
     import torch
@@ -55,6 +56,9 @@ def main():
     if a.adapted:
         drawn = [r for r in rows.drawn_again(40 * a.random, a.seed, a.adapted, False) if r[10] == "hf" and r[2] == "bf16-amp"]
         wanted = [r[:2] + ("fp16-amp",) + r[3:11] + ("all-linear",) + r[12:] for r in drawn if r[13] != "nf4"][:a.random]
+    if a.trl:
+        drawn = [r for r in rows.drawn_by_trl(40 * a.random, a.seed, a.trl, True) if r[2] == "bf16-mixed" and r[4] == "full" and r[11] != "q_proj+v_proj" and r[9] == "none"]
+        wanted = [r[:2] + ("fp16-mixed",) + r[3:] for r in drawn][:a.random]
     with open(a.out, "w", newline="") as f:
         f.write("# made by tests/oracles/programs/older_rows.py: torch %s, transformers %s\n" % (torch.__version__.split("+")[0], transformers.__version__))
         out = csv.writer(f, lineterminator="\n")
