@@ -539,16 +539,15 @@ static vp_status find_known(vp_choose_search *x)
 
     job.terse         = true;
     job.at_most_bytes = 1;
-    for (int64_t v = 0; v < x->n_variants; v++) {
-        vp_fit_bytes ignored;
-        int64_t      i = 0;
-        while (x->out->all[i].variant != v && i < x->out->n - 1)
-            i++;
-        if (x->out->all[i].variant != v || !vp_choose_can_be_told(x, &x->variants[v]))
+    for (int64_t i = 0; i < x->out->n; i++) {
+        vp_choose_variant *v = &x->variants[x->out->all[i].variant];
+        vp_fit_bytes       ignored;
+        if (v->refused || !vp_choose_can_be_told(x, v))
             continue;
         why = (vp_err){0};
         if (vp_fit_bytes_of(&job, &x->out->all[i].settings, &ignored, &why) != VP_ERR_INPUT)
             return VP_OK;
+        v->refused = true; /* its other micro-batches too */
         if (!first.message[0])
             first = why;
     }
