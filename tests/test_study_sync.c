@@ -49,5 +49,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trial_is_synced_and_the_folder_after_its_journal_is_gone),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_test_dir, remove_test_dir);
 }
