@@ -25,7 +25,7 @@ def draw():
     parallel = pick(["none", "ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"])
     return {"micro_batch": pick([1, 2, 4, 16]), "accumulation": pick([1, 2, 8]), "world": 1 if parallel == "none" else pick([2, 8]), "seq": pick([512, 2048]), "parallel": parallel,
             "precision": pick(["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp", "bf16", "fp16-mixed"]), "optimizer": pick(["adamw_torch", "adamw_torch_fused", "sgd", "adafactor", "adamw_8bit"]),
-            "recompute": pick(["none", "full", "every:2", "chunks:2", "selective"]), "loss": pick(["full", "chunked", "liger"]), "attention": pick(["eager", "sdpa", "flash2"]),
+            "recompute": pick(["none", "full", "every:2", "chunks:2", "selective"]), "loss": pick(["full", "chunked", "liger", "liger-all"]), "attention": pick(["eager", "sdpa", "flash2"]),
             "offload": pick(["none", "none", "optimizer", "optimizer+params", "activations"]), "clip_norm": pick([1.0, 0.5]),
             "method": pick(["sft", "sft", "dpo"]), "eval_batch": pick(["none", "none", 2, 16]),
             "gradient_sync": pick(["step", "each"]) if parallel.startswith("fsdp") else "step"}
@@ -73,6 +73,8 @@ def hf(folder, s):
     same("YAML and JSON", yaml.safe_load(open(folder + "/training_args.yaml")), d)
     (a,) = parser.parse_dict(dict(d, use_cpu=True, output_dir=folder))
     check_args(a, s)
+    alone = dict.fromkeys(("rope", "rms_norm", "swiglu", "cross_entropy"), False)
+    same("Liger", (a.use_liger_kernel, a.liger_kernel_config), (s["loss"].startswith("liger"), dict(alone, fused_linear_cross_entropy=True) if s["loss"] == "liger" else None))
     accelerate(folder, s)
     if os.path.exists(folder + "/ds_config.json"):
         pair(folder, s, a)
@@ -358,7 +360,7 @@ def swift(folder, s):
     same("weights", a.torch_dtype, t.bfloat16 if s["precision"] == "bf16-amp" else t.float32)
     same("bf16", a.bf16, s["precision"].startswith("bf16"))
     same("fp16", a.fp16, s["precision"] == "fp16-mixed")
-    same("Liger", a.use_liger_kernel, s["loss"] == "liger")
+    same("Liger", a.use_liger_kernel, s["loss"] == "liger-all")
     same("tuning", a.tuner_type, "full")
     if s["method"] == "dpo":
         same("method", a.rlhf_type, "dpo")
