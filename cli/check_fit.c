@@ -615,7 +615,7 @@ static void plan_words(const vp_check_fit *x, vp_arena *arena, vp_words *w)
         add_word(w, "--attention", v[VP_SETTING_ATTENTION]);
     if (x->mended.takes_liger)
         add_word(w, "--liger", NULL);
-    else if (says(v[VP_SETTING_LOSS], "liger") || says(v[VP_SETTING_LOSS], "liger-all"))
+    else if (vp_language_is_liger(v[VP_SETTING_LOSS]))
         add_word(w, "--loss", v[VP_SETTING_LOSS]);
     if (r->world > 1) {
         add_word(w, "--world", v[VP_SETTING_WORLD]);

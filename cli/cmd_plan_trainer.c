@@ -215,7 +215,7 @@ static vp_status pin_liger(answer *a, const vp_plan_options *o, const vp_plan_tr
                            vp_err *err)
 {
     const char **loss = &a->request.pinned[VP_SETTING_LOSS];
-    const char  *word = vp_language_liger(a->request.job.language);
+    const char  *word = vp_language_liger(a->request.job.language, NULL);
 
     if (!word)
         return VP_FAIL(err, VP_ERR_INPUT, "--liger: %s has no switch for Liger's kernels",
@@ -386,21 +386,15 @@ static vp_status choose(answer *a, vp_err *err)
 static vp_status try_liger(answer *a, vp_err *err)
 {
     static const double SEEN = 0.01;
-    vp_choose_request   r    = a->request;
-    const char         *loss = vp_language_liger(r.job.language);
-    vp_err              why  = {0};
+    vp_status           st   = VP_OK;
 
-    if (!a->chosen.best || r.pinned[VP_SETTING_LOSS] || !loss ||
-        !vp_language_lists(r.job.language->liger_families, r.job.model->family))
+    if (!a->chosen.best || a->request.pinned[VP_SETTING_LOSS])
         return VP_OK;
-    r.pinned[VP_SETTING_LOSS] = loss;
-    r.wanted                  = VP_CHOOSE_BEST;
-    r.job.terse               = true;
-    if (vp_choose(a->arena, &r, &a->with_liger, &why) != VP_OK)
-        return why.code == VP_ERR_NOMEM ? VP_FAIL(err, VP_ERR_NOMEM, "%s", why.message) : VP_OK;
+    VP_TRY(vp_choose_with_liger(a->arena, &a->request, &a->with_liger, err));
     if (a->with_liger.best && a->with_liger.best->seconds > (1 - SEEN) * a->chosen.best->seconds)
         a->with_liger.best = NULL;
-    return VP_OK;
+out:
+    return st;
 }
 
 static void release(answer *a)

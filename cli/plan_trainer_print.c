@@ -28,7 +28,7 @@ static const char *text_of(const vp_settings *s, char *buf, size_t size)
     bool        full = !tuning || strcmp(tuning, "full") == 0;
 
     const char *loss   = s->value[VP_SETTING_LOSS];
-    bool        ligers = loss && strncmp(loss, "liger", 5) == 0;
+    bool        ligers = vp_language_is_liger(loss);
 
     snprintf(
         buf, size, "micro-batch %s, accumulation %s%s, recompute %s%s%s%s%s%s%s, %s, %s%s%s%s%s",

@@ -266,10 +266,12 @@ for more, words in (({"num_labels": 1}, "regression"), ({"id2label": {"0": "much
 stays = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/residents.csv", scratch)]
 kinds = {row["options"][-1].split("=")[0] for row, _ in stays}
 ok(len(stays) >= 22 and kinds == {"ema", "mer", "ewc", "reference", "teacher", "reward"}, "rows of residents", kinds)
-for i, (row, errors) in enumerate(stays):
+NEARLY = {("llama-3.2-1b", "reward"), ("qwen3-0.6b", "reward"), ("gemma2-2b", "teacher")}         # a phase of each is not exact
+for row, errors in stays:
     name = " ".join([row["name"]] + row["options"])
+    near = (row["name"], row["options"][-1].split("=")[0]) in NEARLY
     if ok(not isinstance(errors, str), name, errors):
-        ok(all(abs(e) <= 2e-6 for e in errors.values()) if i < 14 else abs(errors["peak"]) <= 1e-4 and all(abs(e) <= 2e-3 for e in errors.values()), name, errors)
+        ok(abs(errors["peak"]) <= (1e-4 if near else 2e-6) and all(abs(e) <= (2e-3 if near else 2e-6) for e in errors.values()), name, errors)
 llama_path = os.path.join(scratch, "llama.json")
 json.dump(json.loads(rows[0]["config"]), open(llama_path, "w"))
 trl = json.loads(subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--json"], stdout=subprocess.PIPE).stdout)

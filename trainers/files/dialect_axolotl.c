@@ -225,7 +225,18 @@ static const vp_section axolotl_sections[] = {
 
 #define LIGER "axolotl.integrations.liger.LigerPlugin"
 
-/* Liger's loss with some of its other kernels: without any one of them. What is said under one condition is one group. */
+/* Liger's loss, and its other kernels, all or none. */
+#define LIGERS(word, others) \
+    {VP_SETTING_LOSS, word, "chunked_cross_entropy", "false", "method=sft"}, \
+        {VP_SETTING_LOSS, word, "plugins", LIGER, "method=sft"}, \
+        {VP_SETTING_LOSS, word, "liger_fused_linear_cross_entropy", "true", "method=sft"}, \
+        {VP_SETTING_LOSS, word, "liger_rope", others, "method=sft"}, \
+        {VP_SETTING_LOSS, word, "liger_rms_norm", others, "method=sft"}, \
+    { \
+        VP_SETTING_LOSS, word, "liger_glu_activation", others, "method=sft" \
+    }
+
+/* Its loss with some of its other kernels: without any one of them. What is said under one condition is one group. */
 #define SOME(key, value, when) \
     { \
         VP_SETTING_LOSS, "liger", key, value, when, .read_only = true \
@@ -283,12 +294,8 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_LOSS, "full", "chunked_cross_entropy", "false"},
     {VP_SETTING_LOSS, "full", "liger_fused_linear_cross_entropy", NULL},
     {VP_SETTING_LOSS, "chunked", "chunked_cross_entropy", "true", "method=sft"},
-    {VP_SETTING_LOSS, "liger", "chunked_cross_entropy", "false", "method=sft"},
-    {VP_SETTING_LOSS, "liger", "plugins", LIGER, "method=sft"},
-    {VP_SETTING_LOSS, "liger", "liger_fused_linear_cross_entropy", "true", "method=sft"},
-    {VP_SETTING_LOSS, "liger", "liger_rope", "false", "method=sft"},
-    {VP_SETTING_LOSS, "liger", "liger_rms_norm", "false", "method=sft"},
-    {VP_SETTING_LOSS, "liger", "liger_glu_activation", "false", "method=sft"},
+    LIGERS("liger", "false"),
+    LIGERS("liger-all", "true"),
     SOME("plugins", LIGER, WITHOUT_ROPE),
     SOME("liger_fused_linear_cross_entropy", "true", WITHOUT_ROPE),
     SOME("liger_rope", "false", WITHOUT_ROPE),
@@ -298,12 +305,6 @@ static const vp_saying axolotl_says[] = {
     SOME("plugins", LIGER, WITHOUT_MLP),
     SOME("liger_fused_linear_cross_entropy", "true", WITHOUT_MLP),
     SOME("liger_glu_activation", "false", WITHOUT_MLP),
-    {VP_SETTING_LOSS, "liger-all", "chunked_cross_entropy", "false", "method=sft"},
-    {VP_SETTING_LOSS, "liger-all", "plugins", LIGER, "method=sft"},
-    {VP_SETTING_LOSS, "liger-all", "liger_fused_linear_cross_entropy", "true", "method=sft"},
-    {VP_SETTING_LOSS, "liger-all", "liger_rope", "true", "method=sft"},
-    {VP_SETTING_LOSS, "liger-all", "liger_rms_norm", "true", "method=sft"},
-    {VP_SETTING_LOSS, "liger-all", "liger_glu_activation", "true", "method=sft"},
     {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager", .since = "0.17"},
     {VP_SETTING_ATTENTION, "sdpa", "attn_implementation", "sdpa", .since = "0.17"},
     {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2", .since = "0.17"},

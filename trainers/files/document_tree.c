@@ -132,7 +132,7 @@ static vp_value *member(const vp_value *map, const char *key, size_t n)
     if (map->index)
         return *slot_of(map->index, key, n);
     for (vp_value *v = map->first; v; v = v->next)
-        if (v->key && (!n || v->key[0] == key[0]) && strncmp(v->key, key, n) == 0 && !v->key[n])
+        if (v->key && strncmp(v->key, key, n) == 0 && !v->key[n])
             found = v;
     return found;
 }

@@ -656,6 +656,24 @@ void vp_chosen_release(vp_chosen *chosen)
     chosen->versions = NULL;
 }
 
+vp_status vp_choose_with_liger(vp_arena *arena, const vp_choose_request *request, vp_chosen *out,
+                               vp_err *err)
+{
+    vp_choose_request r    = *request;
+    const char       *loss = vp_language_liger(r.job.language, r.job.model->family);
+    vp_err            why  = {0};
+
+    *out = (vp_chosen){0};
+    if (!loss)
+        return VP_OK;
+    r.pinned[VP_SETTING_LOSS] = loss;
+    r.wanted                  = VP_CHOOSE_BEST;
+    r.job.terse               = true;
+    if (vp_choose(arena, &r, out, &why) != VP_OK)
+        *out = (vp_chosen){0};
+    return why.code == VP_ERR_NOMEM ? VP_FAIL(err, VP_ERR_NOMEM, "out of host memory") : VP_OK;
+}
+
 /* Where the card itself rules the default out for this trainer: the error says that nobody gave it. */
 static vp_status say_default(const vp_choose_request *request, const char *precision, vp_err *err)
 {

@@ -80,4 +80,9 @@ vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen
 vp_status vp_choose_any_precision(vp_arena *arena, vp_choose_request *request, vp_chosen *out,
                                   const char **why_other, vp_err *err);
 
+/* The fastest alone, with all of Liger's kernels in place of the loss that is asked for; best is NULL where none fits, the trainer has no
+ * switch for them, they are not of the family, or no such step was recorded. VP_ERR_NOMEM only. */
+vp_status vp_choose_with_liger(vp_arena *arena, const vp_choose_request *request, vp_chosen *out,
+                               vp_err *err);
+
 #endif

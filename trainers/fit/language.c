@@ -149,7 +149,14 @@ bool vp_language_lists(const char *list, const char *word)
     return false;
 }
 
-const char *vp_language_liger(const vp_language *l)
+const char *vp_language_liger(const vp_language *l, const char *family)
 {
-    return l->liger_families ? "liger-all" : NULL;
+    return l->liger_families && (!family || vp_language_lists(l->liger_families, family))
+               ? "liger-all"
+               : NULL;
+}
+
+bool vp_language_is_liger(const char *loss)
+{
+    return loss && (strcmp(loss, "liger") == 0 || strcmp(loss, "liger-all") == 0);
 }

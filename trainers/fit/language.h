@@ -54,8 +54,12 @@ typedef struct vp_language {
 /* VP_ERR_INPUT: the bytes of this trainer's own modules are not modelled. */
 vp_status vp_language_of(const vp_target *target, const vp_language **out, vp_err *err);
 
-/* The word of the loss by which all of Liger's kernels are in place; NULL: the trainer has no switch for them. */
-const char *vp_language_liger(const vp_language *language);
+/* The word of the loss by which all of Liger's kernels are in place; NULL: the trainer has no switch for them, or they are not of
+ * this family (NULL: of whichever). */
+const char *vp_language_liger(const vp_language *language, const char *family);
+
+/* Whether a word of the loss is one of Liger's, alone or with its other kernels. */
+bool vp_language_is_liger(const char *loss);
 
 /* Whether the word is one of a list by spaces; NULL: an empty one. */
 bool vp_language_lists(const char *list, const char *word);

@@ -93,7 +93,7 @@ static void pin(const vp_settings *s, vp_choose_request *r)
         r->pinned[i] = s->value[i];
     for (int i = 0; i < N_CHANGED; i++)
         r->pinned[changed[i]] = NULL;
-    r->pinned[VP_SETTING_LOSS] = s->value[VP_SETTING_LOSS]; /* try_liger() */
+    r->pinned[VP_SETTING_LOSS] = s->value[VP_SETTING_LOSS]; /* another one is the last resort */
     /* somebody chose it, and a line to take it out would be in nobody's file */
     if (strcmp(s->value[VP_SETTING_ALLOCATOR], "expandable") == 0)
         r->pinned[VP_SETTING_ALLOCATOR] = s->value[VP_SETTING_ALLOCATOR];
@@ -117,8 +117,7 @@ static vp_setting other_half(vp_setting s)
     return s == VP_SETTING_MICRO_BATCH ? VP_SETTING_ACCUMULATION : s;
 }
 
-/* The lines of what *at differs in from the wanted settings, of the changes from one on until another, the first with what they
- * are worth together. */
+/* The lines of the changes from one on until another that there are (differs_in), the first with what they are worth together. */
 static void add_lines(vp_mended *m, const vp_edit *edits, int64_t n,
                       const bool differs_in[N_CHANGED], int from, int until, int64_t saves,
                       double costs)
@@ -233,31 +232,22 @@ out:
     return st;
 }
 
-/* Whether it fits with Liger's kernels, which are to be installed; those that the files switch on themselves stay. */
-static vp_status try_liger(vp_arena *arena, const vp_choose_request *asked, vp_mended *m,
-                           vp_err *err)
+/* Nothing fits: whether something does with Liger's kernels, which are to be installed. Those that the files switch on themselves
+ * stay. */
+static vp_status try_liger(vp_arena *arena, const vp_choose_request *r, vp_mended *m, vp_err *err)
 {
-    vp_choose_request  r = *asked;
-    const vp_language *l = r.job.language;
-    vp_chosen          with;
-    vp_err             why = {0};
+    vp_chosen with;
+    vp_status st = VP_OK;
 
-    if (!vp_language_liger(l) || r.job.liger || r.job.liger_least ||
-        strncmp(r.pinned[VP_SETTING_LOSS], "liger", 5) == 0 ||
-        !vp_language_lists(l->liger_families, r.job.model->family))
+    if (r->job.liger || r->job.liger_least || vp_language_is_liger(r->pinned[VP_SETTING_LOSS]))
         return VP_OK;
-    r.pinned[VP_SETTING_LOSS] = vp_language_liger(l);
-    r.wanted                  = VP_CHOOSE_BEST;
-    if (vp_choose(arena, &r, &with, &why) != VP_OK)
-        return why.code == VP_ERR_NOMEM ? VP_FAIL(err, VP_ERR_NOMEM, "out of host memory") : VP_OK;
+    VP_TRY(vp_choose_with_liger(arena, r, &with, err));
     m->takes_liger = with.best != NULL;
-    if (m->takes_liger) {
-        vp_chosen_release(&m->chosen);
+    vp_chosen_release(m->takes_liger ? &m->chosen : &with);
+    if (m->takes_liger)
         m->chosen = with;
-    } else {
-        vp_chosen_release(&with);
-    }
-    return VP_OK;
+out:
+    return st;
 }
 
 vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp_mended *out,

@@ -71,7 +71,7 @@ static bool offloads_activations(const vp_settings *s)
 /* Alone, or with its other kernels. */
 static bool has_ligers_loss(const vp_fit_job *job, const vp_settings *s)
 {
-    return (is(s, VP_SETTING_LOSS, "liger") || is(s, VP_SETTING_LOSS, "liger-all")) &&
+    return vp_language_is_liger(s->value[VP_SETTING_LOSS]) &&
            strcmp(job->language->step_of, "hf") == 0;
 }
 

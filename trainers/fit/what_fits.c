@@ -187,11 +187,8 @@ static void try_free_pins(finder *f)
 /* The word for Liger's kernels, where nobody said a loss and they are of the family; NULL: not so. */
 static const char *liger_of(const vp_choose_request *r)
 {
-    const vp_language *l = r->job.language;
-
-    return !r->pinned[VP_SETTING_LOSS] && vp_language_lists(l->liger_families, r->job.model->family)
-               ? vp_language_liger(l)
-               : NULL;
+    return r->pinned[VP_SETTING_LOSS] ? NULL
+                                      : vp_language_liger(r->job.language, r->job.model->family);
 }
 
 static void try_liger(finder *f)
