@@ -683,6 +683,11 @@ ok(code == 0 and with_it["step_time_s"] == f["step_time_s"] and with_it["common"
 open_ = plan(*words, "--loss", "any")[1]
 ok(open_["step_time_s"] == f["step_time_s"] and open_["compared"] > j["compared"], "any loss: the same, compared with all others", (open_["step_time_s"], open_["compared"]))
 ok("\nfaster     --liger: " in call("plan", *words)[1], "for people too")
+# what was loaded before is taken over whole: also where Liger's loss makes a gradient that is none of backward's
+TWO = ("llama-3.2-1b", "--trainer", "hf", "--device", "h100", "--seq", "512", "--global-batch", "32", "--world", "2", "--parallel", "ddp", "--liger", "--micro-batch", "16")
+takes = [plan(*TWO, *more)[1]["device_bytes"] for more in ((), ("--recompute", "none"))]
+alone = json.loads(call("estimate", *TWO[:7], *TWO[9:], "--recompute", "none", "--json")[1])["device_bytes"]
+ok(takes == [alone, alone], "DDP with Liger's kernels: as a plan has it, as a pinned one, as an estimate", (takes, alone))
 for more, want, text in ((("--trainer", "torch", "--liger"), 4, "no switch for Liger's kernels"), (("--trainer", "trl", "--liger"), 4, "its words here: chunked"), (("--trainer", "hf", "--loss", "full", "--liger"), 2, "beside --liger"),
                          (("--liger",), 2, "--liger is for a plan with --trainer")):
     code, _, err = call("plan", "llama-3.2-1b", *more, "--device", "h200", "--seq", "1024", "--global-batch", "4")

@@ -373,7 +373,7 @@ vp_status vp_world_copy(const vp_world *from, const vp_world_opts *opts, vp_reco
     w->gradients = copy_of(from->gradients, w->n_gradients, sizeof *w->gradients);
     w->made      = calloc((size_t)w->n_gradients + 1, sizeof *w->made);
     w->reduced   = copy_of(from->reduced, w->n_weights + w->n_units, sizeof *w->reduced);
-    w->trained   = copy_of(from->trained, w->n_weights, sizeof *w->trained);
+    w->trained   = copy_of(from->trained, w->n_trained, sizeof *w->trained);
     VP_TRY_ALLOC(err,
                  w->weights && w->units && w->gradients && w->made && w->reduced && w->trained);
     *out = w;

@@ -109,17 +109,25 @@ out:
     return st;
 }
 
-/* Rank 0's weights are sent to all, then there is one bucket for all gradients. */
+/* Rank 0's weights are sent to all, then there is one bucket for all gradients. The head of tied tables is no weight of its own. */
 static vp_status load(vp_world *w, vp_err *err)
 {
-    const int64_t *bytes = vp_recorded_parameters(w->step, &w->n_trained);
-    vp_status      st    = VP_OK;
+    int64_t        n;
+    const int64_t *bytes   = vp_recorded_parameters(w->step, &n);
+    int64_t       *trained = realloc(w->trained, ((size_t)n + 1) * sizeof *trained);
+    vp_status      st      = VP_OK;
 
-    for (int64_t i = 0; i < w->n_trained; i++)
-        w->trained[i] = bytes[i];
+    VP_TRY_ALLOC(
+        err,
+        trained); /* more than there are gradients in backward: Liger's loss makes its head's in forward */
+    w->trained = trained;
+    for (int64_t i = 0; i < n; i++)
+        if (bytes[i])
+            w->trained[w->n_trained++] = bytes[i];
     VP_TRY(broadcast(w, err));
-    VP_TRY(w->opts.finds_unused ? make_lasting_buckets(w, bytes, w->n_trained, err)
-                                : make_buckets(w, bytes, w->n_trained, INT64_MAX, INT64_MAX, err));
+    VP_TRY(w->opts.finds_unused
+               ? make_lasting_buckets(w, w->trained, w->n_trained, err)
+               : make_buckets(w, w->trained, w->n_trained, INT64_MAX, INT64_MAX, err));
 out:
     return st;
 }
