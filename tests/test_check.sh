@@ -51,6 +51,13 @@ for case in json.load(open(root + "/tests/check/mistakes.json")):
         os.remove(name)
 ok(n >= 60, "mistakes", "only %d" % n)
 
+# ---- what is on already is not told to be turned off ----
+for word, instead in (("true", None), ("false", "disable_gradient_checkpointing: true")):
+    code, j, err = check(write("l.yaml", "model_name_or_path: a/b\nstage: sft\nfinetuning_type: full\ngradient_checkpointing: %s\n" % word), "--for", "llamafactory")
+    said = [f.get("instead") for f in j.get("findings", []) if f["key"] == "gradient_checkpointing"]
+    ok(said == [instead], "LLaMA-Factory: gradient_checkpointing: " + word, (said, err))
+    os.remove("l.yaml")
+
 # ---- hostile files: exit 4 with a line, or read; never a signal, never an internal error ----
 bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join("a%d: &a%d [%s]\n" % (i, i, ", ".join(["*a%d" % (i - 1)] * 10)) for i in range(1, 12))
 hostile = {

@@ -195,7 +195,9 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
         vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s is no whole number", shown);
         return;
     }
-    if (whole && v->kind == VP_VALUE_REAL && fabs(x) < 1e12) {
+    bool is_real = v->kind == VP_VALUE_REAL ||
+                   (v->kind == VP_VALUE_STRING && !v->quoted && strpbrk(text, ".eE"));
+    if (whole && is_real && x > 0 && x < 1e12) {
         snprintf(better, sizeof better, "%.0f", x);
         vp_find(c, file, VP_WARNING, v, k->path, better,
                 "%s is a real number: what wants a whole one may refuse it", shown);
@@ -679,8 +681,11 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
         if (!vp_version_within(version, k->since, k->until)) {
             check_age(c, file, k, path, v, version);
         } else if (k->noop) {
-            vp_find(c, file, v->kind == VP_VALUE_BOOL && !v->boolean ? VP_ERROR : VP_WARNING, v,
-                    path, k->instead, "is read and means nothing");
+            bool is_off = v->kind == VP_VALUE_BOOL && !v->boolean;
+            /* what is off there is the other way round where it counts; what is on needs no word */
+            vp_find(c, file, is_off ? VP_ERROR : VP_WARNING, v, path,
+                    is_off || v->kind != VP_VALUE_BOOL ? k->instead : NULL,
+                    "is read and means nothing");
         } else {
             check_value(c, file, k, v);
         }

@@ -118,12 +118,27 @@ static bool is_count(int setting)
     return words[0] && words[strlen(words) - 1] == 'N';
 }
 
+/* A real number that is whole, or such a text where the trainer's reader makes a number of it. */
+static bool is_whole_real(const vp_checked_file *file, const vp_value *v, double *out)
+{
+    char *end = NULL;
+
+    if (v->kind == VP_VALUE_STRING && !v->quoted && file->dialect->exponents)
+        *out = strtod(v->text, &end);
+    else if (v->kind == VP_VALUE_REAL)
+        *out = v->real;
+    else
+        return false;
+    return (!end || (end != v->text && !*end)) && *out == floor(*out) && *out > 0 && *out < 1e12;
+}
+
 /* One row against the file. *argument: what "$" stands for, in buf; explicit: it is written there. */
 static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp_saying *row,
                       char *buf, size_t buf_size, const char **argument, const vp_value **at)
 {
     const vp_value *v = vp_value_at(file->doc->root, row->key);
     const char     *text;
+    double          whole;
 
     if (is_unread(file, row))
         return false;
@@ -166,9 +181,8 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
         return false;
     if (v && v->kind == VP_VALUE_INT && v->integer > 0 && row->value[0] == '$')
         snprintf(buf, buf_size, "%lld", (long long)v->integer); /* 0x10, 4_096 */
-    if (v && v->kind == VP_VALUE_REAL && v->real == floor(v->real) && v->real > 0 &&
-        v->real < 1e12 && row->value[0] == '$' && is_count(row->setting))
-        snprintf(buf, buf_size, "%.0f", v->real); /* 8.0, 1e1 */
+    if (v && row->value[0] == '$' && is_count(row->setting) && is_whole_real(file, v, &whole))
+        snprintf(buf, buf_size, "%.0f", whole); /* 8.0, 1e1 */
     if (strcmp(row->value, "$") == 0 || strcmp(row->value, "$,") == 0) {
         char *p = buf;
         if (row->value[1] == ',') /* "q_proj, v_proj" */

@@ -388,6 +388,13 @@ static const vp_saying axolotl_says[] = {
     {VP_ALWAYS, VP_OFF, "auto_find_batch_size", "false"},
 };
 
+/* utils/schemas/validation.py: check_cross_entropy_conflicts(). */
+#define ONE_LOSS(a, b) \
+    { \
+        a, "=true", b, "=true", VP_ERROR, "and " b ": axolotl refuses more than one loss", \
+            "one of them" \
+    }
+
 static const vp_rule axolotl_rules[] = {
     {"bf16", "=true", "fp16", "=true", VP_ERROR, "bf16 and fp16 exclude each other", "fp16: false"},
     {"adapter", "=qlora", "load_in_4bit", "=false", VP_ERROR, "qlora wants 4-bit weights",
@@ -424,6 +431,14 @@ static const vp_rule axolotl_rules[] = {
      "counts only with its plugin: dropped", "plugins: [" LIGER "]"},
     {"liger_fused_linear_cross_entropy", "set", "plugins", "!~liger", VP_ERROR,
      "counts only with its plugin: dropped", "plugins: [" LIGER "]"},
+    {"liger_swiglu", "set", "liger_glu_activation", "set", VP_ERROR,
+     "is the old name of liger_glu_activation: axolotl refuses both", "liger_glu_activation alone"},
+    ONE_LOSS("liger_cross_entropy", "liger_fused_linear_cross_entropy"),
+    ONE_LOSS("chunked_cross_entropy", "liger_fused_linear_cross_entropy"),
+    ONE_LOSS("chunked_cross_entropy", "liger_cross_entropy"),
+    ONE_LOSS("cut_cross_entropy", "liger_fused_linear_cross_entropy"),
+    ONE_LOSS("cut_cross_entropy", "liger_cross_entropy"),
+    ONE_LOSS("cut_cross_entropy", "chunked_cross_entropy"),
     {"cut_cross_entropy", "set", "plugins", "!~cut_cross_entropy", VP_ERROR,
      "counts only with its plugin: dropped",
      "plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]"},
