@@ -1,6 +1,6 @@
 /* trainers/files/edit_text.c: edits in the text of a file. Every edit is a patch: some bytes at some
  * place become others; they are made from the last to the first. */
-#include "trainers/files/edit.h"
+#include "trainers/files/edit_internal.h"
 #include "trainers/files/emit.h"
 
 #include <ctype.h>
@@ -8,216 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct patch {
-    size_t      at, n_removed;
-    const char *text;
-    int         order; /* among patches of one place */
-} patch;
-
-typedef struct editor {
-    vp_arena              *arena;
-    const vp_checked_file *file;
-    const char            *bytes;
-    size_t                 n_bytes;
-    patch                 *patches;
-    int64_t                n, cap;
-    const vp_edit         *edits;
-    int64_t                n_edits;
-    const char            *eol; /* as the file has it */
-    vp_err                *err;
-} editor;
-
-static vp_status by_hand(editor *e, int line, const char *key, const char *why)
+static vp_status replace(vp_editor *e, const vp_edit *x)
 {
-    return VP_FAIL_AT(e->err, VP_ERR_INPUT, e->file->name, line, key,
-                      "%s cannot be changed in place: %s; change it by hand", key, why);
-}
-
-/* ---- where things stand ---- */
-
-static size_t line_start(const editor *e, int line)
-{
-    size_t at = 0;
-
-    while (--line > 0 && at < e->n_bytes) {
-        const char *end = memchr(e->bytes + at, '\n', e->n_bytes - at);
-        at              = end ? (size_t)(end - e->bytes) + 1 : e->n_bytes;
-    }
-    return at;
-}
-
-/* Of the byte order mark, which the readers do not count. */
-static size_t mark_size(const editor *e)
-{
-    return e->n_bytes >= 3 && memcmp(e->bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-}
-
-static size_t place_of(const editor *e, const vp_value *v)
-{
-    size_t at = line_start(e, v->line) + (size_t)(v->column > 0 ? v->column - 1 : 0);
-
-    at += v->line == 1 ? mark_size(e) : 0;
-    return at < e->n_bytes ? at : e->n_bytes;
-}
-
-static size_t line_end(const editor *e, size_t at)
-{
-    const char *end = memchr(e->bytes + at, '\n', e->n_bytes - at);
-
-    return end ? (size_t)(end - e->bytes) : e->n_bytes;
-}
-
-static bool is_first_of_line(const editor *e, size_t at)
-{
-    while (at > 0 && (e->bytes[at - 1] == ' ' || e->bytes[at - 1] == '\t'))
-        at--;
-    return at == mark_size(e) || e->bytes[at - 1] == '\n';
-}
-
-/* Where the comment begins that the line has before `at`; `at`: none. JSON has none. */
-static size_t before_comment(const editor *e, size_t at)
-{
-    size_t start = at;
-
-    while (start > 0 && e->bytes[start - 1] != '\n')
-        start--;
-    for (size_t i = start; i < at && e->file->doc->format != VP_FORMAT_JSON; i++)
-        if (e->bytes[i] == '#' && (i == start || isspace((unsigned char)e->bytes[i - 1])))
-            return i;
-    return at;
-}
-
-/* Whether a key stands in braces: what is before it, spaces, lines and comments apart, is one or a
- * comma. */
-static bool is_in_flow(const editor *e, size_t at)
-{
-    for (size_t from = at + 1; at < from && at > 0;) {
-        from = at;
-        while (at > 0 && isspace((unsigned char)e->bytes[at - 1]))
-            at--;
-        at = before_comment(e, at);
-    }
-    return at > 0 && strchr("{,(", e->bytes[at - 1]);
-}
-
-static size_t skip_spaces(const editor *e, size_t at, size_t end)
-{
-    while (at < end && (e->bytes[at] == ' ' || e->bytes[at] == '\t'))
-        at++;
-    return at;
-}
-
-/* Behind the quoted text that begins at `at`; end where it does not end. */
-static size_t skip_quoted(const editor *e, size_t at, size_t end)
-{
-    char quote = e->bytes[at++];
-
-    for (; at < end; at++) {
-        if (e->bytes[at] == '\\' && quote == '"')
-            at++;
-        else if (e->bytes[at] == quote)
-            return at + 1;
-    }
-    return end;
-}
-
-static const char *last_part(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-
-    return dot ? dot + 1 : path;
-}
-
-/* Behind the key and what parts it from its value. False: another text stands there. */
-static bool skip_key(const editor *e, const char *path, size_t *at, size_t end)
-{
-    const char *name = last_part(path);
-    size_t      n    = strlen(name);
-    bool        flag = e->file->doc->format == VP_FORMAT_FLAGS;
-
-    if (e->file->doc->format == VP_FORMAT_TOML && end - *at >= strlen(path) &&
-        memcmp(e->bytes + *at, path, strlen(path)) == 0)
-        name = path, n = strlen(path); /* TOML's own a.b.c = value */
-    if (*at < end && (e->bytes[*at] == '"' || e->bytes[*at] == '\''))
-        ++*at;
-    while (flag && *at < end && e->bytes[*at] == '-')
-        ++*at;
-    for (size_t i = 0; i < n; i++, ++*at) {
-        char c = *at < end ? e->bytes[*at] : '\0';
-        if (c != name[i] && !(flag && (c == '-' || c == '_') && (name[i] == '_' || name[i] == '-')))
-            return false;
-    }
-    if (*at < end && (e->bytes[*at] == '"' || e->bytes[*at] == '\''))
-        ++*at;
-    *at = skip_spaces(e, *at, end);
-    if (*at < end && (e->bytes[*at] == ':' || e->bytes[*at] == '='))
-        *at = skip_spaces(e, *at + 1, end);
-    else if (!flag)
-        return false;
-    return true;
-}
-
-/* The end of a value that begins at `at`. False: it goes on in another line, or is no plain one. */
-static bool value_end(const editor *e, size_t at, size_t end, bool flow, size_t *out)
-{
-    vp_format format = e->file->doc->format;
-    int       depth  = 0;
-
-    if (at < end && strchr("|>&*!", e->bytes[at]) && format == VP_FORMAT_YAML)
-        return false;
-    if (at < end && (e->bytes[at] == '"' || e->bytes[at] == '\'')) {
-        *out = skip_quoted(e, at, end);
-        return *out < end || e->bytes[end - 1] == e->bytes[at];
-    }
-    for (*out = at; *out < end; ++*out) {
-        char c = e->bytes[*out];
-        if (c == '[' || c == '{' || c == '(')
-            depth++;
-        else if (depth && (c == ']' || c == '}' || c == ')'))
-            depth--;
-        else if (!depth && (c == ']' || c == '}' || c == ')' || c == ',') &&
-                 (flow || format != VP_FORMAT_YAML) && format != VP_FORMAT_FLAGS)
-            break;
-        else if (!depth && c == '#' && *out > at && isspace((unsigned char)e->bytes[*out - 1]))
-            break;
-        else if (format == VP_FORMAT_FLAGS && isspace((unsigned char)c))
-            break;
-    }
-    while (*out > at && isspace((unsigned char)e->bytes[*out - 1]))
-        --*out;
-    return depth == 0;
-}
-
-/* ---- patches ---- */
-
-static vp_status put(editor *e, size_t at, size_t n_removed, const char *text)
-{
-    vp_status st = VP_OK;
-
-    VP_TRY_ALLOC(e->err, text && vp_arena_grow(e->arena, (void **)&e->patches, e->n, &e->cap,
-                                               sizeof *e->patches));
-    e->patches[e->n] = (patch){at, n_removed, text, (int)e->n};
-    e->n++;
-out:
-    return st;
-}
-
-static vp_status replace(editor *e, const vp_edit *x)
-{
-    size_t    key = place_of(e, x->at), at = key, end = line_end(e, key), stop;
+    size_t    key = vp_edit_place(e, x->at), at = key, end = vp_edit_line_end(e, key), stop;
     vp_value  v    = {0};
     vp_text   text = {0};
     vp_status st   = VP_OK;
 
     if (x->at->call && strcmp(x->at->call, VP_VALUE_UNREAD) == 0)
-        VP_TRY(
-            by_hand(e, x->at->line, x->path, "no literal, or one of two values, is not followed"));
-    if (!skip_key(e, x->path, &at, end))
-        VP_TRY(by_hand(e, x->at->line, x->path, "it does not stand there itself"));
-    if (x->at->kind == VP_VALUE_MAP || !value_end(e, at, end, is_in_flow(e, key), &stop))
-        VP_TRY(by_hand(e, x->at->line, x->path, "its value takes several lines"));
+        VP_TRY(vp_edit_by_hand(e, x->at->line, x->path,
+                               "no literal, or one of two values, is not followed"));
+    if (!vp_edit_skip_key(e, x->path, &at, end))
+        VP_TRY(vp_edit_by_hand(e, x->at->line, x->path, "it does not stand there itself"));
+    if (x->at->kind == VP_VALUE_MAP ||
+        !vp_edit_value_end(e, at, end, vp_edit_is_in_flow(e, key), &stop))
+        VP_TRY(vp_edit_by_hand(e, x->at->line, x->path, "its value takes several lines"));
     if (x->at->kind == VP_VALUE_LIST && (at == end || e->bytes[at] != '['))
-        VP_TRY(by_hand(e, x->at->line, x->path, "its value is a list over several lines"));
+        VP_TRY(vp_edit_by_hand(e, x->at->line, x->path, "its value is a list over several lines"));
     VP_TRY_ALLOC(e->err, vp_value_set(e->file->doc, &v, x->key, x->to));
     if (at > 0 && e->bytes[at - 1] == ':')
         vp_text_printf(&text, " ");
@@ -226,26 +33,27 @@ static vp_status replace(editor *e, const vp_edit *x)
     else
         vp_value_write(&v, e->file->doc->format, &text);
     VP_TRY_ALLOC(e->err, !text.failed);
-    VP_TRY(put(e, at, stop - at, vp_arena_strdup(e->arena, text.data)));
+    VP_TRY(vp_edit_put(e, at, stop - at, vp_arena_strdup(e->arena, text.data)));
 out:
     vp_text_release(&text);
     return st;
 }
 
 /* A pair that has its line to itself goes with the line. */
-static vp_status take_out(editor *e, const vp_edit *x)
+static vp_status take_out(vp_editor *e, const vp_edit *x)
 {
-    size_t    key = place_of(e, x->at), at = key, end = line_end(e, key), stop;
-    bool      toml = e->file->doc->format == VP_FORMAT_TOML && !is_in_flow(e, key);
+    size_t    key = vp_edit_place(e, x->at), at = key, end = vp_edit_line_end(e, key), stop;
+    bool      toml = e->file->doc->format == VP_FORMAT_TOML && !vp_edit_is_in_flow(e, key);
     vp_status st   = VP_OK;
 
-    if (!is_first_of_line(e, key) || !skip_key(e, x->path, &at, end) ||
-        !value_end(e, at, end, is_in_flow(e, key), &stop))
-        VP_TRY(by_hand(e, x->at->line, x->path, "it must go, and does not stand in a line alone"));
+    if (!vp_edit_is_first(e, key) || !vp_edit_skip_key(e, x->path, &at, end) ||
+        !vp_edit_value_end(e, at, end, vp_edit_is_in_flow(e, key), &stop))
+        VP_TRY(vp_edit_by_hand(e, x->at->line, x->path,
+                               "it must go, and does not stand in a line alone"));
     if (e->file->doc->format != VP_FORMAT_YAML && !toml && (stop >= end || e->bytes[stop] != ','))
-        VP_TRY(by_hand(e, x->at->line, x->path, "it must go, and is the last of its map"));
-    at = line_start(e, x->at->line);
-    VP_TRY(put(e, at, end - at + (end < e->n_bytes), ""));
+        VP_TRY(vp_edit_by_hand(e, x->at->line, x->path, "it must go, and is the last of its map"));
+    at = vp_edit_line_start(e, x->at->line);
+    VP_TRY(vp_edit_put(e, at, end - at + (end < e->n_bytes), ""));
 out:
     return st;
 }
@@ -263,7 +71,7 @@ typedef struct place {
 } place;
 
 /* The deepest map on the path that is there; *rest: the path below it. */
-static const vp_value *container_of(const editor *e, const char *path, const char **rest)
+static const vp_value *container_of(const vp_editor *e, const char *path, const char **rest)
 {
     const vp_value *map = e->file->doc->root;
     char            part[256];
@@ -286,7 +94,7 @@ static const vp_value *container_of(const editor *e, const char *path, const cha
 
 /* How often a Python text calls name, comments apart; a call that is not literal was not read, and
  * may be the one that is meant. */
-static int n_calls(const editor *e, const char *name)
+static int n_calls(const vp_editor *e, const char *name)
 {
     size_t n     = strlen(name);
     int    count = 0;
@@ -307,7 +115,7 @@ static int n_calls(const editor *e, const char *name)
     return count;
 }
 
-static bool has_known_key(const editor *e, const vp_value *map)
+static bool has_known_key(const vp_editor *e, const vp_value *map)
 {
     for (const vp_value *m = map->first; m; m = m->next)
         if (vp_dialect_key(e->file->dialect, m->key, NULL))
@@ -316,7 +124,7 @@ static bool has_known_key(const editor *e, const vp_value *map)
 }
 
 /* Of a Python module: the one call or dictionary that has keys of the trainer's. */
-static vp_status choose_call(editor *e, const vp_edit *x, const vp_value **out)
+static vp_status choose_call(vp_editor *e, const vp_edit *x, const vp_value **out)
 {
     char      why[300];
     vp_status st = VP_OK;
@@ -329,33 +137,34 @@ static vp_status choose_call(editor *e, const vp_edit *x, const vp_value **out)
             snprintf(why, sizeof why, "it belongs into %.80s in line %d or into %.80s in line %d",
                      (*out)->call ? (*out)->call : (*out)->key, (*out)->line,
                      v->call ? v->call : v->key, v->line);
-            VP_TRY(by_hand(e, v->line, x->path, why));
+            VP_TRY(vp_edit_by_hand(e, v->line, x->path, why));
         }
         *out = v;
     }
     if (!*out)
-        VP_TRY(by_hand(e, 0, x->path, "no call whose arguments are literal has keys beside it"));
+        VP_TRY(vp_edit_by_hand(e, 0, x->path,
+                               "no call whose arguments are literal has keys beside it"));
     if ((*out)->call && n_calls(e, (*out)->call) > 1) {
         snprintf(why, sizeof why,
                  "the file calls %.80s %d times, and one may be meant as the other", (*out)->call,
                  n_calls(e, (*out)->call));
-        VP_TRY(by_hand(e, (*out)->line, x->path, why));
+        VP_TRY(vp_edit_by_hand(e, (*out)->line, x->path, why));
     }
 out:
     return st;
 }
 
 /* Whether its name does: that of an argument by place, or of torch_dtype, which counts as dtype, does not. */
-static bool stands_there(const editor *e, const vp_value *m)
+static bool stands_there(const vp_editor *e, const vp_value *m)
 {
-    size_t at = place_of(e, m);
+    size_t at = vp_edit_place(e, m);
 
-    return skip_key(e, m->key, &at, line_end(e, at));
+    return vp_edit_skip_key(e, m->key, &at, vp_edit_line_end(e, at));
 }
 
 /* The first member that others can be put before: a keyword, not an argument by place; a pair, not a
  * table with a header of its own. */
-static const vp_value *first_pair(const editor *e, const vp_value *map)
+static const vp_value *first_pair(const vp_editor *e, const vp_value *map)
 {
     const vp_value *m = map->first;
 
@@ -363,16 +172,16 @@ static const vp_value *first_pair(const editor *e, const vp_value *map)
         while (m && (isdigit((unsigned char)m->key[0]) || !stands_there(e, m)))
             m = m->next;
     if (e->file->doc->format == VP_FORMAT_TOML)
-        while (m && (place_of(e, m) >= e->n_bytes || e->bytes[place_of(e, m)] == '[' ||
+        while (m && (vp_edit_place(e, m) >= e->n_bytes || e->bytes[vp_edit_place(e, m)] == '[' ||
                      m->kind == VP_VALUE_MAP || (m->first && m->first->kind == VP_VALUE_MAP)))
             m = m->next;
     return m;
 }
 
 /* Behind the last line of YAML's document: at "..." in a line of its own, or at the file's end. */
-static size_t document_end(const editor *e, size_t from)
+static size_t document_end(const vp_editor *e, size_t from)
 {
-    for (size_t at = from; at < e->n_bytes; at = line_end(e, at) + 1)
+    for (size_t at = from; at < e->n_bytes; at = vp_edit_line_end(e, at) + 1)
         if (e->n_bytes - at >= 3 && memcmp(e->bytes + at, "...", 3) == 0 &&
             (at + 3 == e->n_bytes || isspace((unsigned char)e->bytes[at + 3])))
             return at;
@@ -380,17 +189,17 @@ static size_t document_end(const editor *e, size_t from)
 }
 
 /* Of a table that has no pair, or only tables inside it: behind the line of its own header. */
-static bool behind_header(const editor *e, const vp_value *map, const char *path, size_t n,
+static bool behind_header(const vp_editor *e, const vp_value *map, const char *path, size_t n,
                           size_t *out)
 {
-    size_t at = line_start(e, map->line > 0 ? map->line : 1);
+    size_t at = vp_edit_line_start(e, map->line > 0 ? map->line : 1);
 
-    *out = line_end(e, at) + 1;
+    *out = vp_edit_line_end(e, at) + 1;
     return n > 0 && *out <= e->n_bytes && *out - at > n + 1 && e->bytes[at] == '[' &&
            memcmp(e->bytes + at + 1, path, n - 1) == 0 && e->bytes[at + n] == ']';
 }
 
-static vp_status find_place(editor *e, const vp_edit *x, place *out)
+static vp_status find_place(vp_editor *e, const vp_edit *x, place *out)
 {
     vp_format       format = e->file->doc->format;
     const vp_value *first;
@@ -407,15 +216,17 @@ static vp_status find_place(editor *e, const vp_edit *x, place *out)
         goto out;
     }
     if (!first)
-        VP_TRY(by_hand(e, out->map->line, x->path,
-                       format == VP_FORMAT_PYTHON ? "no argument with a name stands beside it"
-                                                  : "the map that it belongs into is empty"));
-    out->at     = place_of(e, first);
+        VP_TRY(vp_edit_by_hand(e, out->map->line, x->path,
+                               format == VP_FORMAT_PYTHON
+                                   ? "no argument with a name stands beside it"
+                                   : "the map that it belongs into is empty"));
+    out->at     = vp_edit_place(e, first);
     out->indent = first->column > 0 ? first->column - 1 : 0;
     out->quoted = out->at < e->n_bytes && e->bytes[out->at] == '"';
-    out->alone  = is_first_of_line(e, out->at);
-    out->flow   = format == VP_FORMAT_JSON || format == VP_FORMAT_PYTHON || is_in_flow(e, out->at);
-    size_t n    = (size_t)(out->rest - x->path);
+    out->alone  = vp_edit_is_first(e, out->at);
+    out->flow =
+        format == VP_FORMAT_JSON || format == VP_FORMAT_PYTHON || vp_edit_is_in_flow(e, out->at);
+    size_t n = (size_t)(out->rest - x->path);
     if (format == VP_FORMAT_TOML && n && e->n_bytes - out->at > n &&
         memcmp(e->bytes + out->at, x->path, n) == 0)
         out->prefix = vp_arena_printf(e->arena, "%.*s", (int)n, x->path);
@@ -424,7 +235,8 @@ out:
 }
 
 /* "key: value" as the place wants it; a map's members in braces, or of YAML's blocks below it. */
-static void put_pair(const editor *e, vp_text *out, const vp_value *m, const place *p, int indent)
+static void put_pair(const vp_editor *e, vp_text *out, const vp_value *m, const place *p,
+                     int indent)
 {
     vp_format format = e->file->doc->format;
     bool      quoted = p->quoted || format == VP_FORMAT_JSON;
@@ -454,7 +266,7 @@ static void put_pair(const editor *e, vp_text *out, const vp_value *m, const pla
 }
 
 /* Every key that goes below the same new member: made together, for a map stands there once. */
-static vp_status new_members(editor *e, const vp_edit *x, const place *p, vp_value **out,
+static vp_status new_members(vp_editor *e, const vp_edit *x, const place *p, vp_value **out,
                              bool *done)
 {
     size_t       before = (size_t)(p->rest - x->path);
@@ -480,7 +292,7 @@ out:
 }
 
 /* TOML's [a.b] with its pairs, then the tables inside it. */
-static void put_table(const editor *e, vp_text *out, const vp_value *map, const char *path)
+static void put_table(const vp_editor *e, vp_text *out, const vp_value *map, const char *path)
 {
     char inner[512];
 
@@ -498,14 +310,14 @@ static void put_table(const editor *e, vp_text *out, const vp_value *map, const 
 }
 
 /* At the end of the file, which may lack its last line end. */
-static void put_at_end(const editor *e, size_t at, const char *text, int indent, vp_text *out)
+static void put_at_end(const vp_editor *e, size_t at, const char *text, int indent, vp_text *out)
 {
     bool open = at > 0 && e->bytes[at - 1] != '\n';
 
     vp_text_printf(out, "%s%*s%s%s", open ? e->eol : "", indent, "", text, open ? "" : e->eol);
 }
 
-static vp_status put_new(editor *e, const vp_edit *x, const place *p, const vp_value *m)
+static vp_status put_new(vp_editor *e, const vp_edit *x, const place *p, const vp_value *m)
 {
     vp_format format = e->file->doc->format;
     bool      root   = p->map == e->file->doc->root;
@@ -534,7 +346,7 @@ static vp_status put_new(editor *e, const vp_edit *x, const place *p, const vp_v
         vp_text_printf(&text, "%s, ", pair.data);
     }
     VP_TRY_ALLOC(e->err, !text.failed);
-    VP_TRY(put(e, at, 0, vp_arena_strdup(e->arena, text.data)));
+    VP_TRY(vp_edit_put(e, at, 0, vp_arena_strdup(e->arena, text.data)));
 out:
     vp_text_release(&pair);
     vp_text_release(&text);
@@ -542,7 +354,7 @@ out:
 }
 
 /* Before the map's first pair; at the end of YAML's document, and of a TOML file for a new table. */
-static vp_status insert(editor *e, const vp_edit *x)
+static vp_status insert(vp_editor *e, const vp_edit *x)
 {
     place     p;
     vp_value *m    = NULL;
@@ -560,21 +372,21 @@ out:
 
 static int from_the_last(const void *a, const void *b)
 {
-    const patch *p = a, *q = b;
+    const vp_patch *p = a, *q = b;
 
     if (p->at != q->at)
         return p->at < q->at ? 1 : -1;
     return p->order < q->order ? 1 : -1;
 }
 
-static vp_status put_together(editor *e, vp_text *out)
+static vp_status put_together(vp_editor *e, vp_text *out)
 {
     size_t from = 0;
 
     if (e->n) /* of none there are no patches to point to */
         qsort(e->patches, (size_t)e->n, sizeof *e->patches, from_the_last);
     for (int64_t i = e->n - 1; i >= 0; i--) {
-        const patch *p = &e->patches[i];
+        const vp_patch *p = &e->patches[i];
         if (p->at > from)
             vp_text_append(out, e->bytes + from, p->at - from);
         vp_text_append(out, p->text, strlen(p->text));
@@ -596,7 +408,7 @@ vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,
                          const vp_checked_file *file, const char *bytes, int64_t n_bytes,
                          vp_text *out, vp_err *err)
 {
-    editor e = {
+    vp_editor e = {
         .arena = arena, .file = file, .bytes = bytes, .n_bytes = (size_t)n_bytes, .err = err};
     const char *end = memchr(bytes, '\n', (size_t)n_bytes);
     vp_status   st  = VP_OK;
@@ -609,8 +421,8 @@ vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,
             continue;
         e.file = edits[i].file;
         if (file->doc->format == VP_FORMAT_FLAGS && strchr(edits[i].path, '.'))
-            VP_TRY(by_hand(&e, edits[i].at ? edits[i].at->line : 0, edits[i].path,
-                           "it stands inside an option's value"));
+            VP_TRY(vp_edit_by_hand(&e, edits[i].at ? edits[i].at->line : 0, edits[i].path,
+                                   "it stands inside an option's value"));
         if (!edits[i].to)
             VP_TRY(take_out(&e, &edits[i]));
         else if (edits[i].at)
@@ -621,61 +433,4 @@ vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,
     VP_TRY(put_together(&e, out));
 out:
     return st;
-}
-
-/* ---- the difference ---- */
-
-enum { LOOK_AHEAD = 40 };
-
-static const char *line_after(const char *line)
-{
-    line += strcspn(line, "\n");
-    return line + (*line == '\n');
-}
-
-static bool same_line(const char *a, const char *b)
-{
-    size_t n = strcspn(a, "\n");
-
-    return n == strcspn(b, "\n") && memcmp(a, b, n) == 0;
-}
-
-/* How many lines of `in` come before one that is `line`; LOOK_AHEAD: none of those near. */
-static int lines_before(const char *in, const char *line)
-{
-    for (int i = 0; i < LOOK_AHEAD && *in; i++, in = line_after(in))
-        if (same_line(in, line))
-            return i;
-    return LOOK_AHEAD;
-}
-
-static const char *show(vp_text *out, char sign, const char *line, int number)
-{
-    vp_text_printf(out, "%5d %c %.*s\n", number, sign, (int)strcspn(line, "\n"), line);
-    return line_after(line);
-}
-
-void vp_edits_diff(const char *name, const char *before, const char *after, vp_text *out)
-{
-    int line = 1;
-
-    vp_text_printf(out, "%s\n", name);
-    while (*before || *after) {
-        if (*before && *after && same_line(before, after)) {
-            before = line_after(before);
-            after  = line_after(after);
-            line++;
-            continue;
-        }
-        int gone = *after ? lines_before(before, after) : LOOK_AHEAD;
-        int come = *before ? lines_before(after, before) : LOOK_AHEAD;
-        if (*before && (!*after || gone <= come)) {
-            before = show(out, '-', before, line);
-            line++;
-            if (gone == LOOK_AHEAD && *after)
-                after = show(out, '+', after, line - 1);
-        } else {
-            after = show(out, '+', after, line);
-        }
-    }
 }
