@@ -200,6 +200,8 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
     }
     if (strcmp(row->value, "$global") == 0)
         return accumulation_of(c, file, buf, buf_size, argument);
+    if (vp_saying_member(row))
+        return v && vp_list_has(vp_list_text(c->arena, v), vp_saying_member(row), NULL, NULL);
     if (strncmp(row->value, "$file:", 6) == 0)
         return v && v->kind != VP_VALUE_NULL && !vp_is_literal(file->dialect, row->key, text);
     if (row->value[0] == '$') /* $model, $world, $global: no word of this setting */

@@ -76,6 +76,9 @@ static const vp_key axolotl_keys[] = {
     {"liger_glu_activation", VP_KEY_BOOL, "false"},
     {"liger_swiglu", VP_KEY_BOOL, .until = "0.5", .instead = "liger_glu_activation",
      .warned = true},
+    {"liger_rms_norm_gated", VP_KEY_BOOL, "false"},
+    {"liger_layer_norm", VP_KEY_BOOL, "false"},
+    {"liger_use_token_scaling", VP_KEY_BOOL, "false"},
     {"liger_cross_entropy", VP_KEY_BOOL, "false"},
     {"liger_fused_linear_cross_entropy", VP_KEY_BOOL, "false"},
     {"cut_cross_entropy", VP_KEY_BOOL, "false"},
@@ -188,7 +191,7 @@ static const vp_section axolotl_sections[] = {
      "cosine_min_lr_ratio:r cosine_constant_lr_ratio:r lr_div_factor:r lr_groups adam_epsilon:r "
      "adam_epsilon2:r adam_beta1:r adam_beta2:r adam_beta3:r dion_lr:r dion_momentum:r dion_rank_fraction:r "
      "dion_rank_multiple_of:i qgalore_rank:i jagged_restart_steps:i jagged_restart_warmup_steps:i "
-     "jagged_restart_anneal_steps:i liger_rms_norm_gated liger_layer_norm liger_use_token_scaling "
+     "jagged_restart_anneal_steps:i "
      "liger_kernel_impl dense_mixer diffusion expert_parallel_size grokfast_alpha grokfast_lamb "
      "kd_trainer kd_ce_alpha kd_alpha kd_temperature kd_beta kd_normalize_topk llmcompressor "
      "lm_eval_tasks lm_eval_batch_size spectrum_top_fraction spectrum_model_name use_scattermoe "
@@ -224,11 +227,12 @@ static const vp_section axolotl_sections[] = {
 };
 
 #define LIGER "axolotl.integrations.liger.LigerPlugin"
+#define CUTS  "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"
 
 /* Liger's loss, and its other kernels, all or none. */
 #define LIGERS(word, others) \
     {VP_SETTING_LOSS, word, "chunked_cross_entropy", "false", "method=sft"}, \
-        {VP_SETTING_LOSS, word, "plugins", LIGER, "method=sft"}, \
+        {VP_SETTING_LOSS, word, "plugins", VP_HAS(LIGER), "method=sft"}, \
         {VP_SETTING_LOSS, word, "liger_fused_linear_cross_entropy", "true", "method=sft"}, \
         {VP_SETTING_LOSS, word, "liger_rope", others, "method=sft"}, \
         {VP_SETTING_LOSS, word, "liger_rms_norm", others, "method=sft"}, \
@@ -240,6 +244,11 @@ static const vp_section axolotl_sections[] = {
 #define SOME(key, value, when) \
     { \
         VP_SETTING_LOSS, "liger", key, value, when, .read_only = true \
+    }
+/* What Liger is asked for, where the loss is none of its own. */
+#define NO_LIGER(key, value) \
+    { \
+        VP_ALWAYS, VP_OFF, key, value, "loss!=liger|liger-all" \
     }
 #define WITHOUT_ROPE "method=sft"
 #define WITHOUT_NORM "target=axolotl,method=sft"
@@ -296,13 +305,13 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_LOSS, "chunked", "chunked_cross_entropy", "true", "method=sft"},
     LIGERS("liger", "false"),
     LIGERS("liger-all", "true"),
-    SOME("plugins", LIGER, WITHOUT_ROPE),
+    SOME("plugins", VP_HAS(LIGER), WITHOUT_ROPE),
     SOME("liger_fused_linear_cross_entropy", "true", WITHOUT_ROPE),
     SOME("liger_rope", "false", WITHOUT_ROPE),
-    SOME("plugins", LIGER, WITHOUT_NORM),
+    SOME("plugins", VP_HAS(LIGER), WITHOUT_NORM),
     SOME("liger_fused_linear_cross_entropy", "true", WITHOUT_NORM),
     SOME("liger_rms_norm", "false", WITHOUT_NORM),
-    SOME("plugins", LIGER, WITHOUT_MLP),
+    SOME("plugins", VP_HAS(LIGER), WITHOUT_MLP),
     SOME("liger_fused_linear_cross_entropy", "true", WITHOUT_MLP),
     SOME("liger_glu_activation", "false", WITHOUT_MLP),
     {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager", .since = "0.17"},
@@ -386,6 +395,20 @@ static const vp_saying axolotl_says[] = {
     {VP_ALWAYS, NULL, "pad_to_sequence_len", "true"},
     {VP_ALWAYS, VP_OFF, "tiled_mlp", "false"},
     {VP_ALWAYS, VP_OFF, "auto_find_batch_size", "false"},
+    /* a loss that no setting says, the plugin of one that is on unless it is told otherwise, and an old name that does not stand beside
+     * the new one */
+    {VP_ALWAYS, VP_OFF, "plugins", VP_WITHOUT(CUTS)},
+    {VP_ALWAYS, VP_OFF, "cut_cross_entropy", NULL},
+    {VP_ALWAYS, VP_OFF, "liger_cross_entropy", NULL},
+    {VP_ALWAYS, VP_OFF, "liger_swiglu", NULL},
+    NO_LIGER("plugins", VP_WITHOUT(LIGER)),
+    NO_LIGER("liger_fused_linear_cross_entropy", NULL),
+    NO_LIGER("liger_rope", NULL),
+    NO_LIGER("liger_rms_norm", NULL),
+    NO_LIGER("liger_rms_norm_gated", NULL),
+    NO_LIGER("liger_layer_norm", NULL),
+    NO_LIGER("liger_glu_activation", NULL),
+    NO_LIGER("liger_use_token_scaling", NULL),
 };
 
 /* utils/schemas/validation.py: check_cross_entropy_conflicts(). */
@@ -394,6 +417,21 @@ static const vp_saying axolotl_says[] = {
         a, "=true", b, "=true", VP_ERROR, "and " b ": axolotl refuses more than one loss", \
             "one of them" \
     }
+
+/* What a plugin alone reads: lost without it where it is on. */
+#define OF_PLUGIN(key, is_without, plugin) \
+    {key, \
+     "=true", \
+     "plugins", \
+     is_without, \
+     VP_ERROR, \
+     "counts only with its plugin: dropped", \
+     "plugins: [" plugin "]"}, \
+    { \
+        key, "=false", "plugins", is_without, VP_NOTE, \
+            "counts only with its plugin: off either way" \
+    }
+#define OF_LIGER(key) OF_PLUGIN(key, "!~liger", LIGER)
 
 static const vp_rule axolotl_rules[] = {
     {"bf16", "=true", "fp16", "=true", VP_ERROR, "bf16 and fp16 exclude each other", "fp16: false"},
@@ -421,16 +459,14 @@ static const vp_rule axolotl_rules[] = {
      "wants gradient_checkpointing", "gradient_checkpointing: true"},
     {"gradient_checkpointing_kwargs", "set", "gradient_checkpointing", "=false", VP_WARNING,
      "has no effect while gradient_checkpointing is false", "gradient_checkpointing: true"},
-    {"liger_rope", "set", "plugins", "!~liger", VP_ERROR, "counts only with its plugin: dropped",
-     "plugins: [" LIGER "]"},
-    {"liger_rms_norm", "set", "plugins", "!~liger", VP_ERROR,
-     "counts only with its plugin: dropped", "plugins: [" LIGER "]"},
-    {"liger_glu_activation", "set", "plugins", "!~liger", VP_ERROR,
-     "counts only with its plugin: dropped", "plugins: [" LIGER "]"},
-    {"liger_cross_entropy", "set", "plugins", "!~liger", VP_ERROR,
-     "counts only with its plugin: dropped", "plugins: [" LIGER "]"},
-    {"liger_fused_linear_cross_entropy", "set", "plugins", "!~liger", VP_ERROR,
-     "counts only with its plugin: dropped", "plugins: [" LIGER "]"},
+    OF_LIGER("liger_rope"),
+    OF_LIGER("liger_rms_norm"),
+    OF_LIGER("liger_rms_norm_gated"),
+    OF_LIGER("liger_layer_norm"),
+    OF_LIGER("liger_use_token_scaling"),
+    OF_LIGER("liger_glu_activation"),
+    OF_LIGER("liger_cross_entropy"),
+    OF_LIGER("liger_fused_linear_cross_entropy"),
     {"liger_swiglu", "set", "liger_glu_activation", "set", VP_ERROR,
      "is the old name of liger_glu_activation: axolotl refuses both", "liger_glu_activation alone"},
     ONE_LOSS("liger_cross_entropy", "liger_fused_linear_cross_entropy"),
@@ -439,9 +475,7 @@ static const vp_rule axolotl_rules[] = {
     ONE_LOSS("cut_cross_entropy", "liger_fused_linear_cross_entropy"),
     ONE_LOSS("cut_cross_entropy", "liger_cross_entropy"),
     ONE_LOSS("cut_cross_entropy", "chunked_cross_entropy"),
-    {"cut_cross_entropy", "set", "plugins", "!~cut_cross_entropy", VP_ERROR,
-     "counts only with its plugin: dropped",
-     "plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]"},
+    OF_PLUGIN("cut_cross_entropy", "!~cut_cross_entropy", CUTS),
     {"deepspeed", "set", "fsdp_config", "set", VP_ERROR, "deepspeed and fsdp_config together",
      "one of them"},
     {"fsdp", "set", NULL, NULL, VP_WARNING, "is deprecated", "fsdp_version and fsdp_config"},

@@ -120,16 +120,58 @@ static bool is_said(const lister *l, vp_setting setting)
     return false;
 }
 
+/* What is meant at a key so far; NULL: it stays. */
+static vp_edit *edit_of(const lister *l, const vp_checked_file *file, const char *path)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->edits[i].file == file && strcmp(l->edits[i].path, path) == 0)
+            return &l->edits[i];
+    return NULL;
+}
+
 static vp_status add(lister *l, vp_edit edit)
 {
     vp_status st = VP_OK;
 
-    for (int64_t i = 0; i < l->n; i++) /* two settings may say one key */
-        if (l->edits[i].file == edit.file && strcmp(l->edits[i].path, edit.path) == 0)
-            goto out;
+    if (edit_of(l, edit.file, edit.path)) /* two settings may say one key */
+        goto out;
     VP_TRY_ALLOC(l->err,
                  vp_arena_grow(l->c->arena, (void **)&l->edits, l->n, &l->cap, sizeof *l->edits));
     l->edits[l->n++] = edit;
+out:
+    return st;
+}
+
+/* One member of a list that keeps its others: it comes, or it goes, and the key with the last of them. */
+static vp_status edit_member(lister *l, const vp_checked_file *file, const vp_saying *row,
+                             vp_edit e)
+{
+    vp_arena   *arena = l->c->arena;
+    const char *name  = vp_saying_member(row), *at, *had, *to;
+    vp_edit    *also  = edit_of(l, file, row->key);
+    bool        goes  = strcmp(row->value, vp_arena_printf(arena, VP_WITHOUT("%s"), name)) == 0;
+    size_t      n;
+    vp_status   st = VP_OK;
+
+    had = also                                  ? also->to ? also->to : ""
+          : e.at && e.at->kind != VP_VALUE_NULL ? vp_list_text(arena, e.at)
+                                                : "";
+    VP_TRY_ALLOC(l->err, had);
+    if (vp_list_has(had, name, &at, &n) != goes)
+        goto out;
+    if (!goes)
+        to = vp_arena_printf(arena, "%s%s%s", had, *had ? "+" : "", name);
+    else if (at == had)
+        to = vp_arena_strdup(arena, at + n + (at[n] == '+'));
+    else
+        to = vp_arena_printf(arena, "%.*s%s", (int)(at - had) - 1, had, at + n);
+    VP_TRY_ALLOC(l->err, to);
+    e.to    = *to ? to : NULL;
+    e.keeps = true;
+    if (also)
+        also->to = e.to;
+    else
+        VP_TRY(add(l, e));
 out:
     return st;
 }
@@ -147,6 +189,10 @@ static vp_status edit_row(lister *l, const vp_checked_file *file, const vp_sayin
 
     if (v)
         e.from = vp_arena_strdup(l->c->arena, vp_value_text(v, has, sizeof has));
+    if (vp_saying_member(row)) {
+        VP_TRY(edit_member(l, file, row, e));
+        goto out;
+    }
     if (row->value) {
         e.to                  = vp_saying_text(l->c->arena, l->wanted, row, argument);
         const char *effective = vp_effective(l->c, file, row->key, now, sizeof now);

@@ -16,10 +16,11 @@ typedef struct vp_edit {
     const vp_checked_file *file; /* NULL: no file says it, the command's environment does */
     vp_setting             setting;
     const vp_key          *key;
-    const char            *path; /* the key's; of the environment its variable */
-    const vp_value        *at;   /* NULL: it is not written yet */
-    const char            *from; /* NULL: nothing stands there */
-    const char            *to;   /* NULL: it must go */
+    const char            *path;  /* the key's; of the environment its variable */
+    const vp_value        *at;    /* NULL: it is not written yet */
+    const char            *from;  /* NULL: nothing stands there */
+    const char            *to;    /* NULL: it must go */
+    bool                   keeps; /* of a list: members that are in both stand as they do */
 } vp_edit;
 
 /* In the order of the settings. A setting that is NULL in wanted stays as it is. VP_ERR_INPUT: none of

@@ -50,7 +50,13 @@ size_t vp_edit_skip_quoted(const vp_editor *e, size_t at, size_t end);
 /* Behind the key and what parts it from its value. False: another text stands there. */
 bool vp_edit_skip_key(const vp_editor *e, const char *path, size_t *at, size_t end);
 
+/* Where a value begins that may stand below its key: spaces, lines and comments apart. */
+size_t vp_edit_value_start(const vp_editor *e, size_t at);
+
 /* The end of a value that begins at `at`. False: it goes on in another line, or is no plain one. */
 bool vp_edit_value_end(const vp_editor *e, size_t at, size_t end, bool flow, size_t *out);
+
+/* Members that go make room for those that come; the others stay as they are written. flow: in brackets. edit_list.c */
+vp_status vp_edit_list(vp_editor *e, const vp_edit *x, bool flow);
 
 #endif

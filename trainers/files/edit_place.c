@@ -79,6 +79,19 @@ size_t vp_edit_skip_spaces(const vp_editor *e, size_t at, size_t end)
     return at;
 }
 
+size_t vp_edit_value_start(const vp_editor *e, size_t at)
+{
+    while (at < e->n_bytes) {
+        if (isspace((unsigned char)e->bytes[at]))
+            at++;
+        else if (e->bytes[at] == '#' && e->file->doc->format != VP_FORMAT_JSON)
+            at = vp_edit_line_end(e, at);
+        else
+            break;
+    }
+    return at;
+}
+
 size_t vp_edit_skip_quoted(const vp_editor *e, size_t at, size_t end)
 {
     char quote = e->bytes[at++];

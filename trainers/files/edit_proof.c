@@ -51,7 +51,7 @@ static bool leads_to_edit(const proof *p, const char *path)
 
 static bool says(const vp_value *v, const vp_edit *x)
 {
-    char text[1024];
+    char text[8192];
 
     return v && x->to && vp_same_value(vp_value_text(v, text, sizeof text), x->to);
 }
@@ -104,10 +104,10 @@ static bool same_members(proof *p, const vp_value *was, const vp_value *now, con
             if (x ? !says(b, x) : !same(p, a, b, at))
                 return p->key[0] ? false : fail_at(p, at, a);
             a = a->next, b = b->next;
+        } else if (a && may_stand_alone(p, a, NULL, path_of(path, a, at, sizeof at))) {
+            a = a->next; /* first: b may be the member behind it, which is edited as well */
         } else if (b && may_stand_alone(p, NULL, b, path_of(path, b, at, sizeof at))) {
             b = b->next;
-        } else if (a && may_stand_alone(p, a, NULL, path_of(path, a, at, sizeof at))) {
-            a = a->next;
         } else {
             return fail_at(p, path_of(path, a ? a : b, at, sizeof at), a);
         }
@@ -127,6 +127,11 @@ static bool is_of_a_part(const proof *p, const vp_value *was)
 
 static bool same(proof *p, const vp_value *was, const vp_value *now, const char *path)
 {
+    static const vp_value nothing = {.kind = VP_VALUE_MAP};
+
+    if (was->kind == VP_VALUE_NULL && now->kind == VP_VALUE_MAP && !now->call &&
+        leads_to_edit(p, path))
+        return same_members(p, &nothing, now, path);
     if (is_of_a_part(p, was) && same_text(was->call, now->call))
         return true;
     if (was->kind != now->kind || !same_text(was->call, now->call))

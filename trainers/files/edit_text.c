@@ -11,15 +11,21 @@
 static vp_status replace(vp_editor *e, const vp_edit *x)
 {
     size_t    key = vp_edit_place(e, x->at), at = key, end = vp_edit_line_end(e, key), stop;
-    vp_value  v    = {0};
-    vp_text   text = {0};
-    vp_status st   = VP_OK;
+    bool      is_whole_list = x->at->kind != VP_VALUE_LIST || !x->at->n_children || !x->keeps;
+    vp_value  v             = {0};
+    vp_text   text          = {0};
+    vp_status st            = VP_OK;
 
     if (x->at->call && strcmp(x->at->call, VP_VALUE_UNREAD) == 0)
         VP_TRY(vp_edit_by_hand(e, x->at->line, x->path,
                                "no literal, or one of two values, is not followed"));
     if (!vp_edit_skip_key(e, x->path, &at, end))
         VP_TRY(vp_edit_by_hand(e, x->at->line, x->path, "it does not stand there itself"));
+    if (!is_whole_list) {
+        at = vp_edit_value_start(e, at);
+        VP_TRY(vp_edit_list(e, x, at < e->n_bytes && e->bytes[at] == '['));
+        goto out;
+    }
     if (x->at->kind == VP_VALUE_MAP ||
         !vp_edit_value_end(e, at, end, vp_edit_is_in_flow(e, key), &stop))
         VP_TRY(vp_edit_by_hand(e, x->at->line, x->path, "its value takes several lines"));
@@ -39,20 +45,145 @@ out:
     return st;
 }
 
-/* A pair that has its line to itself goes with the line. */
+/* The last line that a block of YAML takes: a map or a list whose members stand below its key. */
+static int last_line(const vp_value *v)
+{
+    int line = v->line;
+
+    for (const vp_value *m = v->first; m; m = m->next) {
+        int below = last_line(m);
+        line      = below > line ? below : line;
+    }
+    return line;
+}
+
+static const vp_value *last_scalar(const vp_value *v)
+{
+    const vp_value *last = v, *one;
+
+    for (const vp_value *m = v->first; m; m = m->next)
+        if ((one = last_scalar(m))->line >= last->line)
+            last = one;
+    return last;
+}
+
+/* Where the last line of a block's last value begins that goes on; *end: behind its text. False: it goes on in another line. */
+static bool block_end(const vp_editor *e, const vp_value *v, size_t *end)
+{
+    const vp_value *last = last_scalar(v);
+    size_t          at   = vp_edit_place(e, last), stop;
+
+    *end = vp_edit_line_end(e, vp_edit_line_start(e, last_line(v)));
+    return (!last->key || vp_edit_skip_key(e, last->key, &at, *end)) &&
+           vp_edit_value_end(e, at, *end, vp_edit_is_in_flow(e, vp_edit_place(e, last)), &stop);
+}
+
+/* Behind the bracket that closes the one at `at`, in whatever line. False: none does. */
+static bool bracket_end(const vp_editor *e, size_t at, size_t *out)
+{
+    int depth = 0;
+
+    for (size_t i = at; i < e->n_bytes; i++) {
+        char c = e->bytes[i];
+        if (c == '"' || c == '\'')
+            i = vp_edit_skip_quoted(e, i, e->n_bytes) - 1;
+        else if (c == '#' && e->file->doc->format != VP_FORMAT_JSON && i > at &&
+                 isspace((unsigned char)e->bytes[i - 1]))
+            i = vp_edit_line_end(e, i);
+        else if (strchr("[{(", c))
+            depth++;
+        else if (strchr("]})", c) && --depth == 0) {
+            *out = i + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A member among others in brackets goes with the comma behind it, or, of the last one, before it; its line with it where it has
+ * that to itself. */
+static vp_status take_from_flow(vp_editor *e, const vp_edit *x, size_t key, size_t stop)
+{
+    size_t    from = key, to = stop, end = vp_edit_line_end(e, stop), next;
+    vp_status st = VP_OK;
+
+    while (to < e->n_bytes && isspace((unsigned char)e->bytes[to]))
+        to++;
+    if (to < e->n_bytes && e->bytes[to] == ',') {
+        next = vp_edit_skip_spaces(e, ++to, e->n_bytes);
+        if (vp_edit_is_first(e, key) && to <= end &&
+            (next >= end || e->bytes[next] == '\r' || e->bytes[next] == '#'))
+            from = vp_edit_line_start(e, x->at->line), to = end + (end < e->n_bytes);
+        else
+            to = next;
+    } else {
+        while (from > 0 && isspace((unsigned char)e->bytes[from - 1]))
+            from--;
+        to = stop;
+        if (from == 0 || (e->bytes[from - 1] != ',' && !strchr("{([", e->bytes[from - 1])) ||
+            vp_edit_before_comment(e, from) != from)
+            VP_TRY(
+                vp_edit_by_hand(e, x->at->line, x->path, "it must go, and is the last of its map"));
+        from -= e->bytes[from - 1] == ',';
+    }
+    VP_TRY(vp_edit_put(e, from, to - from, ""));
+out:
+    return st;
+}
+
+/* An option of a command, with the line that it has to itself, or what parts it from the word before it. */
+static vp_status take_option(vp_editor *e, size_t key, size_t stop)
+{
+    size_t from = key, end = vp_edit_line_end(e, stop), to = vp_edit_skip_spaces(e, stop, end);
+
+    if (vp_edit_is_first(e, key) && to < end && e->bytes[to] == '\\' && to + 1 == end) {
+        while (from > 0 && e->bytes[from - 1] != '\n')
+            from--;
+        return vp_edit_put(e, from, end + (end < e->n_bytes) - from, "");
+    }
+    while (from > 0 && (isspace((unsigned char)e->bytes[from - 1]) ||
+                        (e->bytes[from - 1] == '\\' && e->bytes[from] == '\n')))
+        from--;
+    return vp_edit_put(e, from, stop - from, "");
+}
+
+/* A pair that has its line to itself goes with the line, and with those of what stands below it. */
 static vp_status take_out(vp_editor *e, const vp_edit *x)
 {
-    size_t    key = vp_edit_place(e, x->at), at = key, end = vp_edit_line_end(e, key), stop;
-    bool      toml = e->file->doc->format == VP_FORMAT_TOML && !vp_edit_is_in_flow(e, key);
-    vp_status st   = VP_OK;
+    vp_format format = e->file->doc->format;
+    size_t    key = vp_edit_place(e, x->at), at = key, end = vp_edit_line_end(e, key), stop = key;
+    bool      flow   = vp_edit_is_in_flow(e, key);
+    bool      toml   = format == VP_FORMAT_TOML && !flow;
+    bool      is_key = vp_edit_skip_key(e, x->path, &at, end);
+    size_t    value  = is_key && x->at->n_children ? vp_edit_value_start(e, at) : at;
+    bool      opens =
+        is_key && format != VP_FORMAT_FLAGS && value < e->n_bytes && strchr("[{(", e->bytes[value]);
+    bool is_block =
+        is_key && format == VP_FORMAT_YAML && !opens && !flow && last_line(x->at) > x->at->line;
+    bool      is_alias = is_key && format == VP_FORMAT_YAML && at < end && e->bytes[at] == '*';
+    vp_status st       = VP_OK;
 
-    if (!vp_edit_is_first(e, key) || !vp_edit_skip_key(e, x->path, &at, end) ||
-        !vp_edit_value_end(e, at, end, vp_edit_is_in_flow(e, key), &stop))
+    if (!is_key || !(opens      ? bracket_end(e, value, &stop)
+                     : is_block ? block_end(e, x->at, &end)
+                     : is_alias ? (stop = end, true)
+                                : vp_edit_value_end(e, at, end, flow, &stop)))
+        VP_TRY(vp_edit_by_hand(e, x->at->line, x->path,
+                               is_key ? "it must go, and its value takes several lines"
+                                      : "it must go, and does not stand there itself"));
+    if (format == VP_FORMAT_JSON || (format == VP_FORMAT_PYTHON && flow) ||
+        (format == VP_FORMAT_YAML && flow) || (format == VP_FORMAT_TOML && flow)) {
+        VP_TRY(take_from_flow(e, x, key, stop));
+        goto out;
+    }
+    if (format == VP_FORMAT_FLAGS) {
+        VP_TRY(take_option(e, key, stop));
+        goto out;
+    }
+    if (!vp_edit_is_first(e, key) || !(format == VP_FORMAT_YAML || toml))
         VP_TRY(vp_edit_by_hand(e, x->at->line, x->path,
                                "it must go, and does not stand in a line alone"));
-    if (e->file->doc->format != VP_FORMAT_YAML && !toml && (stop >= end || e->bytes[stop] != ','))
-        VP_TRY(vp_edit_by_hand(e, x->at->line, x->path, "it must go, and is the last of its map"));
-    at = vp_edit_line_start(e, x->at->line);
+    end = is_block ? end : vp_edit_line_end(e, stop);
+    at  = vp_edit_line_start(e, x->at->line);
     VP_TRY(vp_edit_put(e, at, end - at + (end < e->n_bytes), ""));
 out:
     return st;
@@ -222,7 +353,7 @@ static vp_status find_place(vp_editor *e, const vp_edit *x, place *out)
                                    : "the map that it belongs into is empty"));
     out->at     = vp_edit_place(e, first);
     out->indent = first->column > 0 ? first->column - 1 : 0;
-    out->quoted = out->at < e->n_bytes && e->bytes[out->at] == '"';
+    out->quoted = out->at < e->n_bytes && (e->bytes[out->at] == '"' || e->bytes[out->at] == '\'');
     out->alone  = vp_edit_is_first(e, out->at);
     out->flow =
         format == VP_FORMAT_JSON || format == VP_FORMAT_PYTHON || vp_edit_is_in_flow(e, out->at);
@@ -353,14 +484,78 @@ out:
     return st;
 }
 
+/* What stands as nothing, as a map without members or as no map at all where a map is meant; *n: how much of the path it is. */
+static const vp_value *empty_above(const vp_editor *e, const char *path, size_t *n)
+{
+    char above[256];
+
+    for (const char *dot = strchr(path, '.'); dot; dot = strchr(dot + 1, '.')) {
+        *n = (size_t)(dot - path);
+        snprintf(above, sizeof above, "%.*s", (int)*n, path);
+        const vp_value *v = vp_value_at(e->file->doc->root, above);
+        if (v && (v->kind != VP_VALUE_MAP || (!v->n_children && !v->call)))
+            return v;
+    }
+    return NULL;
+}
+
+/* Into such a one all that goes below it. */
+static vp_status fill_empty(vp_editor *e, const vp_edit *x, const vp_value *empty, size_t n)
+{
+    vp_format format = e->file->doc->format;
+    size_t    at = vp_edit_place(e, empty), end = vp_edit_line_end(e, at), stop;
+    bool      flow   = vp_edit_is_in_flow(e, at);
+    place     braces = {.rest   = x->path + n + 1,
+                        .flow   = true,
+                        .quoted = format == VP_FORMAT_JSON || format == VP_FORMAT_PYTHON,
+                        .prefix = ""};
+    vp_text   text   = {0};
+    vp_value *m;
+    bool      done;
+    vp_status st = VP_OK;
+
+    if (!vp_edit_skip_key(e, empty->key, &at, end) || !vp_edit_value_end(e, at, end, flow, &stop))
+        VP_TRY(vp_edit_by_hand(e, empty->line, x->path, "the map that it belongs into is empty"));
+    vp_text_printf(&text, "%s{", e->bytes[at - 1] == ':' ? " " : "");
+    for (int64_t i = 0, k = 0; i < e->n_edits; i++) {
+        const vp_edit *y = &e->edits[i];
+        if (y->file != e->file || y->at || !y->to || strncmp(y->path, x->path, n + 1) != 0)
+            continue;
+        if (y < x)
+            goto out; /* with the first of them */
+        braces.rest = y->path + n + 1;
+        VP_TRY(new_members(e, y, &braces, &m, &done));
+        if (!done)
+            vp_text_printf(&text, k++ ? ", " : "");
+        if (!done)
+            put_pair(e, &text, m, &braces, 0);
+    }
+    vp_text_printf(&text, "}");
+    VP_TRY_ALLOC(e->err, !text.failed);
+    VP_TRY(vp_edit_put(e, at, stop - at, vp_arena_strdup(e->arena, text.data)));
+out:
+    vp_text_release(&text);
+    return st;
+}
+
 /* Before the map's first pair; at the end of YAML's document, and of a TOML file for a new table. */
 static vp_status insert(vp_editor *e, const vp_edit *x)
 {
-    place     p;
-    vp_value *m    = NULL;
-    bool      done = false;
-    vp_status st   = VP_OK;
+    vp_format       format = e->file->doc->format;
+    const vp_value *empty;
+    place           p;
+    vp_value       *m    = NULL;
+    bool            done = false;
+    size_t          n;
+    vp_status       st = VP_OK;
 
+    empty = empty_above(e, x->path, &n);
+    if (empty && (empty->call || (empty->kind != VP_VALUE_NULL && empty->kind != VP_VALUE_MAP)))
+        VP_TRY(vp_edit_by_hand(e, empty->line, x->path, "what it belongs into is no map there"));
+    if (empty && format != VP_FORMAT_TOML && format != VP_FORMAT_FLAGS) {
+        VP_TRY(fill_empty(e, x, empty, n));
+        goto out;
+    }
     VP_TRY(find_place(e, x, &p));
     VP_TRY_ALLOC(e->err, p.prefix);
     VP_TRY(new_members(e, x, &p, &m, &done));

@@ -70,7 +70,7 @@ static vp_status fill(job *j, vp_document *doc, const vp_dialect *d, const vp_di
                 continue;
             j->said[row->setting] = true;
         }
-        if (row->value && row->key[0])
+        if (row->value && row->key[0] && strncmp(row->value, "$without:", 9) != 0)
             VP_TRY(say(j, doc, of, d == of ? version : NULL, row, argument));
     }
 out:

@@ -68,8 +68,9 @@ typedef struct vp_saying {
     /* "$": what stands for the letter in the word; "$word": the word; "$global": micro-batch x
      * accumulation x world; "$file:NAME": NAME is written, any text is read but another row's word;
      * "$set": read only, anything is there but false, "" and an empty list; "$nonzero": read only, a
-     * number other than 0; "$count": read only, of how many there is a list; "$with:NAME": read only, NAME=X is in the text and X is not 0; NULL: the key
-     * must not be there */
+     * number other than 0; "$count": read only, of how many there is a list; "$with:NAME": read only, NAME=X is in the text and X is not 0;
+     * "$has:NAME": NAME is a member of the list, whatever else is; "$without:NAME": of VP_OFF, it is none; NULL: the key must not
+     * be there */
     const char *value;
     const char *when; /* "parallel=zero1|zero2,target=hf": all must hold; "!=" too; NULL: always */
     const char *since, *until;
@@ -116,8 +117,10 @@ typedef struct vp_saying {
     }
 
 #define VP_ALWAYS (-1)
-/* what no settings count: where people's own file has it on, editing turns it off */
-#define VP_OFF "off"
+/* what no settings count, or none for which `when` holds: where people's own file has it on, editing turns it off */
+#define VP_OFF           "off"
+#define VP_HAS(name)     "$has:" name
+#define VP_WITHOUT(name) "$without:" name
 
 /* optim and lr_scheduler_type of transformers, which files of other trainers have too. */
 #define VP_HF_OPTIMIZERS \
@@ -276,6 +279,16 @@ const char *vp_dialect_version(const vp_dialect *d, const vp_dialect *of, const 
 
 /* Whether "a=b|c,d!=e" holds of the settings; what they do not say holds. target NULL: any. */
 bool vp_when_holds(const char *when, const vp_settings *s, const char *target);
+
+/* NAME of "$has:NAME" or "$without:NAME"; NULL: the value is another. */
+const char *vp_saying_member(const vp_saying *say);
+
+/* A list's members joined by "+", however long; of what is no list its text. NULL: out of memory. */
+const char *vp_list_text(vp_arena *arena, const vp_value *v);
+
+/* Whether a list's text ("a+b") has the name, however its module is spelt: what stands behind the last dot is it. *at, *n: that
+ * member's part of the text; NULL: not asked. */
+bool vp_list_has(const char *list, const char *name, const char **at, size_t *n);
 
 /* The text that a saying's value stands for; argument: what stands for its word's letter. NULL: out of
  * memory. */

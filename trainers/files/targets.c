@@ -189,9 +189,63 @@ bool vp_when_holds(const char *when, const vp_settings *s, const char *target)
     return true;
 }
 
+const char *vp_saying_member(const vp_saying *say)
+{
+    static const char *const forms[] = {VP_HAS(""), VP_WITHOUT("")};
+
+    for (size_t i = 0; say->value && i < sizeof forms / sizeof *forms; i++)
+        if (strncmp(say->value, forms[i], strlen(forms[i])) == 0)
+            return say->value + strlen(forms[i]);
+    return NULL;
+}
+
+const char *vp_list_text(vp_arena *arena, const vp_value *v)
+{
+    vp_text     text = {0};
+    const char *kept;
+
+    if (v->kind != VP_VALUE_LIST)
+        return v->text ? v->text : "";
+    for (const vp_value *e = v->first; e; e = e->next)
+        vp_text_printf(&text, "%s%s", e == v->first ? "" : "+", e->text ? e->text : "");
+    kept = text.failed ? NULL : vp_arena_strdup(arena, vp_text_string(&text));
+    vp_text_release(&text);
+    return kept;
+}
+
+/* Behind its last dot. */
+static const char *last_part(const char *name, size_t n)
+{
+    const char *part = name;
+
+    for (size_t i = 0; i < n; i++)
+        if (name[i] == '.')
+            part = name + i + 1;
+    return part;
+}
+
+bool vp_list_has(const char *list, const char *name, const char **at, size_t *n)
+{
+    const char *last = last_part(name, strlen(name));
+
+    for (const char *p = list; p && *p; p += *p == '+') {
+        size_t      length = strcspn(p, "+");
+        const char *part   = last_part(p, length);
+        if (length - (size_t)(part - p) == strlen(last) && strncmp(part, last, strlen(last)) == 0) {
+            if (at)
+                *at = p, *n = length;
+            return true;
+        }
+        p += length;
+    }
+    return false;
+}
+
 const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_saying *say,
                            const char *argument)
 {
+    if (vp_saying_member(say))
+        return vp_saying_member(say);
     if (strcmp(say->value, "$") == 0)
         return argument ? argument : s->value[say->setting];
     if (strcmp(say->value, "$,") == 0) {
