@@ -96,5 +96,35 @@ for loss, new in (("full", ""), ("chunked", "chunked_cross_entropy: true\n")):
     edit("another's loss goes: " + loss, "axolotl", "ax.yaml", TWO + LIST.replace(L, C) + "cut_cross_entropy: true\n", HEAD + "plugins: [a.b.C]\n" + new, loss=loss)
     edit("what is off stays: " + loss, "axolotl", "ax.yaml", "plugins: [a.b.C]\n" + KEYS.replace("true", "false") + HEAD, "plugins: [a.b.C]\n" + KEYS.replace("true", "false") + HEAD + new, loss=loss)
 edit("all kernels, of which one has its old name", "axolotl", "ax.yaml", HEAD + LIST + "liger_swiglu: true\nliger_rope: true\nliger_rms_norm: true\n" + ON, HEAD + LIST + "liger_rope: true\nliger_rms_norm: true\n" + ON + "liger_glu_activation: true\n", loss="liger-all")
+# what is not switched on is no mistake
+findings = json.loads(call("check", "--json", write("off.yaml", HEAD + "liger_rope: false\nliger_cross_entropy: false\ncut_cross_entropy: false\nliger_rms_norm: true\n"))[1])["findings"]
+ok({f["key"]: f["severity"] for f in findings if "plugin" in f["message"]} == {"liger_rope": "note", "liger_cross_entropy": "note", "cut_cross_entropy": "note", "liger_rms_norm": "error"}, "false without its plugin", findings)
+
+# ---- Trainer's map of Liger's kernels, as people write it ----
+hf = dict(precision="bf16-mixed")
+T = "per_device_train_batch_size: 4\ngradient_accumulation_steps: 8\nbf16: true\nuse_liger_kernel: true\n"
+SOME = "rope: false, rms_norm: false, swiglu: false, cross_entropy: false"
+for what, has, left in (("block", "liger_kernel_config:\n  rope: false  # no\n  # why\n  rms_norm: false\n# after\n", "# after\n"), ("flow", "liger_kernel_config: {rope: false}  # x\n", ""), ("flow over lines", "liger_kernel_config: {\n  rope: false, # }\n}\n", ""),
+                        ("flow below its key", "liger_kernel_config:\n  {rope: false}\n", ""), ("empty", "liger_kernel_config: {}\n", ""), ("anchor", "liger_kernel_config: &l\n  rope: false\n", ""), ("text", "liger_kernel_config: '{\"rope\": false}'\n", "")):
+    for loss in "full", "liger-all":
+        new = T.replace("kernel: true", "kernel: " + ("false" if loss == "full" else "true"))
+        edit("%s in YAML: %s" % (what, loss), "hf", "hf.yaml", T + has + "seed: 1\n", new + left + "seed: 1\n", loss=loss, **hf)
+        edit("%s at the end: %s" % (what, loss), "hf", "hf.yaml", T + has, new + left, loss=loss, **hf)
+edit("a map that is null gets members", "hf", "hf.yaml", T + "liger_kernel_config: null  # x\n", T + "liger_kernel_config: {%s}  # x\n" % SOME, loss="liger", **hf)
+edit("a map that is empty gets members", "hf", "hf.yaml", T + "liger_kernel_config: {}\n", T + "liger_kernel_config: {%s}\n" % SOME, loss="liger", **hf)
+refused("a map that is text", "hf", "hf.yaml", T + "liger_kernel_config: '{\"rope\": false}'\n", "no map there", loss="liger", **hf)
+J = '"per_device_train_batch_size": 4, "gradient_accumulation_steps": 8, "bf16": true, "use_liger_kernel": '
+M = '"liger_kernel_config": {"rope": false, "rms_norm": false}'
+for what, has, want in (("the last", "{%strue, %s}\n" % (J, M), "{%sfalse}\n" % J), ("the first", "{%s, %strue}\n" % (M, J), "{%sfalse}\n" % J),
+                        ("the last in lines", '{\n  %strue,\n  "liger_kernel_config": {\n    "rope": false\n  }\n}\n' % J, "{\n  %sfalse\n}\n" % J), ("the first in lines", '{\n  "liger_kernel_config": {\n    "rope": false\n  },\n  %strue\n}\n' % J, "{\n  %sfalse\n}\n" % J)):
+    edit(what + " in JSON", "hf", "hf.json", has, want, loss="full", **hf)
+A = "args = TrainingArguments('o', per_device_train_batch_size=4, gradient_accumulation_steps=8, bf16=True, use_liger_kernel=True%s)\n"
+for what, has, left in (("in a line", ", liger_kernel_config={'rope': False}", ""), ("in lines", ",\n    liger_kernel_config={\n        'rope': False,\n    },  # c\n    seed=1,\n", ",\n    seed=1,\n"), ("by dict()", ", liger_kernel_config=dict(rope=False), seed=1", ", seed=1")):
+    edit(what + " in Python", "hf", "hf.py", A % has, A.replace("kernel=True", "kernel=False") % left, loss="full", **hf)
+edit("members beside one in Python's quotes", "hf", "hf.py", A % ", liger_kernel_config={'rope': False}", A % (", liger_kernel_config={\"rms_norm\": False, \"swiglu\": False, \"cross_entropy\": False, 'rope': False}"), loss="liger", **hf)
+RUN = "python train.py --per_device_train_batch_size 4 --gradient_accumulation_steps 8 \\\n    --bf16 True --use_liger_kernel %s%s\n"
+for what, has, left in (("among options", " --liger_kernel_config '{\"rope\": false}' --seed 1", " --seed 1"), ("at a command's end", " --liger_kernel_config '{\"rope\": false}'", ""), ("in a line", " \\\n    --liger_kernel_config '{\"rope\": false}' \\\n    --seed 1", " \\\n    --seed 1"),
+                        ("in the last line", " \\\n    --liger_kernel_config '{\"rope\": false}'", "")):
+    edit(what, "hf", "hf.sh", RUN % ("True", has), RUN % ("false", left), loss="full", **hf)
 finish()
 P

@@ -304,6 +304,7 @@ static const vp_saying trainer_says[] = {
     {VP_ALWAYS, NULL, "tf32", "null"},
     {VP_ALWAYS, VP_OFF, "torch_compile", "false"},
     {VP_ALWAYS, VP_OFF, "auto_find_batch_size", "false"},
+    {VP_ALWAYS, VP_OFF, "liger_kernel_config", NULL, "loss!=liger|liger-all"},
     VP_EVALUATION_BY_TRAINER,
     {VP_SETTING_EVAL_BATCH, "none", "evaluation_strategy", "no", .until = "4.51",
      .read_only = true},
