@@ -1,6 +1,9 @@
 #include "trainers/hf/hf_refuse.h"
 
-#include "trainers/hf/hf_estimate.h"
+#include "base/checked.h"
+#include "trainers/hf/hf_request.h"
+#include "trainers/hf/hf_trained.h"
+#include "trainers/torch/world.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -289,4 +292,125 @@ vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err)
                       q->of_files           ? ""
                       : q->capability >= 80 ? ". --precision bf16-amp does"
                                             : ". Nor does bf16 on this card; --trainer hf does");
+}
+
+/* ---- ways to train ---- */
+
+/* What several cards do with adapters is known of some ways. */
+static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
+{
+    bool is_quantised = vp_hf_is_quantised(q), saves = vp_hf_saves_modules(q);
+
+    if ((saves || q->lora.tokens) && vp_hf_is_shared(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--lora %s under --parallel %s is not known; on one card it is",
+                       saves ? "save=" : "tokens=", q->parallel);
+    if (saves && strcmp(q->precision, "fp16-amp") == 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--lora save= with --precision fp16-amp trains copies in fp16, whose "
+                       "gradients PyTorch's GradScaler refuses to unscale; fp16-mixed trains them "
+                       "in fp32");
+    if (vp_hf_has_prefix(q) && strcmp(q->recompute, "none") != 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--peft prefix with --recompute %s does not run: peft refuses gradient "
+                       "checkpointing (ValueError in 0.21.2)",
+                       q->recompute);
+    if (vp_hf_has_prefix(q) && q->keep_output)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--peft prefix with --keep-output was not recorded: the output has the keys "
+                       "and values of all layers");
+    if (vp_hf_has_prefix(q) && vp_mul(q->batch, q->lora.virtual_tokens) > VP_HF_MOST_LOOK_UPS)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--peft prefix: %lld samples of %lld virtual tokens; recorded were up to %d "
+                       "in a batch, beyond which the gradient of their table is another kernel's",
+                       (long long)q->batch, (long long)q->lora.virtual_tokens, VP_HF_MOST_LOOK_UPS);
+    bool by_fsdp1 = vp_hf_is_shared(q) && vp_hf_has_adapters(q) && strcmp(q->parallel, "fsdp") == 0;
+
+    if (by_fsdp1 && strcmp(q->precision, "bf16-amp") != 0)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "adapters under --parallel fsdp are known with --precision bf16-amp, not %s; "
+            "--parallel fsdp2 and ddp know others",
+            q->precision);
+    if (by_fsdp1 && vp_hf_is_plain(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--trainer torch --parallel fsdp with adapters: how FSDP1 wraps them is the "
+                       "loop's own; Trainer's way is known, by peft's fsdp_auto_wrap_policy "
+                       "(--trainer hf)");
+    if (vp_hf_freezes(q) && vp_hf_is_shared(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--freeze under --parallel %s was not played; on one card it was",
+                       q->parallel);
+    if (vp_hf_has_other_adapters(q) && vp_hf_is_shared(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--peft %s under --parallel %s was not played; on one card it was",
+                       q->lora.targets, q->parallel);
+    if (vp_hf_is_shared(q) && vp_hf_has_adapters(q) && !vp_world_adapts(q->parallel, is_quantised))
+        return VP_FAIL(err, VP_ERR_INPUT, "%s under --parallel %s are not known; %s",
+                       is_quantised ? "adapters of quantised weights" : "adapters", q->parallel,
+                       is_quantised ? "those of ddp, fsdp and fsdp2 are"
+                                    : "those of ddp, fsdp, fsdp2 and zero1 to zero3 are");
+    if (vp_hf_cuts_quantised(q) && strcmp(q->load, "int8") == 0)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--load int8 --parallel %s was not played: cards that cut weights cut those of "
+            "nf4 and nf4-dq; --parallel ddp keeps them whole",
+            q->parallel);
+    if (vp_hf_cuts_quantised(q) && vp_hf_weight_bytes(vp_hf_meant_precision(q)) != 2)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--load %s --parallel %s --precision %s was not played: weights that are cut "
+            "with packed ones are 16 bits wide (--precision bf16-amp)",
+            q->load, q->parallel, q->precision);
+    return VP_OK;
+}
+
+/* TRL's steps were recorded on one card. Of several, runs of SFTTrainer on whole models were played by two ways. */
+static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
+{
+    if (!vp_hf_is_trl(q) || !vp_hf_is_shared(q))
+        return VP_OK;
+    if (vp_hf_is_dpo(q) || vp_hf_has_adapters(q) || vp_hf_is_quantised(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--trainer trl --parallel %s: %s was recorded on one card only, without it",
+                       q->parallel, vp_hf_is_dpo(q) ? "DPOTrainer" : "SFTTrainer with adapters");
+    if (strcmp(q->parallel, "ddp") != 0 && strcmp(q->parallel, "fsdp2") != 0)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--trainer trl --parallel %s: on several cards SFTTrainer is known by ddp and "
+            "fsdp2; --trainer hf knows more, with whole logits, which take more",
+            q->parallel);
+    return VP_OK;
+}
+
+/* FSDP2 casts what a layer is given before its forward pass, but not where the layer is recomputed (torch 2.11,
+ * FSDPState._pre_forward): checkpoints then hold other formats. Most families give their rotary positions in the format of the hidden
+ * states; these leave them in fp32. */
+static vp_status refuse_recomputed(const vp_model *model, const vp_hf_request *q, vp_err *err)
+{
+    static const char *const wide[]   = {"olmo", "olmo2", "olmo3", "ernie4_5"};
+    bool                     by_fsdp2 = vp_hf_is_shared(q) && strcmp(q->parallel, "fsdp2") == 0;
+    bool                     casts    = strcmp(vp_hf_computed_precision(q), q->precision) != 0;
+
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (by_fsdp2 && casts && strcmp(q->recompute, "none") != 0 &&
+            strcmp(model->family, wide[i]) == 0)
+            return VP_FAIL(err, VP_ERR_INPUT,
+                           "--recompute %s --parallel fsdp2 with --precision %s does not run: "
+                           "FSDP2 casts %s's rotary positions, which are fp32, before a layer's "
+                           "forward pass, but not where it is recomputed (CheckpointError in torch "
+                           "2.11); --parallel fsdp runs",
+                           q->recompute, q->precision, model->family);
+    return VP_OK;
+}
+
+vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *q, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(refuse_adapters(q, err));
+    VP_TRY(refuse_trl_ways(q, err));
+    VP_TRY(refuse_recomputed(model, q, err));
+out:
+    return st;
 }

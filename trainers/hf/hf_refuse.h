@@ -5,6 +5,7 @@
 #ifndef VP_TRAINERS_HF_REFUSE_H
 #define VP_TRAINERS_HF_REFUSE_H
 
+#include "trainers/hf/hf_estimate.h"
 #include "trainers/torch/recording.h"
 
 /* VP_ERR_INPUT: which settings of key are not covered, which are in what was recorded nearest to it.
@@ -13,5 +14,8 @@
 #define VP_HF_CUT "cut"
 vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const char *key,
                        const char *other_key, const char *precision, vp_err *err);
+
+/* VP_ERR_INPUT: adapters, TRL's trainers or recomputation beside something with which they do not run, or were not played. */
+vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *request, vp_err *err);
 
 #endif

@@ -85,6 +85,11 @@ bool vp_hf_is_shared(const vp_hf_request *q)
            (q->world > 1 || vp_world_knows_one(q->parallel, q->offload ? q->offload : "none"));
 }
 
+bool vp_hf_cuts_quantised(const vp_hf_request *q)
+{
+    return vp_hf_is_shared(q) && vp_hf_is_quantised(q) && !vp_world_replicates(q->parallel);
+}
+
 /* sdpa with flash attention turned off, as torch.backends.cuda.enable_flash_sdp(False) does. */
 bool vp_hf_turns_flash_off(const vp_hf_request *q)
 {

@@ -26,6 +26,8 @@ bool vp_hf_turns_flash_off(const vp_hf_request *request); /* asked for */
 bool vp_hf_is_emulated(const vp_hf_request *request);     /* bf16 on a card without it */
 bool vp_hf_is_shared(
     const vp_hf_request *request); /* by several cards, or as if there were others */
+bool vp_hf_cuts_quantised(
+    const vp_hf_request *request); /* of weights that are packed each card has a part */
 
 /* Ways that cut the weights compute with 16-bit ones, without autocast. */
 const char *vp_hf_computed_precision(const vp_hf_request *request);
