@@ -139,6 +139,55 @@ static void owners_are_those_of_the_peak(void **state)
     vp_caching_allocator_destroy(l.allocator);
 }
 
+static void play_two_phases(vp_ledger *l, const char *first, const char *second)
+{
+    static const int64_t bytes[] = {700, 3 << 20, 30 << 20, 50 << 20};
+    vp_ledger_block      b[4]    = {0};
+    vp_err               err     = {0};
+
+    vp_ledger_begin(l, first);
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(
+            vp_ledger_alloc(l, i ? VP_OWNER_ACTIVATION : VP_OWNER_LOGITS, bytes[i], &b[i], &err));
+    vp_ledger_free(l, &b[1]);
+    vp_ledger_end(l);
+    vp_ledger_begin(l, second);
+    CHECK_OK(vp_ledger_alloc(l, VP_OWNER_TEMPORARY, bytes[3], &b[3], &err));
+    for (int i = 0; i < 4; i++)
+        vp_ledger_free(l, &b[i]);
+    vp_ledger_end(l);
+}
+
+/* The first time memory is reserved as they go, the second time all of it is there. */
+static void a_phase_that_repeats_is_what_it_is_when_played(void **state)
+{
+    vp_ledger       l = open_ledger(NULL);
+    vp_ledger_block stays;
+    vp_err          err = {0};
+    (void)state;
+
+    CHECK_OK(vp_ledger_alloc(&l, VP_OWNER_PARAMETER, 2 << 20, &stays, &err));
+    vp_ledger_end(&l);
+    vp_caching_allocator_begin_round(l.allocator);
+    play_two_phases(&l, "forward", "backward");
+    assert_true(vp_caching_allocator_repeat(l.allocator));
+    vp_ledger_repeat(&l, 1, "again");
+    vp_ledger_repeat(&l, 2, "once more");
+    play_two_phases(&l, "again", "once more");
+    assert_int_equal(l.n_phases, 7);
+    assert_true(l.phases[1].reserved_bytes < l.phases[2].reserved_bytes);
+    for (int i = 3; i < 5; i++) {
+        const vp_ledger_phase *said = &l.phases[i], *played = &l.phases[i + 2];
+        assert_string_equal(said->name, played->name);
+        assert_int_equal(said->allocated_bytes, played->allocated_bytes);
+        assert_int_equal(said->reserved_bytes, played->reserved_bytes);
+        assert_int_equal(said->end_bytes, played->end_bytes);
+        assert_int_equal(said->end_reserved_bytes, played->end_reserved_bytes);
+        assert_memory_equal(said->owners, played->owners, sizeof said->owners);
+    }
+    vp_caching_allocator_destroy(l.allocator);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -146,6 +195,7 @@ int main(void)
         cmocka_unit_test(more_than_it_may_need_does_not_fit_and_more_than_it_may_reserve_is_noted),
         cmocka_unit_test(counting_alone_ends_where_the_allocator_does),
         cmocka_unit_test(owners_are_those_of_the_peak),
+        cmocka_unit_test(a_phase_that_repeats_is_what_it_is_when_played),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

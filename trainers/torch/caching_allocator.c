@@ -20,7 +20,10 @@ void vp_caching_allocator_free(vp_caching_allocator *a, vp_caching_block b)
     if (!b)
         return;
     assert(b < a->n_blocks && x->used); /* given out, and not given back before */
-    x->used = false;
+    bool is_of_round = x->searches >= a->round.since;
+    x->used          = false;
+    a->round.n_in_use -= is_of_round;
+    a->round.differs |= !is_of_round;
     a->figures.allocated_bytes.now -= x->bytes;
     if (!x->uses) {
         free_block(a, b);
@@ -89,6 +92,14 @@ static inline uint32_t find(vp_caching_allocator *a, pool *p, bool large, int64_
     return b;
 }
 
+static inline void note_taken(pool *p, int64_t bytes, int64_t taken_bytes)
+{
+    int64_t *most = &p->most_taken[bin_of(bytes)];
+
+    if (taken_bytes > *most)
+        *most = taken_bytes;
+}
+
 static vp_status pools_new(vp_caching_allocator *a, int stream, vp_err *err)
 {
     if (stream < 0 || stream >= VP_CACHING_STREAMS)
@@ -146,6 +157,7 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
     x          = &a->blocks[b];
     was_split  = !alone(x);
     rest_bytes = x->bytes - bytes;
+    note_taken(p, bytes, x->bytes);
     if (!large || a->opts.expandable_segments
             ? rest_bytes >= ROUND_BYTES
             : bytes < a->max_split_bytes && rest_bytes > SMALL_BYTES) {
@@ -161,6 +173,7 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
     x->used        = true;
     x->asked_bytes = asked_bytes;
     x->searches    = a->n_allocs++;
+    a->round.n_in_use++;
     add_to(&f->allocated_bytes, x->bytes);
     add_to(&f->active_bytes, x->bytes);
     add_to(&f->requested_bytes, asked_bytes);

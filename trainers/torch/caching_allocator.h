@@ -137,6 +137,12 @@ vp_status vp_caching_allocator_state(const vp_caching_allocator *a, int64_t sinc
 bool      vp_caching_state_is_same(const vp_caching_state *x, const vp_caching_state *y);
 void      vp_caching_state_release(vp_caching_state *state);
 
+/* A round of events begins, which the program may do again. */
+void vp_caching_allocator_begin_round(vp_caching_allocator *a);
+/* The events since then once more, without the program: true where they would take the same blocks and leave what is there now, so that
+ * nothing changes but the number of allocations; no figure exceeds those of now and of the round. False: they have to be done. */
+bool vp_caching_allocator_repeat(vp_caching_allocator *a);
+
 /* A block for bytes on a stream. VP_ERR_NO_FIT: PyTorch raises OutOfMemoryError here;
  * vp_caching_allocator_oom() has the numbers, the allocator can be used on. VP_ERR_INPUT: bytes
  * negative or 2^46 and more, or no such stream. VP_ERR_NOMEM: of the host. *block is 0 unless

@@ -159,10 +159,13 @@ static uint32_t obtain(vp_caching_allocator *a, int stream, bool large, int64_t 
     if (a->opts.allowed_bytes &&
         segment_bytes > a->opts.allowed_bytes - a->figures.reserved_bytes.now)
         return 0;
-    if (a->opts.expandable_segments)
+    if (a->opts.expandable_segments) {
+        vp_caching_round_grows(a, a->pools[stream][large], 0);
         return vp_caching_expand(a, stream, large, bytes);
+    }
     if (segment_bytes > vp_caching_device_free_bytes(a))
         return 0;
+    vp_caching_round_grows(a, a->pools[stream][large], segment_bytes);
     at = vp_caching_addresses_new(a, segment_bytes, ROUND_BYTES);
     if (!at)
         return 0;

@@ -1,5 +1,6 @@
-/* trainers/torch/caching_allocator_repeat.c: whether an allocator holds what it held a round of the same events before. */
-#include "trainers/torch/caching_allocator_state.h"
+/* trainers/torch/caching_allocator_repeat.c: whether an allocator holds what it held a round of the same events before, and
+ * whether a round, played once more, would do the same. */
+#include "trainers/torch/caching_allocator_index.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,4 +77,44 @@ void vp_caching_state_release(vp_caching_state *s)
     free(s->words);
     s->words = NULL;
     s->n     = 0;
+}
+
+/* ---- a round once more ---- */
+
+void vp_caching_allocator_begin_round(vp_caching_allocator *a)
+{
+    bool is_limited = a->opts.device_total_bytes != VP_CACHING_DEVICE_UNLIMITED;
+
+    a->round = (event_round){
+        .since          = a->n_allocs,
+        .n_device_frees = a->figures.n_device_frees,
+        .differs        = a->ages || a->n_events || a->opts.streams_lag ||
+                   a->max_split_bytes != NEVER_BYTES || (a->opts.expandable_segments && is_limited),
+    };
+    for (int s = 0; s < a->n_streams; s++)
+        for (int large = 0; a->pools[s][large] && large < 2; large++)
+            memset(a->pools[s][large]->most_taken, 0, sizeof a->pools[s][large]->most_taken);
+}
+
+/* A round once more has this memory from its beginning, where it is free. What the round was given before it was there, it is given
+ * again, unless a new segment fits a request better than the larger block that was taken for it: segments of the same size have higher
+ * addresses. An expandable one grows at its end, where it is free last (find()); and where there are holes, in these first. */
+void vp_caching_round_grows(vp_caching_allocator *a, const pool *p, int64_t segment_bytes)
+{
+    const block *gap = &a->blocks[p->unmapped];
+
+    if (!segment_bytes)
+        a->round.differs |= !p->unmapped || gap->left || gap->right;
+    else
+        for (unsigned bin = 0; bin <= bin_of(segment_bytes) && !a->round.differs; bin++)
+            a->round.differs = p->most_taken[bin] > segment_bytes;
+}
+
+bool vp_caching_allocator_repeat(vp_caching_allocator *a)
+{
+    if (a->round.differs || a->round.n_in_use || a->n_events ||
+        a->figures.n_device_frees != a->round.n_device_frees)
+        return false;
+    a->n_allocs += a->n_allocs - a->round.since;
+    return true;
 }

@@ -53,6 +53,7 @@ typedef struct pool {
     uint64_t words[BIN_WORDS]; /* which bins hold something  */
     uint32_t summary;          /* which words hold something */
     uint32_t unmapped;         /* addresses without memory, a tree by address */
+    int64_t  most_taken[BINS]; /* of blocks that a bin's requests took in this round */
 } pool;
 
 /* Blocks whose last use a stream must pass, in the order they were freed. */
@@ -62,6 +63,13 @@ typedef struct event_queue {
     int64_t   done;     /* the stream has passed all before this */
     int64_t   n_claims; /* recorded uses that will need a place */
 } event_queue;
+
+/* Events since vp_caching_allocator_begin_round(). */
+typedef struct event_round {
+    int64_t since, n_device_frees; /* n_allocs and device frees when it began */
+    int64_t n_in_use;              /* blocks that it made and has not freed */
+    bool    differs;               /* the same events once more might find other blocks */
+} event_round;
 
 struct vp_caching_allocator {
     block                    *blocks; /* blocks[0] stands for none */
@@ -80,6 +88,7 @@ struct vp_caching_allocator {
     vp_caching_allocator_opts opts;
     vp_caching_oom            oom;
     event_queue               queues[VP_CACHING_STREAMS];
+    event_round               round;
 };
 
 /* ---- figures ---- */
@@ -90,6 +99,9 @@ static inline void add_to(vp_caching_figure *f, int64_t n)
     if (f->now > f->peak)
         f->peak = f->now;
 }
+
+/* A pool is about to get memory from the device: a segment of these bytes, or 0: more of an expandable one. */
+void vp_caching_round_grows(vp_caching_allocator *a, const pool *p, int64_t segment_bytes);
 
 /* Bytes that came from the device, or with a minus went back. */
 void vp_caching_device_memory(vp_caching_allocator *a, int64_t bytes);

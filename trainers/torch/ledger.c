@@ -64,6 +64,19 @@ void vp_ledger_end(vp_ledger *l)
     l->open               = false;
 }
 
+void vp_ledger_repeat(vp_ledger *l, int i, const char *name)
+{
+    int64_t          reserved = vp_caching_allocator_figures(l->allocator)->reserved_bytes.now;
+    vp_ledger_phase *p        = &l->phases[l->n_phases];
+
+    assert(!l->open && i < l->n_phases && l->n_phases < VP_LEDGER_PHASES);
+    *p                    = l->phases[i];
+    p->name               = name;
+    p->reserved_bytes     = reserved;
+    p->end_reserved_bytes = reserved;
+    l->n_phases++;
+}
+
 static int64_t needed_of(int64_t bytes)
 {
     return (bytes + NEEDED_STEP - 1) & -(int64_t)NEEDED_STEP;

@@ -77,6 +77,8 @@ typedef struct vp_ledger {
 /* Phases follow one another; at most VP_LEDGER_PHASES. */
 void vp_ledger_begin(vp_ledger *ledger, const char *phase);
 void vp_ledger_end(vp_ledger *ledger);
+/* Phase i once more, behind the last: the allocator repeated its events (vp_caching_allocator_repeat()), and reserved nothing. */
+void vp_ledger_repeat(vp_ledger *ledger, int i, const char *phase);
 
 /* Nothing is allocated for 0 bytes. VP_ERR_NO_FIT, VP_ERR_INPUT, VP_ERR_NOMEM as the allocator's; VP_ERR_NO_FIT also
  * where more is needed now than at_most_needed_bytes: *out is allocated then too. */
