@@ -597,7 +597,8 @@ static const char *lora_text(vp_arena *arena, const char *const *v)
 }
 
 /* The plan of what the files mean: all that converges otherwise as they say it. */
-static void plan_words(const vp_check_fit *x, vp_arena *arena, vp_words *w)
+static void plan_words(const vp_check_fit *x, const vp_command_line *line, vp_arena *arena,
+                       vp_words *w)
 {
     const vp_choose_request *r      = &x->request;
     const char *const       *v      = x->mended.settings.value;
@@ -607,6 +608,10 @@ static void plan_words(const vp_check_fit *x, vp_arena *arena, vp_words *w)
     add_word(w, r->model_name, NULL);
     add_word(w, "--trainer", r->target->name);
     add_word(w, "--device", x->device.name);
+    for (int i = 0; i < line->n_given; i++)
+        if (strcmp(line->given[i].option->name, "--budget") == 0 ||
+            strcmp(line->given[i].option->name, "--calibration") == 0)
+            add_word(w, line->given[i].option->name, line->given[i].text);
     add_word(w, "--seq", vp_arena_printf(arena, "%lld", (long long)r->seq));
     add_word(w, "--global-batch", vp_arena_printf(arena, "%lld", (long long)r->global_batch));
     add_word(w, "--precision", v[VP_SETTING_PRECISION]);
@@ -656,16 +661,43 @@ static bool is_beyond_plan(const vp_check_fit *x)
            !says(v[VP_SETTING_CLIP_NORM], plans_norm(x->request.job.language));
 }
 
+/* No file says what the environment is to hold, a command behind -- does: the same question with it. */
+static void print_environment(const vp_check_fit *x, const vp_command_line *line, const char *label)
+{
+    vp_text  command = {0};
+    vp_words words;
+    char   **rest = line->rest;
+
+    for (int64_t i = 0; i < x->mended.n_lines; i++) {
+        const vp_edit *e = &x->mended.lines[i].edit;
+        if (e->file || !e->to)
+            continue;
+        vp_changed_words(line, NULL, NULL, 0, &words);
+        vp_quote_words("check", &words, &command);
+        vp_text_printf(&command, " -- %s=%s", e->path, e->to);
+        for (; rest && *rest; rest++)
+            if (strncmp(*rest, e->path, strlen(e->path)) != 0) {
+                vp_text_printf(&command, " ");
+                vp_text_quoted(&command, *rest);
+            }
+        vp_screen_command(label, vp_text_string(&command));
+        break;
+    }
+    vp_text_release(&command);
+}
+
 /* What to type to have the lines changed, or what is faster; nothing where plan would refuse it, or plan something else. */
-static void print_next(const vp_check_fit *x, const vp_checked *c)
+static void print_next(const vp_check_fit *x, const vp_checked *c, const vp_command_line *line)
 {
     vp_text  command = {0};
     vp_words words;
 
-    plan_words(x, c->arena, &words);
+    plan_words(x, line, c->arena, &words);
     if (c->n_errors || is_beyond_plan(x) || vp_arena_failed(c->arena) ||
-        !vp_plan_answers(words.n, (char **)words.words))
+        !vp_plan_answers(words.n, (char **)words.words)) {
+        print_environment(x, line, "next");
         return;
+    }
     vp_quote_words("plan", &words, &command);
     vp_screen_command("next", vp_text_string(&command));
     vp_text_release(&command);
@@ -677,6 +709,7 @@ static void print_next(const vp_check_fit *x, const vp_checked *c)
             vp_screen_command("", vp_text_string(&command));
             vp_text_release(&command);
         }
+    print_environment(x, line, "");
 }
 
 static void print_mend(const vp_check_fit *x)
@@ -739,7 +772,7 @@ static bool is_faster(const vp_mended *m)
     return m->chosen.best && m->chosen.best->seconds < 0.98 * m->now_s;
 }
 
-void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
+void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_command_line *line)
 {
     const vp_mended *m = &x->mended;
     char             speed[64], bytes[2][32], time[32], text[160];
@@ -774,7 +807,7 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
     if (x->loader.workers)
         vp_screen_line("assumed", "%s", vp_loader_assumed);
     if (m->chosen.best && (!m->fits || is_faster(m)))
-        print_next(x, c);
+        print_next(x, c, line);
     else if (!m->fits)
         print_otherwise(x);
 }

@@ -36,6 +36,7 @@ void      vp_check_fit_release(vp_check_fit *fit);
 /* fits, device_bytes, peak_phase and what goes with them, added to the answer; lines to its
  * "changes". */
 void vp_check_fit_json(const vp_check_fit *fit, json_t *answer);
-void vp_check_fit_print(const vp_check_fit *fit, const vp_checked *c);
+/* line: what was typed, for the command to type next. */
+void vp_check_fit_print(const vp_check_fit *fit, const vp_checked *c, const vp_command_line *line);
 
 #endif

@@ -220,7 +220,7 @@ static vp_status print_json(const vp_checked *c, const vp_check_fit *fit, vp_err
     return vp_print_json(j, err);
 }
 
-static void print_text(const vp_checked *c, const vp_check_fit *fit)
+static void print_text(const vp_checked *c, const vp_check_fit *fit, const vp_command_line *line)
 {
     int64_t n[3]    = {0};
     int     n_files = 0;
@@ -245,7 +245,7 @@ static void print_text(const vp_checked *c, const vp_check_fit *fit)
             if ((int)c->findings[i].severity == severity)
                 print_finding(&c->findings[i]);
     print_settings(c);
-    vp_check_fit_print(fit, c);
+    vp_check_fit_print(fit, c, line);
 }
 
 /* The reason why the card of these files has no bf16; NULL: it has, or there is none. */
@@ -325,7 +325,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (cli->json)
         VP_TRY(print_json(&c, &fit, err));
     else
-        print_text(&c, &fit);
+        print_text(&c, &fit, &line);
     cli->exit_code = c.n_errors ? 4 : !fit.why && !fit.mended.fits ? 3 : 0;
 out:
     vp_check_fit_release(&fit);

@@ -206,6 +206,7 @@ static void print_text(const emit_options *o, const vp_settings *s, const vp_emi
             vp_text_printf(&check, "/%s", e->files[i].name);
         }
     vp_text_printf(&check, "%s", s->padded ? " --padding mask" : "");
+    vp_emitted_check_options(e, &check);
     vp_screen_command("check", vp_text_string(&check));
     print_launch(o->folder, e->launch);
     vp_text_release(&check);
@@ -327,11 +328,19 @@ static json_t *edited_json(const emit_options *o, const vp_target *target, const
 }
 
 /* How the file is run its owner knows; whether it is right now, check does. */
-static void print_recheck(const char *path, const vp_settings *s)
+static void print_recheck(const char *path, const char *target, const vp_settings *s,
+                          const edited *x)
 {
-    const char *const with[][2] = {
-        {"--model", s->model}, {"--device", s->device}, {"--seq", s->value[VP_SETTING_SEQ]}};
-    vp_text command = {0};
+    const vp_checked *c     = &x->checked;
+    const char       *world = s->value[VP_SETTING_WORLD];
+    bool said = c->settings.value[VP_SETTING_WORLD] && !c->by_default[VP_SETTING_WORLD];
+    const char *const with[][2] = {{"--for", target},
+                                   {"--model", s->model},
+                                   {"--device", s->device},
+                                   {"--seq", s->value[VP_SETTING_SEQ]},
+                                   {"--padding", s->padded ? "mask" : NULL},
+                                   {"--world", said || strcmp(world, "1") == 0 ? NULL : world}};
+    vp_text           command   = {0};
 
     vp_text_printf(&command, "vplan check ");
     vp_text_quoted(&command, path);
@@ -340,6 +349,9 @@ static void print_recheck(const char *path, const vp_settings *s)
             vp_text_printf(&command, " %s ", with[i][0]);
             vp_text_quoted(&command, with[i][1]);
         }
+    for (int64_t i = 0; i < x->n_edits; i++)
+        if (!x->edits[i].file && x->edits[i].to)
+            vp_text_printf(&command, " -- %s=%s", x->edits[i].path, x->edits[i].to);
     vp_screen_command("check", vp_text_string(&command));
     vp_text_release(&command);
 }
@@ -367,7 +379,7 @@ static vp_status edit_and_print(const emit_options *o, const vp_target *target,
                                x.edits[i].path, x.edits[i].to);
         vp_screen_line(x.path ? "written" : "next", "%s",
                        x.path ? x.path : "--force writes it, -o DIR elsewhere");
-        print_recheck(x.path ? x.path : o->edit, s);
+        print_recheck(x.path ? x.path : o->edit, target->name, s, &x);
     }
 out:
     vp_text_release(&x.text);

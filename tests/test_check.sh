@@ -493,6 +493,21 @@ for words, way in (("--use_deepspeed --zero_stage 3 --offload_optimizer_device c
 write("slow.yaml", "output_dir: o\nper_device_train_batch_size: 4\nbf16: true\ngradient_checkpointing: true\n")
 p = subprocess.run([vplan, "check", "slow.yaml", "--model", "gpt2", "--device", "h100", "--seq", "1024"], stdout=subprocess.PIPE, universal_newlines=True)
 ok(p.returncode == 0 and "\nfaster " in p.stdout and p.stdout.rstrip().endswith("vplan emit settings.json --for hf --edit slow.yaml"), "the next command", p.stdout)
+# ---- what the environment is to hold no file says: the last command asks with it, and check reads it from there; the plan has the same budget ----
+write("medium.yaml", "output_dir: o\nper_device_train_batch_size: 16\nbf16: true\n")
+asked = ["--model", "gpt2-medium", "--device", "h100", "--seq", "1024", "--budget", "53.6GiB"]
+p = subprocess.run([vplan, "check", "medium.yaml"] + asked, stdout=subprocess.PIPE, universal_newlines=True)
+flat = p.stdout.replace(" \\\n               ", " ")
+last = flat.rstrip().split("\n")[-1].strip()
+ok(p.returncode == 3 and "PYTORCH_ALLOC_CONF: (not written) -> expandable_segments:True" in flat and last == "vplan check medium.yaml %s -- PYTORCH_ALLOC_CONF=expandable_segments:True" % " ".join(asked), "the environment", p.stdout)
+ok("next       vplan plan gpt2-medium --trainer hf --device h100-sxm-80gb --budget 53.6GiB " in flat, "the plan's budget", p.stdout)
+code, j, err = check(*last.split()[2:])
+ok(code == 0 and j["fits"] and j["common"]["allocator"] == "expandable", "and with it it fits", (code, j, err))
+# with --world what is shared is settled
+write("share.yaml", "base_model: x\nmicro_batch_size: 2\nsequence_len: 512\nbf16: true\n")
+for world, way in (("4", "ddp"), ("1", "none")):
+    code, j, err = check("share.yaml", "--world", world)
+    ok(code == 0 and j["common"]["parallel"] == way and "parallel" not in j["may_be"], "--world says whether cards share", (j["common"], j["may_be"]))
 # ---- checkpoints that a script switches on in the model: its trainer is told nothing of them ----
 SCRIPT = """from transformers import AutoModelForCausalLM, TrainingArguments
 model = AutoModelForCausalLM.from_pretrained("gpt2")

@@ -126,5 +126,37 @@ RUN = "python train.py --per_device_train_batch_size 4 --gradient_accumulation_s
 for what, has, left in (("among options", " --liger_kernel_config '{\"rope\": false}' --seed 1", " --seed 1"), ("at a command's end", " --liger_kernel_config '{\"rope\": false}'", ""), ("in a line", " \\\n    --liger_kernel_config '{\"rope\": false}' \\\n    --seed 1", " \\\n    --seed 1"),
                         ("in the last line", " \\\n    --liger_kernel_config '{\"rope\": false}'", "")):
     edit(what, "hf", "hf.sh", RUN % ("True", has), RUN % ("false", left), loss="full", **hf)
+# ---- the command that asks whether it is right now means the same run: whose files, how many processes, what the environment holds ----
+FOUR = dict(COMMON, world=4, parallel="ddp", loss="full")
+CONF = "PYTORCH_ALLOC_CONF=expandable_segments:True"
+SAYS = "base_model: gpt2\n" + HEAD[HEAD.index("micro"):]
+
+
+def typed(out):
+    """The command behind "check", as it is typed."""
+    lines = out[out.index("\ncheck ") + 1:].split("\n")
+    n = next(i for i, line in enumerate(lines) if not line.endswith("\\")) + 1
+    return "\n".join(lines[:n]).split(None, 1)[1]
+
+
+def run(command):
+    p = subprocess.run(["bash", "-c", command.replace("vplan check", "vplan check --json", 1)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, PATH=os.path.dirname(vplan) + ":" + os.environ["PATH"]))
+    return json.loads(p.stdout or b"{}")
+
+
+for target, name, text, says in (("axolotl", "ax.yaml", SAYS, False), ("hf", "hf.yaml", T, False), ("hf", "acc.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 2\n", True)):
+    for allocator in "default", "expandable":
+        write("s.json", {"common": dict(FOUR, allocator=allocator, precision="bf16-amp" if target == "axolotl" else "bf16-mixed")})
+        code, out, err = call("emit", "s.json", "--for", target, "--edit", write(name, text), "--force")
+        command = typed(out)
+        c = run(command)
+        ok(code == 0 and ("--world 4" in command) == (not says) and "--for " + target in command and (CONF in command) == (allocator == "expandable"), "check after --edit of %s, %s" % (name, allocator), (command, err))
+        ok(c["common"]["world"] == 4 and c["common"].get("allocator", "default") == allocator and (says or target == "hf" or c["common"]["parallel"] == "ddp"), "and it judges that run: %s, %s" % (name, allocator), c["common"])
+        code, out, err = call("emit", "s.json", "--for", target, "-o", "new", "--force")
+        command = typed(out)
+        c = run(command)
+        ok(code == 0 and ("--world 4" in command) == (target == "axolotl") and (CONF in command) == (allocator == "expandable") and c["common"]["world"] == 4 and c["common"].get("allocator", "default") == allocator
+           and command.split("--world")[0].count("yaml") >= 1 and not [f for f in c["findings"] if f["severity"] == "error"], "check of new files for %s, %s" % (target, allocator), (command, c["common"]))
+        ok(("--world 4" in open("new/README.md").read()) == (target == "axolotl"), "and in their README", open("new/README.md").read())
 finish()
 P

@@ -542,9 +542,10 @@ static void settle_precision(vp_checked *c)
 /* Cards that share nothing but gradients and a card alone are told alike: the number of processes says which. */
 static void settle_parallel(vp_checked *c)
 {
-    const char *may = c->may_be[VP_SETTING_PARALLEL],
-               *world =
-                   c->by_default[VP_SETTING_WORLD] ? NULL : c->settings.value[VP_SETTING_WORLD];
+    const char *may   = c->may_be[VP_SETTING_PARALLEL],
+               *world = c->by_default[VP_SETTING_WORLD] && !c->world
+                            ? NULL
+                            : c->settings.value[VP_SETTING_WORLD];
 
     if (!may || !world || strcmp(may, "none or ddp") != 0)
         return;

@@ -185,6 +185,8 @@ static vp_status check_said(job *j)
                 vp_arena_printf(j->arena, "%s %s: %s", vp_setting_key(i), value, script);
             VP_TRY_ALLOC(j->err, j->out->script[j->out->n_script]);
             j->out->n_script++;
+            if (i == VP_SETTING_WORLD && strcmp(value, "1") != 0)
+                j->out->world = value;
             continue;
         }
         words_of(j, i, words, sizeof words, where, sizeof where);
@@ -241,7 +243,7 @@ static const char *environment(const job *j)
 {
     const char *a = j->s->value[VP_SETTING_ALLOCATOR];
 
-    return a && strcmp(a, "expandable") == 0 ? "PYTORCH_ALLOC_CONF=expandable_segments:True " : "";
+    return a && strcmp(a, "expandable") == 0 ? "PYTORCH_ALLOC_CONF=expandable_segments:True" : NULL;
 }
 
 static const char *launch_of(const job *j)
@@ -254,7 +256,8 @@ static const char *launch_of(const job *j)
         if (j->target->files[f].launch &&
             vp_target_file_holds(j->target, &j->target->files[f], j->s))
             from = j->target->files[f].launch;
-    vp_text_printf(&text, "%s", environment(j));
+    if (environment(j))
+        vp_text_printf(&text, "%s ", environment(j));
     while ((at = strstr(from, "$world"))) {
         vp_text_append(&text, from, (size_t)(at - from));
         vp_text_printf(&text, "%s", j->s->value[VP_SETTING_WORLD]);
@@ -415,6 +418,14 @@ static const char *write_file(const job *j, const vp_target_file *f, const vp_do
     return kept;
 }
 
+void vp_emitted_check_options(const vp_emitted *e, vp_text *out)
+{
+    if (e->world)
+        vp_text_printf(out, " --world %s", e->world);
+    if (e->environment)
+        vp_text_printf(out, " -- %s", e->environment);
+}
+
 /* For formats that take no comment, and for people. */
 static const char *readme(const job *j, const char *comment)
 {
@@ -429,6 +440,7 @@ static const char *readme(const job *j, const char *comment)
     for (int i = 0; i < j->out->n_files; i++)
         if (j->out->files[i].dialect && j->out->files[i].document->root->first)
             vp_text_printf(&text, " %s", j->out->files[i].name);
+    vp_emitted_check_options(j->out, &text);
     vp_text_printf(&text, "\n");
     kept = text.data && !text.failed ? vp_arena_strdup(j->arena, text.data) : NULL;
     vp_text_release(&text);
@@ -506,7 +518,8 @@ vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s
     VP_TRY(check_rules(&j));
     if (!made_by)
         goto out;
-    out->launch = launch_of(&j);
+    out->environment = environment(&j);
+    out->launch      = launch_of(&j);
     VP_TRY_ALLOC(err, out->launch);
     comment = comment_of(&j, made_by);
     VP_TRY_ALLOC(err, comment);

@@ -26,8 +26,10 @@ typedef struct vp_emitted {
     const char     *launch;                /* the command line */
     const char     *script[VP_N_SETTINGS]; /* what the user's own code decides, as sentences */
     int             n_script;
-    json_t         *versions; /* {library: version}: the caller's */
-    json_t         *settings; /* {file: {key: value}}: the caller's */
+    const char *world; /* the processes, where no file says how many and there are several; NULL */
+    const char *environment; /* "NAME=VALUE" that stands before the command; NULL: nothing */
+    json_t     *versions;    /* {library: version}: the caller's */
+    json_t     *settings;    /* {file: {key: value}}: the caller's */
 } vp_emitted;
 
 /* made_by stands in every file as the command that made it; NULL: only whether the files can be written is asked, none has
@@ -35,6 +37,9 @@ typedef struct vp_emitted {
 vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s,
                   const char *made_by, vp_emitted *out, vp_err *err);
 void      vp_emitted_release(vp_emitted *out);
+
+/* What vplan check is told beside the files, as the end of its command: " --world 4". */
+void vp_emitted_check_options(const vp_emitted *e, vp_text *out);
 
 /* A document as text, with a comment's lines above where its format has comments.
  * trainers/files/write.c */
