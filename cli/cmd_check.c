@@ -131,19 +131,79 @@ static json_t *findings_json(const vp_checked *c)
     return list;
 }
 
+/* The value of a key in a file that was given; NULL: it is not written. */
+static const vp_value *written_in(const vp_checked *c, const char *file, const char *path)
+{
+    const vp_value *v = NULL;
+
+    for (int i = 0; i < c->n_files && !v; i++)
+        if (c->files[i].doc && strcmp(c->files[i].name, file) == 0)
+            v = vp_value_at(c->files[i].doc->root, path);
+    return v;
+}
+
+/* What a list has already stays in it: "[a, b]" of a and "[b]". */
+static const char *with_members(const vp_checked *c, const vp_value *list, const char *more)
+{
+    vp_text     text = {0};
+    const char *both;
+
+    if (!list || list->kind != VP_VALUE_LIST || !list->n_children || more[0] != '[')
+        return more;
+    for (const vp_value *m = list->first; m; m = m->next)
+        vp_text_printf(&text, "%s%s", m == list->first ? "[" : ", ", m->text ? m->text : "");
+    both = vp_arena_printf(c->arena, "%s, %s", vp_text_string(&text), more + 1);
+    vp_text_release(&text);
+    return both ? both : more;
+}
+
+/* "key: value" is of that key, in its line or not written yet, also where another one was found to lack it. */
+static json_t *change_json(const vp_checked *c, const vp_finding *f)
+{
+    const char *colon = strstr(f->instead, ": "), *dot = strrchr(f->key, '.'), *to = f->instead;
+    const char *from = f->from;
+    char        key[128], text[512];
+    int         line = f->line;
+
+    snprintf(key, sizeof key, "%s", f->key);
+    if (colon &&
+        strspn(f->instead, "abcdefghijklmnopqrstuvwxyz0123456789_.") ==
+            (size_t)(colon - f->instead) &&
+        !strstr(colon, " and ")) {
+        to = colon + 2;
+        snprintf(key, sizeof key, "%.*s", (int)(colon - f->instead), f->instead);
+        if (strcmp(key, f->key) == 0 || (dot && strcmp(key, dot + 1) == 0)) {
+            snprintf(key, sizeof key, "%s", f->key);
+        } else {
+            const vp_value *v = written_in(c, f->file, key);
+            from              = v ? vp_value_text(v, text, sizeof text) : NULL;
+            line              = v ? v->line : 0;
+            to                = with_members(c, v, to);
+        }
+    }
+    return json_pack("{s:s, s:o, s:s, s:s?, s:s, s:n, s:n}", "file", f->file, "line",
+                     line ? json_integer(line) : json_null(), "key", key, "from", from, "to", to,
+                     "saves_bytes", "costs_seconds");
+}
+
 /* Lines to change: what has a successor and stands in a line. */
 static json_t *changes_json(const vp_checked *c)
 {
-    json_t *list = json_array();
+    json_t *list = json_array(), *one, *other;
+    size_t  k;
 
     for (int64_t i = 0; list && i < c->n_findings; i++) {
         const vp_finding *f = &c->findings[i];
         if (f->severity == VP_NOTE || !f->instead || !f->line)
             continue;
-        json_array_append_new(list,
-                              json_pack("{s:s, s:i, s:s, s:s?, s:s, s:n, s:n}", "file", f->file,
-                                        "line", f->line, "key", f->key, "from", f->from, "to",
-                                        f->instead, "saves_bytes", "costs_seconds"));
+        one = change_json(c, f);
+        json_array_foreach (list, k, other) /* two findings may ask for one */
+            if (json_equal(one, other))
+                break;
+        if (k == json_array_size(list))
+            json_array_append_new(list, one);
+        else
+            json_decref(one);
     }
     return list;
 }

@@ -508,6 +508,13 @@ write("share.yaml", "base_model: x\nmicro_batch_size: 2\nsequence_len: 512\nbf16
 for world, way in (("4", "ddp"), ("1", "none")):
     code, j, err = check("share.yaml", "--world", world)
     ok(code == 0 and j["common"]["parallel"] == way and "parallel" not in j["may_be"], "--world says whether cards share", (j["common"], j["may_be"]))
+# ---- a change is of one key: what is written in its place stands beside its own name and line ----
+write("changes.yaml", "output_dir: o\nper_device_train_batch_size: 4\neval_strategy: steps\nuse_liger_kernel: false\nliger_kernel_config: {rope: false}\nauto_find_batch_size: true\n")
+got = {(c["key"], c["line"], c["from"], c["to"]) for c in check("changes.yaml")[1]["changes"]}
+ok(got == {("eval_accumulation_steps", None, None, "1"), ("use_liger_kernel", 4, "false", "true"), ("auto_find_batch_size", 6, "true", "false")}, "changes by key", got)
+write("changes.yaml", "base_model: x\nplugins: [a.b.C]\nliger_rope: true\nliger_rms_norm: true\nmicro_batch_size: 1\nsequence_len: 512\n")
+got = [(c["key"], c["line"], c["from"], c["to"]) for c in check("changes.yaml")[1]["changes"]]
+ok(got == [("plugins", 2, "a.b.C", "[a.b.C, axolotl.integrations.liger.LigerPlugin]")], "a plugin more, once", got)
 # ---- checkpoints that a script switches on in the model: its trainer is told nothing of them ----
 SCRIPT = """from transformers import AutoModelForCausalLM, TrainingArguments
 model = AutoModelForCausalLM.from_pretrained("gpt2")
