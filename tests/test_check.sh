@@ -508,6 +508,14 @@ write("share.yaml", "base_model: x\nmicro_batch_size: 2\nsequence_len: 512\nbf16
 for world, way in (("4", "ddp"), ("1", "none")):
     code, j, err = check("share.yaml", "--world", world)
     ok(code == 0 and j["common"]["parallel"] == way and "parallel" not in j["may_be"], "--world says whether cards share", (j["common"], j["may_be"]))
+# ---- no process at all is an error in its line; -1 is accelerate's own word for "ask" ----
+for n, wrong in ((0, True), (-1, False), (2, False)):
+    code, j, err = check(write("none.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: %d\n" % n))
+    found = [(f["severity"], f["file"], f["line"]) for f in j["findings"] if f["key"] == "num_processes"]
+    ok((found == [("error", "none.yaml", 4)]) == wrong and (code == 4) == wrong, "num_processes %d" % n, (code, j["findings"]))
+for words, key in (("accelerate launch --num_processes 0", "num_processes"), ("torchrun --nproc_per_node 0", "nproc_per_node"), ("torchrun --nnodes 0 --nproc_per_node 2", "nnodes")):
+    code, j, err = check("--", *words.split(), "train.py", "--per_device_train_batch_size", "2")
+    ok(code == 4 and [f["key"] for f in j["findings"] if f["severity"] != "note"] == [key], words, (code, j["findings"]))
 # ---- a change is of one key: what is written in its place stands beside its own name and line ----
 write("changes.yaml", "output_dir: o\nper_device_train_batch_size: 4\neval_strategy: steps\nuse_liger_kernel: false\nliger_kernel_config: {rope: false}\nauto_find_batch_size: true\n")
 got = {(c["key"], c["line"], c["from"], c["to"]) for c in check("changes.yaml")[1]["changes"]}

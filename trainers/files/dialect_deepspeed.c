@@ -579,6 +579,8 @@ static const vp_rule accelerate_rules[] = {
      "context and sequence parallelism exclude each other", "one of them"},
     {"distributed_type", "=NO", "num_processes", ">1", VP_WARNING,
      "one process is started, whatever num_processes says", "distributed_type: MULTI_GPU"},
+    {"num_processes", "=0", NULL, NULL, VP_ERROR,
+     "0: no process would start; it is how many cards train, of all machines together"},
 };
 
 const vp_dialect vp_dialect_accelerate = {

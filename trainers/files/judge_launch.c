@@ -5,12 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A launcher that is told to start none. */
+static bool judge_none(vp_checked *c, const vp_checked_file *file)
+{
+    static const char *const keys[]  = {"num_processes",  "nproc_per_node", "num_gpus",
+                                        "NPROC_PER_NODE", "nnodes",         "num_nodes",
+                                        "NNODES"};
+    bool                     is_none = false;
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const vp_value *v = vp_value_at(file->doc->launch->root, keys[i]);
+        if (!v || v->kind != VP_VALUE_INT || v->integer != 0)
+            continue;
+        vp_find(c, file, VP_ERROR, v, keys[i], NULL, "0: no process would start");
+        is_none = true;
+    }
+    return is_none;
+}
+
 /* A launcher that starts as many processes as the machine has cards: how many that is nobody wrote. */
 static void judge_processes(vp_checked *c)
 {
     for (int f = 0; f < c->n_files; f++) {
         const vp_document *launch = c->files[f].doc ? c->files[f].doc->launch : NULL;
         const vp_value    *at     = launch ? vp_value_at(launch->root, "processes") : NULL;
+        if (launch && judge_none(c, &c->files[f]))
+            continue;
         if (!launch || (c->settings.value[VP_SETTING_WORLD] && !c->by_default[VP_SETTING_WORLD]) ||
             (!at && !launch->starts_all))
             continue;
