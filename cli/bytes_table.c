@@ -98,7 +98,7 @@ static void print_group(const char *name, const char *format, int64_t bytes, int
 
     assert(bytes >= 0 && of_bytes >= bytes && of_bytes > 0);
     printf("  %-32s %-7s %11s %6.1f%%  %s%s%s\n", name, format,
-           vp_size_text(bytes, size, sizeof size), 100 * share, vp_paint(VP_PAINT_BAR),
+           vp_screen_size(bytes, 11, size, sizeof size), 100 * share, vp_paint(VP_PAINT_BAR),
            vp_bar(share, BAR, bar, sizeof bar), vp_paint_end());
 }
 
@@ -107,7 +107,7 @@ static void print_kind(const char *name, int64_t bytes, int64_t of_bytes)
     char size[64], shown[200]; /* a plan's own name: it may come from anywhere */
 
     printf("  %-56.56s %12s %6.1f%%\n", vp_text_escape(name, shown, sizeof shown),
-           vp_size_text(bytes, size, sizeof size), 100.0 * (double)bytes / (double)of_bytes);
+           vp_screen_size(bytes, 12, size, sizeof size), 100.0 * (double)bytes / (double)of_bytes);
 }
 
 static void sum_groups(const vp_itemised *x, int64_t bytes[N_GROUPS])
@@ -136,7 +136,8 @@ void vp_screen_bytes(const vp_plan *plan, const vp_itemised *x, bool all)
         print_kind("outside the arena (CUDA context, libraries)", plan->outside_bytes, of_bytes);
     else if (plan->outside_bytes)
         print_group("CUDA context, libraries", "", plan->outside_bytes, of_bytes);
-    printf("  %-*s %12s\n", all ? 56 : 39, "all of it", vp_size_text(of_bytes, size, sizeof size));
+    printf("  %-*s %12s\n", all ? 56 : 39, "all of it",
+           vp_screen_size(of_bytes, 12, size, sizeof size));
 }
 
 void vp_screen_per_param(const vp_plan *plan, const vp_itemised *x)

@@ -6,6 +6,7 @@
 #include "cli/words.h"
 
 #include "base/text.h"
+#include "devices/devices.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,45 @@ static void add_plan(const vp_estimate_next *f, const vp_command_line *line, vp_
         vp_quote_words("plan", &words, command);
 }
 
+/* The smallest card that holds it and computes in all that this one does; where none does the largest. False: it is this one. */
+static bool find_card(const vp_estimate_next *f, vp_device *out)
+{
+    vp_device card, largest = {0};
+    bool      found = false;
+
+    for (int i = 0; vp_device_at(i, &card); i++) {
+        if (card.is_cpu || card.compute_capability < f->capability ||
+            card.usable_bytes <= f->budget_bytes)
+            continue;
+        if (card.usable_bytes > largest.usable_bytes)
+            largest = card;
+        if (card.usable_bytes >= f->needs_bytes &&
+            (!found || card.usable_bytes < out->usable_bytes))
+            *out = card, found = true;
+    }
+    if (!found)
+        *out = largest;
+    return out->usable_bytes > 0;
+}
+
+static void add_card(const vp_estimate_next *f, const vp_command_line *line, vp_text *command)
+{
+    vp_device        card;
+    vp_option_change set[] = {
+        {"--device", NULL, false, false},
+        {"--budget", NULL, false, true},
+        {"--measured", NULL, false, true}, /* on this card */
+        {"--all", NULL, false, true},
+    };
+
+    if (!find_card(f, &card)) {
+        vp_text_printf(command, "vplan models");
+        return;
+    }
+    set[0].value = card.name;
+    vp_changed_command("estimate", line, NULL, set, sizeof set / sizeof *set, command);
+}
+
 void vp_print_estimate_next(const vp_estimate_next *found, const vp_command_line *line)
 {
     const char *more    = options_to_add(found);
@@ -82,6 +122,8 @@ void vp_print_estimate_next(const vp_estimate_next *found, const vp_command_line
         add_estimate(line, more, &command);
     else if (found->fits)
         add_plan(found, line, &command);
+    else
+        add_card(found, line, &command);
     if (!command.n_bytes && found->fits && !found->has_max)
         add_estimate(line, LARGEST_BATCH, &command);
     if (command.n_bytes)

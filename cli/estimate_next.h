@@ -11,11 +11,14 @@ typedef struct vp_estimate_next {
     bool    fits, has_budget;
     bool    has_max;    /* the largest was asked for */
     bool    free_batch; /* no --micro-batch was given */
+    int64_t needs_bytes, budget_bytes;
+    int     capability; /* of the card, 80: 8.0 */
     int64_t seq, global_batch;
 } vp_estimate_next;
 
 /* Print the next command: the same with what fits, with a card, or for the largest batch; where all that is known, plan for the
- * fastest settings. Nothing where none of these would help. */
+ * fastest settings; where nothing makes it fit, the same on a card that holds it, or on the largest there is, which says what would fit
+ * there; on that one the list of models. Nothing where none of these would help. */
 void vp_print_estimate_next(const vp_estimate_next *found, const vp_command_line *line);
 
 #endif

@@ -208,13 +208,13 @@ static void print_items(const vp_ledger_phase *p, bool all)
         for (char *c = name; *c; c++)
             *c = *c == '_' ? ' ' : *c;
         if (p->owners[i] >= least && p->owners[i])
-            printf("%-40s %12s %6.1f%%\n", name, vp_size_text(p->owners[i], x, sizeof x),
+            printf("%-40s %12s %6.1f%%\n", name, vp_screen_size(p->owners[i], 12, x, sizeof x),
                    100.0 * (double)p->owners[i] / (double)p->allocated_bytes);
         else
             small += p->owners[i];
     }
     if (small)
-        printf("%-40s %12s %6.1f%%\n", "the rest", vp_size_text(small, x, sizeof x),
+        printf("%-40s %12s %6.1f%%\n", "the rest", vp_screen_size(small, 12, x, sizeof x),
                100.0 * (double)small / (double)p->allocated_bytes);
 }
 
@@ -241,6 +241,9 @@ static void print_next(const vp_estimate_answer *a, const vp_command_line *line)
                             .has_budget   = a->budget_bytes >= 0,
                             .has_max      = a->max != NULL,
                             .free_batch   = a->batch_is_default,
+                            .needs_bytes  = vp_estimate_device_bytes(a),
+                            .budget_bytes = a->budget_bytes,
+                            .capability   = q->capability,
                             .seq          = a->estimate.seq,
                             .global_batch = q->batch * q->accumulation * q->world},
         line);
@@ -270,13 +273,14 @@ void vp_estimate_print(const vp_estimate_answer *a, const vp_command_line *line,
         vp_lengths_print(&a->of_lengths);
     print_setting(a, all);
     print_items(p, all);
-    printf("%-40s %12s   in %s\n", "allocated", vp_size_text(e->allocated_bytes, x, sizeof x),
+    printf("%-40s %12s   in %s\n", "allocated", vp_screen_size(e->allocated_bytes, 12, x, sizeof x),
            p->name);
     printf("%-40s %12s   with PyTorch's cache\n", "reserved",
-           vp_size_text(e->reserved_bytes, x, sizeof x));
+           vp_screen_size(e->reserved_bytes, 12, x, sizeof x));
     if (a->has_device)
         printf("%-40s %12s   %s\n", "the process on the card",
-               vp_size_text(vp_estimate_device_bytes(a), x, sizeof x), "context, libraries too");
+               vp_screen_size(vp_estimate_device_bytes(a), 12, x, sizeof x),
+               "context, libraries too");
     if (all)
         print_phases(a);
     printf("\n");

@@ -228,3 +228,19 @@ char *vp_screen_head(char *text, int width)
     }
     return text;
 }
+
+const char *vp_screen_size(int64_t bytes, int width, char *buf, size_t buf_size)
+{
+    static const char *const units[] = {"GiB", "TiB", "PiB"};
+    int64_t                  unit    = VP_GIB;
+    char                     count[48];
+
+    vp_size_text(bytes, buf, buf_size);
+    for (size_t i = 0; (int)strlen(buf) > width && i < sizeof units / sizeof *units; i++) {
+        snprintf(buf, buf_size, "%s %s",
+                 vp_count_text(bytes / unit + (bytes % unit >= unit / 2), count, sizeof count),
+                 units[i]);
+        unit *= 1024;
+    }
+    return buf;
+}

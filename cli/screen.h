@@ -18,6 +18,10 @@ void vp_screen_line(const char *label, const char *fmt, ...) __attribute__((form
 /* The same with the text in a column of one's own. */
 void vp_screen_entry(int column, const char *head, const char *text);
 
+/* A size for a column of this width: as vp_size_text() has it, or, where that is wider, without what is behind the point, in TiB or
+ * in PiB. Returns buf. */
+const char *vp_screen_size(int64_t bytes, int width, char *buf, size_t buf_size);
+
 /* The answer in one line that a person can repeat, all of it bytes of the device, what lies
  * outside the arena included:
  *     FITS: 18.02 of 23.52 GiB, 5.50 GiB free, 1,552 tokens/s (assumed)

@@ -765,5 +765,25 @@ for _ in range(5):
     rc, j = estimate(huge, "--precision", "bf16", "--seq", "4096")
     best = min(best, spent() - start)
 ok(rc == 0 and best < 0.25, "80 layers at once", "%.3f s" % best)
+# ---- where nothing makes it fit the next command is one that helps: the same on a card that holds it, or on the largest, which says what fits there ----
+def screen(*words):
+    p = subprocess.run([vplan, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    typed = p.stdout.replace("\\\n", " ").rpartition("\nnext ")[2].split("\n")[0].split()
+    ok(p.returncode in (0, 3) and max(map(len, p.stdout.split("\n"))) <= 80, "80 columns: " + " ".join(words), (p.returncode, p.stderr, [l for l in p.stdout.split("\n") if len(l) > 80]))
+    return p.returncode, p.stdout, typed[1:]
+
+
+NOTHING = "none of the changes"
+FOLLOWED = ((("llama-3.1-8b", "--trainer", "hf", "--device", "t4", "--lora", "r=16"), "fits"), (("llama-2-70b", "--trainer", "trl", "--device", "4090", "--qlora", "--lora", "r=16", "--budget", "10GiB"), "fits"),
+            (("llama-3.1-405b", "--trainer", "trl", "--device", "t4"), "changes"), (("llama-3.1-405b", "--trainer", "torch", "--device", "t4", "--lora", "r=16"), "models"), (("llama-2-70b", "--trainer", "torch", "--device", "4090", "--micro-batch", "64", "--seq", "4096", "--qlora"), "changes"))
+for words, end in FOLLOWED:
+    code, out, typed = screen("estimate", *words)
+    ok(code == 3 and NOTHING in out and typed[:2] == ["estimate", words[0]] and "--budget" not in typed, "next: another card for " + " ".join(words), typed)
+    code, out, typed = screen(*typed)
+    ok({"fits": code == 0, "changes": code == 3 and "fits with  --" in out.replace("\n", " "), "models": code == 3 and NOTHING in out.replace("\n           ", " ") and typed == ["models"]}[end], "and there it is answered: " + " ".join(words), (code, typed, out))
+# figures of any size stand in their columns
+for words in (("llama-3.1-405b", "--trainer", "trl", "--device", "4090", "--micro-batch", "4096", "--seq", "131072", "--lora", "r=16"), ("llama-3.1-405b", "--device", "h200", "--micro-batch", "4096", "--seq", "131072"),
+              ("llama-3.1-405b", "--device", "h200", "--micro-batch", "4096", "--seq", "131072", "--all"), ("llama-3.1-8b", "--trainer", "hf", "--device", "h200", "--micro-batch", "64", "--seq", "131072", "--all")):
+    screen("estimate", *words)
 finish()
 P
