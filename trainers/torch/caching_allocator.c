@@ -74,21 +74,23 @@ static int64_t reach_bytes(const vp_caching_allocator *a, uint32_t b)
 /* A free block for bytes, taken out of its pool; 0 when none suits. */
 static inline uint32_t find(vp_caching_allocator *a, pool *p, bool large, int64_t bytes)
 {
-    uint32_t b, after;
+    uint32_t *at, *after, b;
 
     a->searches[large] += a->ages;
-    b = pool_from(a, p, bytes, 0);
-    if (!b)
+    at = pool_place(a, p, bytes, 0);
+    if (!at)
         return 0;
     /* A block that can still grow counts as what it can become, so that the end of an expandable
      * segment is used last. */
-    if (a->opts.expandable_segments && reach_bytes(a, b) > a->blocks[b].bytes)
-        while ((after = pool_after(a, p, b)) && reach_bytes(a, after) < reach_bytes(a, b))
-            b = after;
+    if (a->opts.expandable_segments && reach_bytes(a, *at) > a->blocks[*at].bytes)
+        while ((after = pool_place(a, p, a->blocks[*at].bytes, a->blocks[*at].at + 1)) &&
+               reach_bytes(a, *after) < reach_bytes(a, *at))
+            at = after;
+    b = *at;
     if (bytes < a->max_split_bytes ? a->blocks[b].bytes >= a->max_split_bytes
                                    : a->blocks[b].bytes - bytes >= a->max_non_split_rounding_bytes)
         return 0;
-    pool_take_from(a, p, b);
+    pool_take_at(a, p, at);
     return b;
 }
 
@@ -121,7 +123,7 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
 {
     vp_status           st = VP_OK;
     vp_caching_figures *f  = &a->figures;
-    int64_t             bytes, segment_bytes, rest_bytes;
+    int64_t             bytes, rest_bytes;
     bool                large, was_split;
     uint32_t            b, rest;
     block              *x;
@@ -139,17 +141,13 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
     if (a->n_events)
         vp_caching_process_events(a);
 
-    bytes         = rounded_bytes(a, asked_bytes);
-    large         = bytes > SMALL_BYTES;
-    segment_bytes = !large                      ? SMALL_SEGMENT_BYTES
-                    : bytes < OWN_SEGMENT_BYTES ? a->large_segment_bytes
-                                                : vp_round_up(bytes, LARGE_ROUND_BYTES);
-    p             = a->pools[stream][large];
-    b             = find(a, p, large, bytes);
+    bytes = rounded_bytes(a, asked_bytes);
+    large = bytes > SMALL_BYTES;
+    p     = a->pools[stream][large];
+    b     = find(a, p, large, bytes);
     if (!b) {
-        VP_TRY(vp_caching_obtain(a, stream, large, bytes, segment_bytes, &b, err));
-        if (!b)
-            return vp_caching_out_of_memory(a, asked_bytes, segment_bytes, err);
+        VP_TRY(vp_caching_obtain(a, stream, bytes, asked_bytes, out, err));
+        b = *out;
     }
 
     /* What is left over is a free block if it is worth one: 512 B and more in the small pool and in
@@ -242,7 +240,7 @@ vp_status vp_caching_allocator_new(const vp_caching_allocator_opts *opts,
     VP_TRY_ALLOC(err, a);
     a->n_blocks = 1;
     VP_TRY_ALLOC(err, blocks_reserve(a, 64));
-    a->blocks[0]                    = (block){0};
+    a->blocks[0]                    = (block){.used = true};
     a->opts                         = *opts;
     a->others_bytes                 = opts->device_others_bytes;
     a->next_at                      = SMALL_SEGMENT_BYTES;

@@ -55,15 +55,11 @@ static inline __attribute__((always_inline)) void tree_insert(block *all, uint32
     *left = *right = 0;
 }
 
-static inline __attribute__((always_inline)) void tree_remove(block *all, uint32_t *at, uint32_t b,
-                                                              order less)
+/* What hangs there. */
+static inline void tree_remove_at(block *all, uint32_t *at)
 {
-    uint32_t left = all[b].left, right = all[b].right;
+    uint32_t left = all[*at].left, right = all[*at].right;
 
-    while (*at != b) {
-        assert(*at); /* it is in this tree */
-        at = less(&all[b], &all[*at]) ? &all[*at].left : &all[*at].right;
-    }
     while (left && right) {
         if (priority(left) > priority(right)) {
             *at  = left;
@@ -78,18 +74,28 @@ static inline __attribute__((always_inline)) void tree_remove(block *all, uint32
     *at = left ? left : right;
 }
 
-/* The first that does not come before key, or 0. */
-static inline __attribute__((always_inline)) uint32_t tree_from(const block *all, uint32_t root,
-                                                                const block *key, order less)
+static inline __attribute__((always_inline)) void tree_remove(block *all, uint32_t *at, uint32_t b,
+                                                              order less)
 {
-    uint32_t found = 0;
+    while (*at != b) {
+        assert(*at); /* it is in this tree */
+        at = less(&all[b], &all[*at]) ? &all[*at].left : &all[*at].right;
+    }
+    tree_remove_at(all, at);
+}
 
-    while (root) {
-        if (less(&all[root], key)) {
-            root = all[root].right;
+/* Where the first that does not come before key hangs, or NULL. */
+static inline __attribute__((always_inline)) uint32_t *tree_from(block *all, uint32_t *at,
+                                                                 const block *key, order less)
+{
+    uint32_t *found = NULL;
+
+    while (*at) {
+        if (less(&all[*at], key)) {
+            at = &all[*at].right;
         } else {
-            found = root;
-            root  = all[root].left;
+            found = at;
+            at    = &all[*at].left;
         }
     }
     return found;
@@ -146,16 +152,26 @@ static inline void pool_put_in(vp_caching_allocator *a, pool *p, uint32_t b)
     p->summary |= 1u << bin / 64;
 }
 
+/* The bin has one fewer. */
+static inline void bin_left(pool *p, unsigned bin)
+{
+    p->words[bin / 64] &= ~((uint64_t)!p->roots[bin] << bin % 64);
+    p->summary &= ~((uint32_t)!p->words[bin / 64] << bin / 64);
+}
+
 static inline void pool_take_from(vp_caching_allocator *a, pool *p, uint32_t b)
 {
-    unsigned bin = a->blocks[b].bin;
+    tree_remove(a->blocks, &p->roots[a->blocks[b].bin], b, before);
+    bin_left(p, a->blocks[b].bin);
+}
 
-    tree_remove(a->blocks, &p->roots[bin], b, before);
-    if (!p->roots[bin]) {
-        p->words[bin / 64] &= ~((uint64_t)1 << bin % 64);
-        if (!p->words[bin / 64])
-            p->summary &= ~(1u << bin / 64);
-    }
+/* What hangs there (pool_place()). */
+static inline void pool_take_at(vp_caching_allocator *a, pool *p, uint32_t *at)
+{
+    unsigned bin = a->blocks[*at].bin;
+
+    tree_remove_at(a->blocks, at);
+    bin_left(p, bin);
 }
 
 static inline void pool_put(vp_caching_allocator *a, uint32_t b)
@@ -168,28 +184,33 @@ static inline void pool_take(vp_caching_allocator *a, uint32_t b)
     pool_take_from(a, pool_of(a, &a->blocks[b]), b);
 }
 
-/* The first free block, by size and then address, of these bytes at this address or later. */
-static inline uint32_t pool_from(const vp_caching_allocator *a, const pool *p, int64_t bytes,
-                                 int64_t at)
+/* Where the first free block hangs, by size and then address, of these bytes at this address or later; NULL: there is none. */
+static inline uint32_t *pool_place(const vp_caching_allocator *a, pool *p, int64_t bytes,
+                                   int64_t at)
 {
-    unsigned bin   = bin_of(bytes);
-    uint32_t found = 0;
+    unsigned  bin   = bin_of(bytes);
+    block     key   = {.bytes = bytes, .at = at};
+    uint32_t *found = tree_from(a->blocks, &p->roots[bin], &key, before);
 
-    if (p->roots[bin]) {
-        block key = {.bytes = bytes, .at = at};
-        found     = tree_from(a->blocks, p->roots[bin], &key, before);
-    }
     if (found)
         return found;
     bin = bin_next(p, bin + 1);
     if (bin == BINS)
-        return 0;
-    for (found = p->roots[bin]; a->blocks[found].left; found = a->blocks[found].left)
+        return NULL;
+    for (found = &p->roots[bin]; a->blocks[*found].left; found = &a->blocks[*found].left)
         ;
     return found;
 }
 
-static inline uint32_t pool_after(const vp_caching_allocator *a, const pool *p, uint32_t b)
+/* The block itself; 0: there is none. */
+static inline uint32_t pool_from(const vp_caching_allocator *a, pool *p, int64_t bytes, int64_t at)
+{
+    const uint32_t *found = pool_place(a, p, bytes, at);
+
+    return found ? *found : 0;
+}
+
+static inline uint32_t pool_after(const vp_caching_allocator *a, pool *p, uint32_t b)
 {
     return pool_from(a, p, a->blocks[b].bytes, a->blocks[b].at + 1);
 }
@@ -213,7 +234,7 @@ static inline int64_t merge(vp_caching_allocator *a, pool *p, uint32_t b, uint32
 {
     block *x = &a->blocks[b], *o = &a->blocks[other];
 
-    if (!other || !available(o) || o->mapped != x->mapped)
+    if (!available(o) || o->mapped != x->mapped)
         return 0;
     if (o->mapped)
         pool_take_from(a, p, other);

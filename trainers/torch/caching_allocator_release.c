@@ -1,5 +1,6 @@
 /* trainers/torch/caching_allocator_release.c: no free block suits: the device is asked for memory,
  * cached memory is given back, and where all is in vain it is an out-of-memory error. */
+#include "base/checked.h"
 #include "trainers/torch/caching_allocator_index.h"
 #include "trainers/torch/torch_internal.h"
 
@@ -97,7 +98,7 @@ static void check_free_blocks(const vp_caching_allocator *a)
 
     for (int large = 1; large >= 0; large--)
         for (int s = 0; s < a->n_streams; s++) {
-            const pool *p = a->pools[s][large];
+            pool *p = a->pools[s][large];
 
             for (uint32_t b = p ? pool_from(a, p, 0, 0) : 0; b; b = pool_after(a, p, b)) {
                 const block *x = &a->blocks[b], *prev = &a->blocks[x->prev],
@@ -174,8 +175,8 @@ static uint32_t obtain(vp_caching_allocator *a, int stream, bool large, int64_t 
     return block_new(a, &first, at, segment_bytes);
 }
 
-vp_status vp_caching_out_of_memory(vp_caching_allocator *a, int64_t requested_bytes,
-                                   int64_t segment_bytes, vp_err *err)
+static vp_status out_of_memory(vp_caching_allocator *a, int64_t requested_bytes,
+                               int64_t segment_bytes, vp_err *err)
 {
     const vp_caching_figures *f       = &a->figures;
     bool                      endless = a->opts.device_total_bytes == VP_CACHING_DEVICE_UNLIMITED;
@@ -202,11 +203,15 @@ vp_status vp_caching_out_of_memory(vp_caching_allocator *a, int64_t requested_by
 }
 
 /* No free block suits. PyTorch's order: old segments above the threshold go; the device; oversize
- * blocks go, the device again; everything cached goes, the device again. *found is 0 when all was
- * in vain. */
-vp_status vp_caching_obtain(vp_caching_allocator *a, int stream, bool large, int64_t bytes,
-                            int64_t segment_bytes, uint32_t *found, vp_err *err)
+ * blocks go, the device again; everything cached goes, the device again. */
+vp_status vp_caching_obtain(vp_caching_allocator *a, int stream, int64_t bytes, int64_t asked_bytes,
+                            uint32_t *found, vp_err *err)
 {
+    bool    large         = bytes > SMALL_BYTES;
+    int64_t segment_bytes = !large                      ? SMALL_SEGMENT_BYTES
+                            : bytes < OWN_SEGMENT_BYTES ? a->large_segment_bytes
+                                                        : vp_round_up(bytes, LARGE_ROUND_BYTES);
+
     if (a->ages)
         collect_garbage(a);
     *found = obtain(a, stream, large, bytes, segment_bytes);
@@ -220,5 +225,5 @@ vp_status vp_caching_obtain(vp_caching_allocator *a, int stream, bool large, int
         *found = obtain(a, stream, large, bytes, segment_bytes);
     }
     assert(!*found || (available(&a->blocks[*found]) && a->blocks[*found].bytes >= bytes));
-    return VP_OK;
+    return *found ? VP_OK : out_of_memory(a, asked_bytes, segment_bytes, err);
 }

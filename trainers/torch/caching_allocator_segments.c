@@ -171,10 +171,11 @@ static uint32_t expandable_place(vp_caching_allocator *a, int stream, bool large
     int64_t  unit  = piece_bytes(a, large);
     int64_t  total = a->opts.device_total_bytes;
     int64_t  range_bytes, at;
-    uint32_t u, b;
+    uint32_t u, b, *gap;
 
     assert(bytes > 0);
-    while ((u = tree_from(a->blocks, p->unmapped, &key, before_by_address))) {
+    while ((gap = tree_from(a->blocks, &p->unmapped, &key, before_by_address))) {
+        u              = *gap;
         uint32_t start = a->blocks[u].prev;
         int64_t  have  = 0;
 

@@ -72,10 +72,10 @@ typedef struct event_round {
 } event_round;
 
 struct vp_caching_allocator {
-    block                    *blocks; /* blocks[0] stands for none */
-    int64_t                   n_blocks, cap_blocks;
-    uint32_t                  spare; /* blocks that are nobody's, linked by next */
-    int64_t                   n_spare;
+    block   *blocks; /* blocks[0] stands for none: in use for ever, its neighbours mean nothing */
+    int64_t  n_blocks, cap_blocks;
+    uint32_t spare; /* blocks that are nobody's, linked by next */
+    int64_t  n_spare;
     vp_caching_figures        figures;
     pool                     *pools[VP_CACHING_STREAMS][2]; /* [1]: large */
     int                       n_streams;                    /* that have pools */
@@ -148,12 +148,10 @@ static inline void block_delete(vp_caching_allocator *a, uint32_t b)
 /* Put block b between prev and next, which are neighbours; either may be 0. */
 static inline void splice(block *all, uint32_t prev, uint32_t b, uint32_t next)
 {
-    all[b].prev = prev;
-    all[b].next = next;
-    if (prev)
-        all[prev].next = b;
-    if (next)
-        all[next].prev = b;
+    all[b].prev    = prev;
+    all[b].next    = next;
+    all[prev].next = b;
+    all[next].prev = b;
 }
 
 static inline bool alone(const block *b)

@@ -36,13 +36,9 @@ void vp_caching_synchronize(vp_caching_allocator *a);
 
 /* ---- caching_allocator_release.c ---- */
 
-/* No free block suits: a new one for bytes, out of a segment of segment_bytes where there are no
- * expandable ones. *found is 0 when all was in vain. VP_ERR_NOMEM: of the host. */
-vp_status vp_caching_obtain(vp_caching_allocator *a, int stream, bool large, int64_t bytes,
-                            int64_t segment_bytes, uint32_t *found, vp_err *err);
-
-/* The error that follows, with the numbers of PyTorch's message: VP_ERR_NO_FIT. */
-vp_status vp_caching_out_of_memory(vp_caching_allocator *a, int64_t requested_bytes,
-                                   int64_t segment_bytes, vp_err *err);
+/* No free block suits: a new one for bytes, which asked_bytes were rounded up to. VP_ERR_NO_FIT, with the numbers of PyTorch's message:
+ * all was in vain, and *found is 0. VP_ERR_NOMEM: of the host. */
+vp_status vp_caching_obtain(vp_caching_allocator *a, int stream, int64_t bytes, int64_t asked_bytes,
+                            uint32_t *found, vp_err *err);
 
 #endif
