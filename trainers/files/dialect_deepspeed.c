@@ -187,6 +187,19 @@ static const vp_section deepspeed_sections[] = {
 
 #define ZERO "parallel=zero1|zero2|zero3"
 
+/* fp32 weights in autocast, as each version says it. */
+#define MIXED(when) \
+    {VP_SETTING_PRECISION, "bf16-mixed", "bf16.enabled", "true", when, .until = "0.19"}, \
+        {VP_SETTING_PRECISION, "bf16-mixed", "fp16.enabled", "false", when, .until = "0.19"}, \
+        {VP_SETTING_PRECISION, "bf16-mixed", "bf16.enabled", "true", when, .since = "0.19"}, \
+        {VP_SETTING_PRECISION, "bf16-mixed", "bf16.bf16_optimizer_states", "false", when, \
+         .since = "0.19"}, \
+        {VP_SETTING_PRECISION, "bf16-mixed", "fp16.enabled", "false", when, .since = "0.19"}, \
+        {VP_SETTING_PRECISION, "fp16-mixed", "bf16.enabled", "false", when}, \
+    { \
+        VP_SETTING_PRECISION, "fp16-mixed", "fp16.enabled", "true", when \
+    }
+
 static const vp_saying deepspeed_says[] = {
     {VP_SETTING_PARALLEL, "zero1", "zero_optimization.stage", "1"},
     {VP_SETTING_PARALLEL, "zero2", "zero_optimization.stage", "2"},
@@ -198,14 +211,14 @@ static const vp_saying deepspeed_says[] = {
     {VP_SETTING_CLIP_NORM, "R", "gradient_clipping", "$"},
     {VP_SETTING_PRECISION, "fp32", "bf16.enabled", "false"},
     {VP_SETTING_PRECISION, "fp32", "fp16.enabled", "false"},
-    {VP_SETTING_PRECISION, "bf16-mixed", "bf16.enabled", "true", .until = "0.19"},
-    {VP_SETTING_PRECISION, "bf16-mixed", "fp16.enabled", "false", .until = "0.19"},
-    {VP_SETTING_PRECISION, "bf16-mixed", "bf16.enabled", "true", .since = "0.19"},
-    {VP_SETTING_PRECISION, "bf16-mixed", "bf16.bf16_optimizer_states", "false", .since = "0.19"},
-    {VP_SETTING_PRECISION, "bf16-mixed", "fp16.enabled", "false", .since = "0.19"},
+    MIXED("target!=llamafactory"),
+    MIXED("target=llamafactory,tuning=full"),
     /* it makes 16-bit weights and fp32 masters of what was loaded, be that 16 bits too */
-    {VP_SETTING_PRECISION, "bf16-amp", "bf16.enabled", "true", "target!=deepspeed"},
-    {VP_SETTING_PRECISION, "bf16-amp", "fp16.enabled", "false", "target!=deepspeed"},
+    {VP_SETTING_PRECISION, "bf16-amp", "bf16.enabled", "true", "target!=deepspeed|llamafactory"},
+    {VP_SETTING_PRECISION, "bf16-amp", "fp16.enabled", "false", "target!=deepspeed|llamafactory"},
+    /* LLaMA-Factory loads what it trains whole as fp32, and what adapters are beside as 16 bits */
+    {VP_SETTING_PRECISION, "bf16-amp", "bf16.enabled", "true", "target=llamafactory,tuning!=full"},
+    {VP_SETTING_PRECISION, "bf16-amp", "fp16.enabled", "false", "target=llamafactory,tuning!=full"},
     /* the Trainer compares bf16.enabled with its own bf16, which would be false */
     {VP_SETTING_PRECISION, "bf16", "bf16.enabled", "true", ZERO ",target=deepspeed",
      .since = "0.19"},
@@ -215,8 +228,6 @@ static const vp_saying deepspeed_says[] = {
      .since = "0.19"},
     {VP_SETTING_PRECISION, "bf16", "fp16.enabled", "false", ZERO ",target=deepspeed",
      .since = "0.19"},
-    {VP_SETTING_PRECISION, "fp16-mixed", "bf16.enabled", "false"},
-    {VP_SETTING_PRECISION, "fp16-mixed", "fp16.enabled", "true"},
     {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "zero_optimization.offload_optimizer.device", "none",
      ZERO},
     {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "zero_optimization.offload_optimizer.device", "cpu",
