@@ -126,6 +126,19 @@ RUN = "python train.py --per_device_train_batch_size 4 --gradient_accumulation_s
 for what, has, left in (("among options", " --liger_kernel_config '{\"rope\": false}' --seed 1", " --seed 1"), ("at a command's end", " --liger_kernel_config '{\"rope\": false}'", ""), ("in a line", " \\\n    --liger_kernel_config '{\"rope\": false}' \\\n    --seed 1", " \\\n    --seed 1"),
                         ("in the last line", " \\\n    --liger_kernel_config '{\"rope\": false}'", "")):
     edit(what, "hf", "hf.sh", RUN % ("True", has), RUN % ("false", left), loss="full", **hf)
+# ---- an option's JSON is written anew, with what it had; a word is no truth value; a default that moves with another key is written ----
+NEW = "'{\"rope\": false,%s\"rms_norm\": false,\"swiglu\": false,\"cross_entropy\": false}'"
+edit("members of an option's map", "hf", "hf.sh", RUN % ("True", " --liger_kernel_config '{\"rope\": false, \"geglu\": true}' --seed 1"), RUN % ("True", " --liger_kernel_config %s --seed 1" % (NEW % '"geglu": true,')), loss="liger", **hf)
+edit("an option with a map that is new", "hf", "hf.sh", RUN % ("True", ""), (RUN % ("True", "")).replace("--per", "--liger_kernel_config %s --per" % (NEW % "")), loss="liger", **hf)
+EVAL = RUN % ("false", " --eval_strategy steps --per_device_eval_batch_size 2")
+edit("no evaluation, on a command line", "hf", "hf.sh", EVAL, EVAL.replace(" steps ", " no "), loss="full", **hf)
+edit("as many samples as before, of another micro-batch", "axolotl", "ax.yaml", TWO + "val_set_size: 0.0\n", HEAD + "val_set_size: 0.05\neval_batch_size: 2\n", loss="full", eval_batch=2)
+# what only DeepSpeed's file would say, LLaMA-Factory's own says otherwise
+for change in dict(precision="bf16-amp"), dict(precision="bf16-mixed", tuning="lora", lora_r=8, lora_alpha=16, lora_dropout=0.0, lora_targets="all-linear"):
+    write("s.json", {"common": dict(COMMON, loss="full", parallel="zero2", world=2, **change)})
+    code, out, err = call("emit", "s.json", "--for", "llamafactory")
+    ok(code == 4 and "cannot be told precision " + change["precision"] in err, "no word of LLaMA-Factory: %s" % change, (code, err))
+
 # ---- the command that asks whether it is right now means the same run: whose files, how many processes, what the environment holds ----
 FOUR = dict(COMMON, world=4, parallel="ddp", loss="full")
 CONF = "PYTORCH_ALLOC_CONF=expandable_segments:True"

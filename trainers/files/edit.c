@@ -198,7 +198,10 @@ static vp_status edit_row(lister *l, const vp_checked_file *file, const vp_sayin
         const char *effective = vp_effective(l->c, file, row->key, now, sizeof now);
         if (e.to && strncmp(row->value, "$file:", 6) == 0 && v)
             goto out; /* the user's own file of that name */
-        if (e.to && effective && vp_same_value(effective, e.to))
+        /* a default that is another key's value may be another one when all is edited */
+        bool moves = !v && known && known->otherwise &&
+                     (strchr(known->otherwise, '*') || known->otherwise[0] == '!');
+        if (e.to && effective && !moves && vp_same_value(effective, e.to))
             goto out;
         if (e.to && !effective && strcmp(e.to, "null") == 0)
             goto out;

@@ -59,4 +59,7 @@ bool vp_edit_value_end(const vp_editor *e, size_t at, size_t end, bool flow, siz
 /* Members that go make room for those that come; the others stay as they are written. flow: in brackets. edit_list.c */
 vp_status vp_edit_list(vp_editor *e, const vp_edit *x, bool flow);
 
+/* What an option of a command has as JSON: the first edit of it writes it anew, with all others. edit_option.c */
+vp_status vp_edit_option(vp_editor *e, const vp_edit *x);
+
 #endif

@@ -49,9 +49,19 @@ static bool leads_to_edit(const proof *p, const char *path)
     return false;
 }
 
-static bool says(const vp_value *v, const vp_edit *x)
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool says(const proof *p, const vp_value *v, const vp_edit *x)
 {
     char text[8192];
+
+    /* a word of a command line is what it is to its option: "no" of eval_strategy */
+    if (v && x->to && p->file->doc->format == VP_FORMAT_FLAGS && v->kind == VP_VALUE_BOOL &&
+        same_text(v->text, x->to))
+        return true;
 
     return v && x->to && vp_same_value(vp_value_text(v, text, sizeof text), x->to);
 }
@@ -65,11 +75,6 @@ static bool fail_at(proof *p, const char *path, const vp_value *was)
     return false;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 static bool same(proof *p, const vp_value *was, const vp_value *now, const char *path);
 
 /* A member that stands in one text only: *which of the two it is. */
@@ -81,7 +86,7 @@ static bool may_stand_alone(proof *p, const vp_value *was, const vp_value *now, 
     if (was)
         return x && !x->to;
     if (x)
-        return says(now, x);
+        return says(p, now, x);
     return now->kind == VP_VALUE_MAP && !now->call && leads_to_edit(p, path) &&
            same(p, &nothing, now, path);
 }
@@ -101,7 +106,7 @@ static bool same_members(proof *p, const vp_value *was, const vp_value *now, con
     while (a || b) {
         if (a && b && same_text(a->key, b->key)) {
             const vp_edit *x = edit_at(p, path_of(path, a, at, sizeof at));
-            if (x ? !says(b, x) : !same(p, a, b, at))
+            if (x ? !says(p, b, x) : !same(p, a, b, at))
                 return p->key[0] ? false : fail_at(p, at, a);
             a = a->next, b = b->next;
         } else if (a && may_stand_alone(p, a, NULL, path_of(path, a, at, sizeof at))) {
@@ -162,7 +167,7 @@ static bool is_as_meant(proof *p, const vp_document *now)
         return false;
     for (int64_t i = 0; i < p->n; i++) {
         const vp_edit *x = &p->edits[i];
-        if (x->file == p->file && x->to && !says(vp_value_at(now->root, x->path), x))
+        if (x->file == p->file && x->to && !says(p, vp_value_at(now->root, x->path), x))
             return fail_at(p, x->path, x->at);
     }
     return p->file->is_part || n_remarks(was) == n_remarks(now) ||
