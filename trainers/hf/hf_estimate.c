@@ -1,5 +1,6 @@
 #include "trainers/hf/hf_estimate.h"
 
+#include "base/beside.h"
 #include "base/checked.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -693,40 +694,95 @@ out:
     return st;
 }
 
-/* A run that goes on from a checkpoint, in an allocator of its own, as one phase: its states are there before the first step, and so
- * lie elsewhere. */
-static vp_status play_resumed(run *r, vp_err *err)
-{
-    vp_hf_estimate  *e = r->out;
-    vp_ledger_phase *most;
-    vp_status        st = VP_OK;
+/* A run that goes on from a checkpoint, in an allocator of its own: its states are there before the first step, and so lie elsewhere.
+ * It hangs on nothing that the first run does, and is played beside it. */
+typedef struct resumed {
+    run            r;
+    vp_hf_estimate out;
+    int            n_assumptions; /* of out, that were the first run's */
+    vp_status      st;
+    vp_err         err;
+    vp_beside      beside;
+    bool           is_offered;
+} resumed;
 
-    end(r);
-    r->resumes = true;
+static vp_status play_run(run *r, vp_err *err)
+{
+    vp_status st = VP_OK;
+
     VP_TRY(begin(r, err));
     VP_TRY(share(r, err));
     VP_TRY(play_loading(r, err));
     VP_TRY(play_inputs(r, err));
     for (int step = 1; step <= STEPS; step++)
         VP_TRY(play_step(r, step, err));
+out:
+    return st;
+}
+
+static void play_resumed(void *with)
+{
+    resumed *x = with;
+
+    x->st = play_run(&x->r, &x->err);
+    end(&x->r);
+}
+
+/* The first run has loaded: what it keeps of that is there for this one. */
+static void offer_resumed(const run *first, resumed *x)
+{
+    if (!asks_checkpoints(first->request))
+        return;
+    x->out           = *first->out;
+    x->n_assumptions = x->out.n_assumptions;
+    x->r             = (run){.model   = first->model,
+                             .request = first->request,
+                             .found   = first->found,
+                             .out     = &x->out,
+                             .resumes = true};
+    x->is_offered    = true;
+    vp_beside_offer(&x->beside, play_resumed, x);
+}
+
+/* As one phase, and with what it assumes besides. */
+static vp_status add_resumed(resumed *x, vp_hf_estimate *e, vp_err *err)
+{
+    vp_ledger_phase *most;
+
+    if (!x->is_offered)
+        return VP_OK;
+    x->is_offered = false;
+    vp_beside_finish(&x->beside);
+    if (x->st != VP_OK) {
+        *err = x->err;
+        return x->st;
+    }
     most = &e->phases[e->n_phases++];
-    for (int i = 0; i < r->ledger.n_phases; i++) {
-        const vp_ledger_phase *p        = &r->ledger.phases[i];
+    for (int i = 0; i < x->r.ledger.n_phases; i++) {
+        const vp_ledger_phase *p        = &x->r.ledger.phases[i];
         int64_t                reserved = vp_max_i64(most->reserved_bytes, p->reserved_bytes);
         if (p->allocated_bytes > most->allocated_bytes)
             *most = *p;
         most->reserved_bytes = reserved;
     }
     most->name = "resume";
-out:
-    return st;
+    for (int i = x->n_assumptions; i < x->out.n_assumptions; i++)
+        vp_hf_assume(e, "%s", x->out.assumptions[i]);
+    return VP_OK;
+}
+
+static void drop_resumed(resumed *x)
+{
+    if (x->is_offered && !vp_beside_take_back(&x->beside))
+        vp_beside_finish(&x->beside);
 }
 
 vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request,
                              vp_hf_estimate *out, vp_err *err)
 {
-    run       r  = {.model = model, .request = request, .out = out};
-    vp_status st = VP_OK;
+    run       r     = {.model = model, .request = request, .out = out};
+    resumed   again = {.is_offered = false};
+    vp_status st    = VP_OK;
 
     *out = (vp_hf_estimate){0};
     VP_TRY(set_up(&r, err));
@@ -736,6 +792,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (st != VP_OK)
         goto out;
     VP_TRY(count_parameters(&r, err));
+    offer_resumed(&r, &again);
     if (!request->loads_only)
         VP_TRY(play_training(&r, err));
     if (r.ledger.reserves_more)
@@ -748,8 +805,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
         finish_offload(&r);
     for (int i = 0; i < out->n_phases; i++)
         out->phases[i].name = keep_name(out->phases[i].name);
-    if (asks_checkpoints(request))
-        VP_TRY(play_resumed(&r, err));
+    VP_TRY(add_resumed(&again, out, err));
     if (strcmp(out->attention, "sdpa:flash") == 0)
         vp_hf_assume(out,
                      "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
@@ -774,6 +830,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (request->capability != 90)
         vp_hf_assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
 out:
+    drop_resumed(&again);
     out->is_needed_too_large =
         st == VP_ERR_NO_FIT && request->at_most_bytes &&
         (out->is_too_large_at_rest || r.ledger.needed_bytes > r.ledger.at_most_needed_bytes);
