@@ -126,6 +126,13 @@ RUN = "python train.py --per_device_train_batch_size 4 --gradient_accumulation_s
 for what, has, left in (("among options", " --liger_kernel_config '{\"rope\": false}' --seed 1", " --seed 1"), ("at a command's end", " --liger_kernel_config '{\"rope\": false}'", ""), ("in a line", " \\\n    --liger_kernel_config '{\"rope\": false}' \\\n    --seed 1", " \\\n    --seed 1"),
                         ("in the last line", " \\\n    --liger_kernel_config '{\"rope\": false}'", "")):
     edit(what, "hf", "hf.sh", RUN % ("True", has), RUN % ("false", left), loss="full", **hf)
+# ---- the difference: what goes, then what comes in its place, with the numbers of the old lines ----
+write("s.json", {"common": dict(COMMON, loss="full")})
+out = call("emit", "s.json", "--for", "axolotl", "--edit", write("ax.yaml", "plugins: [a.b.C]\nliger_rms_norm: true\n" + TWO))[1]
+ok(out.startswith("ax.yaml\n    2 - liger_rms_norm: true\n") and "    4 - micro_batch_size: 2\n    4 + micro_batch_size: 4\n" in out, "lines that go and lines that change", out)
+out = call("emit", "s.json", "--for", "axolotl", "--edit", write("ax.yaml", HEAD.replace("micro_batch_size: 4", "liger_rms_norm: true\nmicro_batch_size: 2")))[1]
+ok("ax.yaml\n    2 - liger_rms_norm: true\n    3 - micro_batch_size: 2\n    3 + micro_batch_size: 4\n" in out, "a line that goes before one that changes", out)
+
 # ---- an option's JSON is written anew, with what it had; a word is no truth value; a default that moves with another key is written ----
 NEW = "'{\"rope\": false,%s\"rms_norm\": false,\"swiglu\": false,\"cross_entropy\": false}'"
 edit("members of an option's map", "hf", "hf.sh", RUN % ("True", " --liger_kernel_config '{\"rope\": false, \"geglu\": true}' --seed 1"), RUN % ("True", " --liger_kernel_config %s --seed 1" % (NEW % '"geglu": true,')), loss="liger", **hf)

@@ -1,6 +1,7 @@
 /* trainers/files/edit_diff.c: the lines in which two texts of a file differ. */
 #include "trainers/files/edit.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 enum { LOOK_AHEAD = 40 };
@@ -18,13 +19,25 @@ static bool same_line(const char *a, const char *b)
     return n == strcspn(b, "\n") && memcmp(a, b, n) == 0;
 }
 
-/* How many lines of `in` come before one that is `line`; LOOK_AHEAD: none of those near. */
-static int lines_before(const char *in, const char *line)
+static const char *lines_after(const char *text, int n)
 {
-    for (int i = 0; i < LOOK_AHEAD && *in; i++, in = line_after(in))
-        if (same_line(in, line))
-            return i;
-    return LOOK_AHEAD;
+    while (n-- > 0 && *text)
+        text = line_after(text);
+    return text;
+}
+
+/* The fewest lines that go and come before both texts have the same line again; of a text that ends the rest. */
+static void find_hunk(const char *before, const char *after, int *gone, int *come)
+{
+    for (int all = 1; all <= LOOK_AHEAD; all++)
+        for (*gone = all; *gone >= 0; --*gone) {
+            *come         = all - *gone;
+            const char *a = lines_after(before, *gone), *b = lines_after(after, *come);
+            if (*a && *b ? same_line(a, b) : !*a && !*b)
+                return;
+        }
+    *gone = *before != '\0';
+    *come = *after != '\0';
 }
 
 static const char *show(vp_text *out, char sign, const char *line, int number)
@@ -35,7 +48,7 @@ static const char *show(vp_text *out, char sign, const char *line, int number)
 
 void vp_edits_diff(const char *name, const char *before, const char *after, vp_text *out)
 {
-    int line = 1;
+    int line = 1, gone, come;
 
     vp_text_printf(out, "%s\n", name);
     while (*before || *after) {
@@ -45,15 +58,14 @@ void vp_edits_diff(const char *name, const char *before, const char *after, vp_t
             line++;
             continue;
         }
-        int gone = *after ? lines_before(before, after) : LOOK_AHEAD;
-        int come = *before ? lines_before(after, before) : LOOK_AHEAD;
-        if (*before && (!*after || gone <= come)) {
-            before = show(out, '-', before, line);
-            line++;
-            if (gone == LOOK_AHEAD && *after)
+        find_hunk(before, after, &gone, &come);
+        bool pairs = gone == come; /* each line beside the one that takes its place */
+        for (int i = 0; i < gone; i++) {
+            before = show(out, '-', before, line++);
+            if (pairs)
                 after = show(out, '+', after, line - 1);
-        } else {
-            after = show(out, '+', after, line);
         }
+        for (int i = 0; i < come && !pairs; i++)
+            after = show(out, '+', after, gone ? line - 1 : line);
     }
 }
