@@ -250,46 +250,69 @@ static bool fits_within(const vp_model *model, const vp_hf_request *asked,
     return true;
 }
 
-static void look_at(const vp_remedy_search *s, const change *c, vp_remedy *out)
+static void look_at(void *trial)
 {
-    vp_hf_request  q   = s->request;
-    vp_hf_estimate e   = {0};
-    vp_err         why = {0};
+    vp_remedy_trial        *t   = trial;
+    const vp_remedy_search *s   = t->search;
+    const change           *c   = &changes[t->change];
+    vp_hf_request           q   = t->request;
+    vp_hf_estimate          e   = {0};
+    vp_err                  why = {0};
 
-    if (!c->apply(&q) || (c->apply == liger && s->said.loss))
-        return;
-    vp_hf_request named = q;
     decide_length(s->model, s->lengths, s->most, &s->request, &q);
     q.at_most_bytes = worth_bytes(&q, &s->request, s->reserved_bytes);
     q.counts_needed = true; /* what is reserved besides PyTorch may give back */
     q.terse         = true;
-    if (q.at_most_bytes < 1 || vp_hf_estimate_run(s->model, &q, &e, &why) != VP_OK)
+    if (q.at_most_bytes < 1)
+        return;
+    t->status         = vp_hf_estimate_run(s->model, &q, &e, &why);
+    t->reserved_bytes = e.reserved_bytes;
+    t->at_most_bytes  = q.at_most_bytes;
+    t->stands_in      = e.stands_in;
+    if (t->status != VP_OK)
         return;
     bool fit = fits_within(s->model, &s->request, &s->room, &q, &e);
     if (e.reserved_bytes > q.at_most_bytes)
         return;
-    *out = (vp_remedy){
+    t->found = (vp_remedy){
         .costs = c->costs, .reserved_bytes = e.reserved_bytes, .world = q.world, .fits = fit};
-    name_it(c, &s->request, &named, out->option, sizeof out->option);
+    name_it(c, &s->request, &t->request, t->found.option, sizeof t->found.option);
 }
 
-void vp_remedies_look(vp_remedy_search *s)
+void vp_remedies_begin(vp_remedy_search *s)
 {
-    for (int i; (i = atomic_fetch_add(&s->n_taken, 1)) < VP_REMEDIES;)
-        look_at(s, &changes[i], &s->found[i]);
+    for (int i = 0; i < VP_REMEDIES; i++) {
+        vp_remedy_trial *t = &s->trials[i];
+
+        *t = (vp_remedy_trial){
+            .search = s, .change = i, .request = s->request, .status = VP_ERR_INPUT};
+        t->means_nothing = t->is_done =
+            !changes[i].apply(&t->request) || (changes[i].apply == liger && s->said.loss);
+        if (!t->is_done)
+            vp_beside_offer(&t->beside, look_at, t);
+    }
 }
 
-int vp_remedies_found(const vp_remedy_search *s, vp_remedy out[VP_REMEDIES])
+static void finish(vp_remedy_trial *t)
+{
+    if (!t->is_done)
+        vp_beside_finish(&t->beside);
+    t->is_done = true;
+}
+
+int vp_remedies_end(vp_remedy_search *s, vp_remedy out[VP_REMEDIES])
 {
     int n = 0;
 
     for (int i = 0; i < VP_REMEDIES; i++) {
-        int at = n;
-        if (!s->found[i].option[0])
+        const vp_remedy *r  = &s->trials[i].found;
+        int              at = n;
+        finish(&s->trials[i]);
+        if (!r->option[0])
             continue;
-        for (; at > 0 && out[at - 1].reserved_bytes > s->found[i].reserved_bytes; at--)
+        for (; at > 0 && out[at - 1].reserved_bytes > r->reserved_bytes; at--)
             out[at] = out[at - 1];
-        out[at] = s->found[i];
+        out[at] = *r;
         n++;
     }
     return n;
@@ -301,9 +324,34 @@ enum { LEAST_SEQ = 256, QLORA_RANK = 16 };
 
 #define TOO_LARGE INT64_MAX
 
+/* Whether more than so many bytes are known to be reserved, or how many: the answer itself does not fit, and changes are tried alone
+ * too. False: neither is known. Where samples differ in length those are other requests. */
+static bool is_known(vp_remedy_search *s, const vp_hf_request *q, int64_t at_most_bytes,
+                     vp_hf_estimate *e, vp_status *st)
+{
+    if (s->lengths)
+        return false;
+    *st = VP_ERR_NO_FIT;
+    if (memcmp(q, &s->request, sizeof *q) == 0)
+        return s->reserved_bytes > at_most_bytes;
+    for (int i = 0; i < VP_REMEDIES; i++) {
+        vp_remedy_trial *t = &s->trials[i];
+        if (!t->means_nothing && memcmp(q, &t->request, sizeof *q) == 0) {
+            finish(t);
+            e->reserved_bytes = t->reserved_bytes;
+            e->stands_in      = t->stands_in;
+            if (t->status == VP_OK && t->reserved_bytes <= at_most_bytes)
+                *st = VP_OK;
+            return t->status == VP_OK ||
+                   (t->status == VP_ERR_NO_FIT && t->at_most_bytes >= at_most_bytes);
+        }
+    }
+    return false;
+}
+
 /* Playing ends where it does not fit, and *bytes are TOO_LARGE then; -1 of what was not recorded.
  * most_bytes leave room for what q's share may be off; where another step stands in that is more. */
-static bool fits(const vp_model *model, const vp_hf_request *asked, int64_t most_bytes,
+static bool fits(vp_remedy_search *s, const vp_hf_request *asked, int64_t most_bytes,
                  int64_t *bytes)
 {
     vp_hf_request  within = *asked, *q = &within;
@@ -314,8 +362,9 @@ static bool fits(const vp_model *model, const vp_hf_request *asked, int64_t most
 
     q->at_most_bytes = most_bytes > 0 ? most_bytes : 1;
     q->terse         = true;
-    st               = vp_hf_estimate_run(model, q, &e, &why);
-    *bytes           = st == VP_OK ? e.reserved_bytes : st == VP_ERR_NO_FIT ? TOO_LARGE : -1;
+    if (!is_known(s, asked, q->at_most_bytes, &e, &st))
+        st = vp_hf_estimate_run(s->model, q, &e, &why);
+    *bytes = st == VP_OK ? e.reserved_bytes : st == VP_ERR_NO_FIT ? TOO_LARGE : -1;
     if (e.stands_in && share < VP_HF_STAND_IN_SHARE)
         most_bytes = (int64_t)((double)most_bytes * (1 + share) / (1 + VP_HF_STAND_IN_SHARE));
     return *bytes >= 0 && *bytes <= most_bytes;
@@ -327,7 +376,7 @@ static bool is_even(int64_t n)
 }
 
 /* As large a micro-batch again as fits: what came after it made room. */
-static void double_batch(const vp_model *model, const vp_hf_request *asked, int64_t most_bytes,
+static void double_batch(vp_remedy_search *s, const vp_hf_request *asked, int64_t most_bytes,
                          vp_hf_request *q, int64_t *bytes)
 {
     while (q->batch < asked->batch && is_even(q->accumulation)) {
@@ -335,7 +384,7 @@ static void double_batch(const vp_model *model, const vp_hf_request *asked, int6
         int64_t       needs;
         larger.batch *= 2;
         larger.accumulation /= 2;
-        if (!fits(model, &larger, most_bytes, &needs))
+        if (!fits(s, &larger, most_bytes, &needs))
             return;
         *q     = larger;
         *bytes = needs;
@@ -344,7 +393,7 @@ static void double_batch(const vp_model *model, const vp_hf_request *asked, int6
 
 /* From *q on, one sample at a time first, in evaluations too, then one change after the other as far as they were recorded. False:
  * all of it together is not enough. */
-static bool go_down(const vp_remedy_search *s, vp_hf_request *q, int64_t most_bytes, bool shorter,
+static bool go_down(vp_remedy_search *s, vp_hf_request *q, int64_t most_bytes, bool shorter,
                     int64_t *bytes)
 {
     static bool (*const ways[])(vp_hf_request *) = {liger,         recompute, small_states,
@@ -355,7 +404,7 @@ static bool go_down(const vp_remedy_search *s, vp_hf_request *q, int64_t most_by
     sync_each(q);
     while (half_batch(q))
         ;
-    if (fits(s->model, q, most_bytes, bytes))
+    if (fits(s, q, most_bytes, bytes))
         return true;
     for (size_t way = 0; way < n;) {
         vp_hf_request next    = *q;
@@ -365,7 +414,7 @@ static bool go_down(const vp_remedy_search *s, vp_hf_request *q, int64_t most_by
             way++;
             continue;
         }
-        if (fits(s->model, &next, most_bytes, bytes)) {
+        if (fits(s, &next, most_bytes, bytes)) {
             *q = next;
             return true;
         }
@@ -452,9 +501,8 @@ static vp_hf_request with_adapters(const vp_hf_request *asked)
 
 /* More than the cards that were asked for talk over more of NCCL's memory. What may be off has to fit too, as where
  * check and plan --trainer judge. */
-static bool try_from(const vp_remedy_search *s, const vp_hf_request *asked,
-                     const vp_hf_request *from, int64_t most_bytes, bool shorter,
-                     vp_remedy_chain *out)
+static bool try_from(vp_remedy_search *s, const vp_hf_request *asked, const vp_hf_request *from,
+                     int64_t most_bytes, bool shorter, vp_remedy_chain *out)
 {
     most_bytes -=
         vp_world_communicator_bytes(from->world) - vp_world_communicator_bytes(asked->world);
@@ -463,12 +511,12 @@ static bool try_from(const vp_remedy_search *s, const vp_hf_request *asked,
     if (!may_fit(s->model, from, most_bytes) ||
         !go_down(s, &out->request, most_bytes, shorter, &out->reserved_bytes))
         return false;
-    double_batch(s->model, asked, most_bytes, &out->request, &out->reserved_bytes);
+    double_batch(s, asked, most_bytes, &out->request, &out->reserved_bytes);
     return true;
 }
 
 /* In host memory, as little as it takes, where the cards cut the weights. */
-static bool try_offload(const vp_remedy_search *s, const vp_hf_request *asked,
+static bool try_offload(vp_remedy_search *s, const vp_hf_request *asked,
                         const vp_hf_request *shared, int64_t most_bytes, vp_remedy_chain *out)
 {
     static const char *const more[] = {"optimizer", "params"};
@@ -486,24 +534,23 @@ static bool try_offload(const vp_remedy_search *s, const vp_hf_request *asked,
 }
 
 /* As it was asked for, in another allocator. */
-static bool try_allocator(const vp_model *model, const vp_hf_request *asked, int64_t most_bytes,
+static bool try_allocator(vp_remedy_search *s, const vp_hf_request *asked, int64_t most_bytes,
                           vp_remedy_chain *out)
 {
     *out = (vp_remedy_chain){.request = *asked};
     return expandable(&out->request) &&
-           fits(model, &out->request,
-                (int64_t)((double)most_bytes / (1 + vp_hf_reserved_share(asked))),
+           fits(s, &out->request, (int64_t)((double)most_bytes / (1 + vp_hf_reserved_share(asked))),
                 &out->reserved_bytes);
 }
 
 enum { DOUBLED = 3 }; /* times that there may be more cards */
 
-static bool find_chain(const vp_remedy_search *s, const vp_hf_request *request, int64_t most_bytes,
+static bool find_chain(vp_remedy_search *s, const vp_hf_request *request, int64_t most_bytes,
                        vp_remedy_chain *out)
 {
     bool all   = strcmp(request->lora.targets, "none") == 0,
          whole = all && request->world > 1 && vp_world_replicates(request->parallel);
-    bool found = try_allocator(s->model, request, most_bytes, out) ||
+    bool found = try_allocator(s, request, most_bytes, out) ||
                  try_from(s, request, request, most_bytes, !all, out);
     vp_hf_request shared = *request;
     bool          lacks  = false;
@@ -517,7 +564,7 @@ static bool find_chain(const vp_remedy_search *s, const vp_hf_request *request, 
         int64_t       bytes;
         found                = try_from(s, request, &adapters, most_bytes, true, out);
         out->trains_adapters = true;
-        lacks = !found && !fits(s->model, &adapters, most_bytes, &bytes) && bytes < 0;
+        lacks                = !found && !fits(s, &adapters, most_bytes, &bytes) && bytes < 0;
     }
     for (int i = 0; !found && all && i < DOUBLED && shard(&shared); i++)
         found = try_from(s, request, &shared, most_bytes, false, out) ||
@@ -528,7 +575,7 @@ static bool find_chain(const vp_remedy_search *s, const vp_hf_request *request, 
     return found;
 }
 
-bool vp_remedies_fit(const vp_remedy_search *s, vp_remedy_chain *out)
+bool vp_remedies_fit(vp_remedy_search *s, vp_remedy_chain *out)
 {
     const vp_hf_request *tried = &s->request;
     int64_t              room  = s->room.bytes;

@@ -3,10 +3,9 @@
 #ifndef VP_CLI_ESTIMATE_REMEDIES_H
 #define VP_CLI_ESTIMATE_REMEDIES_H
 
+#include "base/beside.h"
 #include "cli/estimate_lengths.h"
 #include "trainers/hf/hf_estimate.h"
-
-#include <stdatomic.h>
 
 enum { VP_REMEDIES = 14 };
 
@@ -31,6 +30,21 @@ typedef struct vp_remedy_said {
     bool precision, recompute, loss;
 } vp_remedy_said;
 
+struct vp_remedy_search;
+
+/* One change alone, at which either core looks. */
+typedef struct vp_remedy_trial {
+    const struct vp_remedy_search *search;
+    int                            change;                 /* which */
+    bool                           means_nothing, is_done; /* here, or on already */
+    vp_beside                      beside;
+    vp_hf_request request; /* with the change, before anything else is made of it */
+    vp_status     status;  /* of the estimate of that */
+    int64_t       reserved_bytes, at_most_bytes; /* VP_ERR_NO_FIT: more */
+    bool          stands_in;
+    vp_remedy     found; /* option "": not one of them */
+} vp_remedy_trial;
+
 /* The search for those that are not on already, were recorded and save a thousandth or more. Where samples differ in length
  * (lengths, cut to most tokens; or NULL) each is sized by the batch that decides with it. */
 typedef struct vp_remedy_search {
@@ -41,15 +55,14 @@ typedef struct vp_remedy_search {
     int64_t           reserved_bytes; /* of request */
     vp_remedy_room    room;
     vp_remedy_said    said;
-    atomic_int        n_taken;            /* of all changes, whoever looks at them */
-    vp_remedy         found[VP_REMEDIES]; /* by change; option "": not one of them */
+    vp_remedy_trial   trials[VP_REMEDIES]; /* by change */
 } vp_remedy_search;
 
-/* Looks at one change after the other until all are taken; several threads may at once. */
-void vp_remedies_look(vp_remedy_search *search);
+/* From now on a second core looks at one change after the other. The search stays where it is until its end. */
+void vp_remedies_begin(vp_remedy_search *search);
 
 /* When all are done: what was found, the largest saving first. Returns how many. */
-int vp_remedies_found(const vp_remedy_search *search, vp_remedy out[VP_REMEDIES]);
+int vp_remedies_end(vp_remedy_search *search, vp_remedy out[VP_REMEDIES]);
 
 /* The least of them together that takes no more than there is room for, and keeps the samples of a step if it can:
  * PyTorch's other allocator, which costs nothing, if that is enough; else smaller micro-batches first, then Liger's kernels, recompute, 8-bit states, smaller frozen weights; where each card has all of
@@ -65,8 +78,8 @@ typedef struct vp_remedy_chain {
         lacks_adapters; /* none were tried: adapters were not recorded beside what else is asked for */
 } vp_remedy_chain;
 
-/* For the request, the room and the lengths of this search, of which nothing is changed. Where samples differ in length, another batch may
+/* For the request, the room and the lengths of this search, which has begun: what it tries alone is tried once. Where samples differ in length, another batch may
  * decide with the change in it, and where that takes more, there is less room to fit into. */
-bool vp_remedies_fit(const vp_remedy_search *search, vp_remedy_chain *out);
+bool vp_remedies_fit(vp_remedy_search *search, vp_remedy_chain *out);
 
 #endif

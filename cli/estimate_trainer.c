@@ -3,7 +3,6 @@
 #include "cli/estimate_answer.h"
 #include "cli/names.h"
 
-#include "base/beside.h"
 #include "base/checked.h"
 
 #include <stdio.h>
@@ -194,11 +193,6 @@ static bool take_remedy(vp_estimate_answer *a, const vp_hf_request *tried)
     return true;
 }
 
-static void look_beside(void *search)
-{
-    vp_remedies_look(search);
-}
-
 /* What makes it smaller, and what makes it fit: two cores look. Where the largest batch or sequence was looked for, from the
  * least on. */
 static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
@@ -212,15 +206,12 @@ static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
         .room           = {.bytes            = a->budget_bytes < 0 ? -1 : a->budget_bytes - a->context.bytes,
                            .has_communicator = vp_estimate_has_communicator(a)},
         .said           = {o->precision && !a->precision_is_default, o->recompute, o->loss}};
-    bool      lacks = !vp_estimate_fits(a);
-    vp_beside beside;
+    bool lacks = !vp_estimate_fits(a);
 
     s.request.seq = a->estimate.seq;
-    vp_beside_offer(&beside, look_beside, &s);
+    vp_remedies_begin(&s);
     a->has_fitting = lacks && vp_remedies_fit(&s, &a->fitting);
-    vp_remedies_look(&s);
-    vp_beside_finish(&beside);
-    a->n_remedies  = vp_remedies_found(&s, a->remedies);
+    a->n_remedies  = vp_remedies_end(&s, a->remedies);
     a->has_fitting = a->has_fitting || (lacks && take_remedy(a, &s.request));
 }
 
