@@ -1,6 +1,7 @@
 #include "cli/check_fit.h"
 
 #include "cli/cmd_plan_trainer.h"
+#include "cli/devices_fit.h"
 #include "cli/loader_text.h"
 #include "cli/names.h"
 #include "cli/screen.h"
@@ -737,16 +738,48 @@ static void print_mend(const vp_check_fit *x)
     }
 }
 
+/* What adapters fit on is said by their plan; of what plan has no option for, by the same question of a card that holds the least. */
+static void print_for_adapters(const vp_check_fit *x, const vp_checked *c,
+                               const vp_command_line *line)
+{
+    const vp_mended *m       = &x->mended;
+    vp_text          command = {0};
+    vp_words         words;
+    vp_device        card;
+    vp_option_change set[] = {{"--device", card.name, false, false},
+                              {"--budget", NULL, false, true}};
+
+    plan_words(x, line, c->arena, &words);
+    words.n -= 2; /* nothing is there to write yet */
+    if (!c->n_errors && !is_beyond_plan(x) && vp_plan_answers(words.n, (char **)words.words)) {
+        vp_quote_words("plan", &words, &command);
+    } else if (vp_devices_larger(m->chosen.least ? m->chosen.least->bytes.high_bytes
+                                                 : m->now.high_bytes,
+                                 x->request.budget_bytes, x->device.compute_capability, &card)) {
+        vp_changed_words(line, NULL, set, sizeof set / sizeof *set, &words);
+        vp_quote_words("check", &words, &command);
+        for (char **rest = line->rest; rest && *rest; rest++) {
+            vp_text_printf(&command, rest == line->rest ? " -- " : " ");
+            vp_text_quoted(&command, *rest);
+        }
+    }
+    if (command.n_bytes)
+        vp_screen_command("next", vp_text_string(&command));
+    vp_text_release(&command);
+}
+
 /* What to type where nothing of what the files mean fits: it tries what trains otherwise, adapters above
  * all. */
-static void print_otherwise(const vp_check_fit *x)
+static void print_otherwise(const vp_check_fit *x, const vp_checked *c, const vp_command_line *line)
 {
     const vp_choose_request *r      = &x->request;
     const char              *tuning = x->mended.settings.value[VP_SETTING_TUNING];
     char                     command[1200];
 
-    if (tuning && strcmp(tuning, "full") != 0)
-        return; /* they train adapters already */
+    if (tuning && strcmp(tuning, "full") != 0) {
+        print_for_adapters(x, c, line);
+        return;
+    }
     snprintf(command, sizeof command,
              "vplan estimate %s --trainer %s --device %s --seq %lld --micro-batch 1", r->model_name,
              r->job.language->own ? r->job.language->own : "hf", x->device.name, (long long)r->seq);
@@ -809,5 +842,5 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
     if (m->chosen.best && (!m->fits || is_faster(m)))
         print_next(x, c, line);
     else if (!m->fits)
-        print_otherwise(x);
+        print_otherwise(x, c, line);
 }

@@ -192,3 +192,21 @@ out:
     free(f.cards);
     return st;
 }
+
+bool vp_devices_larger(int64_t needs_bytes, int64_t than_bytes, int capability, vp_device *out)
+{
+    vp_device card, largest = {0};
+    bool      holds = false;
+
+    for (int i = 0; vp_device_at(i, &card); i++) {
+        if (card.is_cpu || card.compute_capability < capability || card.usable_bytes <= than_bytes)
+            continue;
+        if (card.usable_bytes > largest.usable_bytes)
+            largest = card;
+        if (card.usable_bytes >= needs_bytes && (!holds || card.usable_bytes < out->usable_bytes))
+            *out = card, holds = true;
+    }
+    if (!holds)
+        *out = largest;
+    return out->usable_bytes > 0;
+}

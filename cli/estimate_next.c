@@ -2,11 +2,11 @@
 #include "cli/estimate_next.h"
 
 #include "cli/cmd_plan_trainer.h"
+#include "cli/devices_fit.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 
 #include "base/text.h"
-#include "devices/devices.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -74,27 +74,6 @@ static void add_plan(const vp_estimate_next *f, const vp_command_line *line, vp_
         vp_quote_words("plan", &words, command);
 }
 
-/* The smallest card that holds it and computes in all that this one does; where none does the largest. False: it is this one. */
-static bool find_card(const vp_estimate_next *f, vp_device *out)
-{
-    vp_device card, largest = {0};
-    bool      found = false;
-
-    for (int i = 0; vp_device_at(i, &card); i++) {
-        if (card.is_cpu || card.compute_capability < f->capability ||
-            card.usable_bytes <= f->budget_bytes)
-            continue;
-        if (card.usable_bytes > largest.usable_bytes)
-            largest = card;
-        if (card.usable_bytes >= f->needs_bytes &&
-            (!found || card.usable_bytes < out->usable_bytes))
-            *out = card, found = true;
-    }
-    if (!found)
-        *out = largest;
-    return out->usable_bytes > 0;
-}
-
 static void add_card(const vp_estimate_next *f, const vp_command_line *line, vp_text *command)
 {
     vp_device        card;
@@ -105,7 +84,7 @@ static void add_card(const vp_estimate_next *f, const vp_command_line *line, vp_
         {"--all", NULL, false, true},
     };
 
-    if (!find_card(f, &card)) {
+    if (!vp_devices_larger(f->needs_bytes, f->budget_bytes, f->capability, &card)) {
         vp_text_printf(command, "vplan models");
         return;
     }

@@ -508,6 +508,14 @@ write("share.yaml", "base_model: x\nmicro_batch_size: 2\nsequence_len: 512\nbf16
 for world, way in (("4", "ddp"), ("1", "none")):
     code, j, err = check("share.yaml", "--world", world)
     ok(code == 0 and j["common"]["parallel"] == way and "parallel" not in j["may_be"], "--world says whether cards share", (j["common"], j["may_be"]))
+# ---- adapters that fit in no way: their plan says on what they do, and where plan has no option for them, a card that holds the least is asked about ----
+QLORA = "base_model: meta-llama/Llama-2-70b-hf\nadapter: qlora\nload_in_4bit: true\nlora_r: 16\nlora_alpha: 16\nlora_target_linear: true\nmicro_batch_size: 4\nsequence_len: 2048\nbf16: true\ngradient_checkpointing: true\n"
+for name, text, command, says in (("four.yaml", QLORA, "plan", "what fits"), ("eight.yaml", QLORA.replace("load_in_4bit", "load_in_8bit").replace("qlora", "lora"), "check", "lines to change")):
+    out = subprocess.run([vplan, "check", write(name, text), "--device", "4090", "--budget", "20GiB"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True).stdout
+    typed = out.replace(" \\\n               ", " ").rpartition("\nnext ")[2].split()
+    ok("\nnothing " in out and typed[:2] == ["vplan", command], "next for adapters in " + name, out)
+    p = subprocess.run([vplan] + typed[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    ok(p.returncode in (0, 3) and says in p.stdout, "and it answers: " + " ".join(typed), (p.returncode, p.stdout, p.stderr))
 # ---- no process at all is an error in its line; -1 is accelerate's own word for "ask" ----
 for n, wrong in ((0, True), (-1, False), (2, False)):
     code, j, err = check(write("none.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: %d\n" % n))
