@@ -133,6 +133,22 @@ ok(out.startswith("ax.yaml\n    2 - liger_rms_norm: true\n") and "    4 - micro_
 out = call("emit", "s.json", "--for", "axolotl", "--edit", write("ax.yaml", HEAD.replace("micro_batch_size: 4", "liger_rms_norm: true\nmicro_batch_size: 2")))[1]
 ok("ax.yaml\n    2 - liger_rms_norm: true\n    3 - micro_batch_size: 2\n    3 + micro_batch_size: 4\n" in out, "a line that goes before one that changes", out)
 
+# ---- what cuts the weights in another way than is meant goes, with the offload that stands in it; what cuts them is written where nothing does ----
+CUTS = "# sharding\nfsdp_version: 2\nfsdp_config:\n  offload_params: true  # host\n  # wrap\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  reshard_after_forward: true\n"
+OLD = "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config: {fsdp_offload_params: true,\n  fsdp_state_dict_type: FULL_STATE_DICT}\n"
+WITH = "fsdp_version: 2\nfsdp_config:\n  reshard_after_forward: true\n"
+zero, cut = dict(world=4, parallel="zero2", loss="full"), dict(world=4, parallel="fsdp2", loss="full")
+for what, has, left, change in (("FSDP2 for one card", CUTS, "# sharding\n", dict(loss="full")), ("FSDP1 for one card", OLD, "", dict(loss="full")), ("a version alone", "fsdp_version: 2\n", "", dict(loss="full")),
+                                ("FSDP2 without its offload", CUTS, CUTS.replace("offload_params: true", "offload_params: false"), cut),
+                                ("FSDP1 for FSDP2", OLD, OLD.replace("fsdp_offload_params: true,", ""), cut)):
+    edit(what, "axolotl", "ax.yaml", has + HEAD, left + HEAD + ("fsdp_version: 2\n" if what == "FSDP1 for FSDP2" else ""), **change)
+edit("FSDP2 for ZeRO", "axolotl", "ax.yaml", CUTS + HEAD, "# sharding\n" + HEAD + "deepspeed: ds_config.json\n", **zero)
+edit("ZeRO for FSDP2", "axolotl", "ax.yaml", "deepspeed: mine.json  # two\n" + HEAD, HEAD + WITH, **cut)
+edit("a version alone for FSDP2", "axolotl", "ax.yaml", "fsdp_version: 2\n" + HEAD, "fsdp_version: 2\n" + HEAD + WITH[WITH.index("fsdp_config"):], **cut)
+for text, way in (("fsdp_version: 2\n", None), (WITH, "fsdp2"), ("fsdp_version: 2\nfsdp_config:\n  offload_params: false\n", "fsdp2"), ("fsdp: [full_shard]\nfsdp_version: 2\n", "fsdp2"), (OLD, "fsdp")):
+    c = json.loads(call("check", "--json", "--for", "axolotl", "--world", "4", write("ax.yaml", text + HEAD))[1])["common"]
+    ok(c["parallel"] == (way or "ddp"), "axolotl cuts weights where fsdp_config or fsdp is written: " + text, c)
+
 # ---- an option's JSON is written anew, with what it had; a word is no truth value; a default that moves with another key is written ----
 NEW = "'{\"rope\": false,%s\"rms_norm\": false,\"swiglu\": false,\"cross_entropy\": false}'"
 edit("members of an option's map", "hf", "hf.sh", RUN % ("True", " --liger_kernel_config '{\"rope\": false, \"geglu\": true}' --seed 1"), RUN % ("True", " --liger_kernel_config %s --seed 1" % (NEW % '"geglu": true,')), loss="liger", **hf)

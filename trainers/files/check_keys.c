@@ -102,6 +102,18 @@ bool vp_key_is_elsewhere(const vp_checked_file *file, const vp_key *k)
     return k && k->elsewhere && file->doc->format == VP_FORMAT_PYTHON;
 }
 
+/* Whether a key's default is that of a map which is not there. */
+static bool is_without_map(const vp_checked_file *file, const vp_key *k)
+{
+    const char *dot = k->within ? strrchr(k->path, '.') : NULL;
+    char        map[128];
+
+    if (!dot)
+        return false;
+    snprintf(map, sizeof map, "%.*s", (int)(dot - k->path), k->path);
+    return !vp_is_there(vp_value_at(file->doc->root, map));
+}
+
 const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const char *path,
                          char *buf, size_t buf_size)
 {
@@ -115,7 +127,7 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
     if (v && k && k->words && among(k->words, "null", false))
         return vp_value_text(v, buf, buf_size);
     if (!k || !k->otherwise || file->doc->has_gap || vp_key_is_elsewhere(file, k) ||
-        is_in_another_file(file->doc->root, path))
+        is_in_another_file(file->doc->root, path) || is_without_map(file, k))
         return NULL;
     if (k->was && vp_version_compare(version, k->changed) < 0) {
         snprintf(buf, buf_size, "%s", k->was);

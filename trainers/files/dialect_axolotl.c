@@ -89,7 +89,7 @@ static const vp_key axolotl_keys[] = {
     {"fsdp_config.fsdp_version", VP_KEY_INT, "1", .min = 1, .max = 2},
     {"fsdp_config.offload_params", VP_KEY_BOOL, "false"},
     {"fsdp_config.fsdp_offload_params", VP_KEY_BOOL},
-    {"fsdp_config.reshard_after_forward", VP_KEY_BOOL, "true"},
+    {"fsdp_config.reshard_after_forward", VP_KEY_BOOL, "true", .within = true},
     {"fsdp_config.activation_checkpointing", VP_KEY_BOOL, "false"},
     {"fsdp_config.cpu_ram_efficient_loading", VP_KEY_BOOL},
     {"fsdp_config.state_dict_type", VP_KEY_WORD, NULL,
@@ -348,6 +348,8 @@ static const vp_saying axolotl_says[] = {
      "parallel=fsdp|fsdp2", .read_only = true},
     {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp_config.offload_params", "true", "parallel=fsdp",
      .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp", "$set", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_version", "2", .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp_config", "$set", .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp_version", "1", .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", "1", .read_only = true},
@@ -395,6 +397,13 @@ static const vp_saying axolotl_says[] = {
     {VP_ALWAYS, NULL, "pad_to_sequence_len", "true"},
     {VP_ALWAYS, VP_OFF, "tiled_mlp", "false"},
     {VP_ALWAYS, VP_OFF, "auto_find_batch_size", "false"},
+    /* what cuts the weights in another way than is meant */
+    {VP_ALWAYS, VP_OFF, "fsdp", NULL, "parallel!=fsdp|fsdp2"},
+    {VP_ALWAYS, VP_OFF, "fsdp_version", NULL, "parallel!=fsdp|fsdp2"},
+    {VP_ALWAYS, VP_OFF, "fsdp_config", NULL, "parallel!=fsdp|fsdp2"},
+    {VP_ALWAYS, VP_OFF, "deepspeed", NULL, "parallel=fsdp|fsdp2"},
+    {VP_ALWAYS, VP_OFF, "fsdp_config.fsdp_offload_params", NULL,
+     "parallel=fsdp2,offload_params=none"},
     /* a loss that no setting says, the plugin of one that is on unless it is told otherwise, and an old name that does not stand beside
      * the new one */
     {VP_ALWAYS, VP_OFF, "plugins", VP_WITHOUT(CUTS)},

@@ -11,6 +11,7 @@ typedef struct lister {
     const vp_settings *wanted;
     vp_edit           *edits;
     int64_t            n, cap;
+    bool               wordless[VP_N_SETTINGS]; /* no file has a word for what is wanted */
     vp_err            *err;
 } lister;
 
@@ -193,6 +194,8 @@ static vp_status edit_row(lister *l, const vp_checked_file *file, const vp_sayin
         VP_TRY(edit_member(l, file, row, e));
         goto out;
     }
+    if (row->value && strcmp(row->value, "$set") == 0)
+        goto out; /* whatever stands there stays; where nothing does the proof says so */
     if (row->value) {
         e.to                  = vp_saying_text(l->c->arena, l->wanted, row, argument);
         const char *effective = vp_effective(l->c, file, row->key, now, sizeof now);
@@ -271,12 +274,55 @@ static vp_status edit_setting(lister *l, vp_setting setting)
         VP_TRY(edit_file(l, &c->files[first], setting));
     const char *otherwise = vp_setting_otherwise(setting);
     bool        is_usual  = otherwise && strcmp(otherwise, l->wanted->value[setting]) == 0;
-    if (first < 0 && c->settings.value[setting] && (!is_usual || !c->by_default[setting]))
-        VP_TRY(VP_FAIL_AT(l->err, VP_ERR_INPUT, c->files[0].name, 0, vp_setting_key(setting),
-                          "these files have no word for %s %s", vp_setting_key(setting),
-                          l->wanted->value[setting]));
+    l->wordless[setting] =
+        first < 0 && c->settings.value[setting] && (!is_usual || !c->by_default[setting]);
 out:
     return st;
+}
+
+/* Whether a key goes, or something that it stands in. */
+static bool goes(const lister *l, const vp_checked_file *file, const char *path)
+{
+    for (int64_t i = 0; i < l->n; i++) {
+        size_t n = strlen(l->edits[i].path);
+        if (l->edits[i].file == file && !l->edits[i].to &&
+            strncmp(l->edits[i].path, path, n) == 0 && (path[n] == '.' || !path[n]))
+            return true;
+    }
+    return false;
+}
+
+/* Whether all that says a setting goes with other edits: offload with the map that it stands in. */
+static bool goes_unsaid(const lister *l, vp_setting setting)
+{
+    bool any = false;
+
+    for (int f = 0; f < l->c->n_files; f++) {
+        const vp_checked_file *file = &l->c->files[f];
+        if (file->doc && file->doc->launch)
+            return false;
+        for (const vp_dialect *d = file->doc ? file->dialect : NULL; d;
+             d                   = d->base_says ? d->base : NULL)
+            for (int i = 0; i < d->n_says; i++) {
+                                  if (d->says[i].setting != (int)setting || !d->says[i].key[0] ||
+                    !vp_value_at(file->doc->root, d->says[i].key))
+                    continue;
+                if (!goes(l, file, d->says[i].key))
+                    return false;
+                any = true;
+            }
+    }
+    return any;
+}
+
+static vp_status check_wordless(const lister *l)
+{
+    for (int s = 0; s < VP_N_SETTINGS; s++)
+        if (l->wordless[s] && !goes_unsaid(l, (vp_setting)s))
+            return VP_FAIL_AT(l->err, VP_ERR_INPUT, l->c->files[0].name, 0,
+                              vp_setting_key((vp_setting)s), "these files have no word for %s %s",
+                              vp_setting_key((vp_setting)s), l->wanted->value[s]);
+    return VP_OK;
 }
 
 /* What no plan counts, where a file has it on. */
@@ -317,6 +363,7 @@ vp_status vp_edits_list(const vp_checked *c, const vp_settings *wanted, vp_edit 
     for (int f = 0; f < c->n_files; f++)
         if (c->files[f].doc && c->files[f].dialect)
             VP_TRY(edit_switches(&l, &c->files[f]));
+    VP_TRY(check_wordless(&l));
     *out = l.edits;
     *n   = l.n;
 out:

@@ -57,6 +57,7 @@ typedef struct vp_key {
     bool
                 elsewhere; /* in a script another call has it than the one that makes the arguments: nobody knows its default */
     const char *was, *changed; /* its default before that version, where it was another */
+    bool        within;     /* its default is one only where the map is written that it stands in */
     const char *opens;      /* its value may be the path of a file of this dialect; NULL: of none */
     const char *opens_with; /* a key without which nobody opens that file; NULL: none */
 } vp_key;
