@@ -92,7 +92,7 @@ void vp_caching_allocator_begin_round(vp_caching_allocator *a)
                    a->max_split_bytes != NEVER_BYTES || (a->opts.expandable_segments && is_limited),
     };
     for (int s = 0; s < a->n_streams; s++)
-        for (int large = 0; a->pools[s][large] && large < 2; large++)
+        for (int large = 0; large < 2 && a->pools[s][large]; large++)
             memset(a->pools[s][large]->most_taken, 0, sizeof a->pools[s][large]->most_taken);
 }
 
