@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records the training steps of a family: what `vplan estimate --trainer torch|hf|trl` plays.
 
-    record.py FAMILY OUT.rec [--null build/null] [--only WORD=VALUE ...] [--missing] [--like OTHER.rec]
+    record.py FAMILY OUT.rec [--null build/null] [--only WORD=VALUE ...] [--missing] [--like OTHER.rec [--of WORD=VALUE ...]]
 
 Each variant (precision, attention, checkpointing, ...) is played at several shapes and layer counts. A size that is no exact
 expression of the symbols on every shape, or an order of events that does not repeat with the layers, ends that variant with its
@@ -85,8 +85,8 @@ def variants(name, only):
             yield v
 
 
-def variants_like(path, only):
-    """The programs of another file with the words of only set; where that is the attention, those that run flash attention."""
+def variants_like(path, only, of):
+    """The programs of another file with the words of only set; where that is the attention, those that run flash attention. of: words that they have there."""
     words = ("task", "precision", "attention", "mask", "gqa", "tied", "recompute", "lora", "keep_output", "lora_dropout")
     for line in open(path):
         kind, _, key = line.split(" = ")[0].strip().partition(" ")
@@ -94,7 +94,7 @@ def variants_like(path, only):
             continue
         said = dict(w.split("=", 1) for w in key.split())
         v = {k: number_or_word(said.get(k, DEFAULTS.get(k))) for k in words + tuple(DEFAULTS)}
-        if v["lora"] == "none" and "lora_dropout=1" in only:
+        if v["lora"] == "none" and "lora_dropout=1" in only or any(str(v[w.split("=")[0]]) not in w.split("=")[1].split(",") for w in of):
             continue
         flash = v["attention"] == "sdpa:flash" and v["precision"] != "fp32" and not v["ragged"]
         flash = flash and ("attention=flash_attention_2" in only or not (v["mask"] or v["window"]))
@@ -107,12 +107,19 @@ def number_or_word(x):
     return int(x) if str(x).isdigit() else x
 
 
+def is_parted(v):
+    """Whether the layers of one stack are two groups of blocks, one before the other."""
+    return v["freeze"] == "layers" or v["recompute"] == "first"
+
+
 def play_once(v, family, shape, blocks):
     f = families.FAMILIES[family]
     layers = [n * f.repeats(v) + v["rest"] for n in blocks]
     if v["freeze"] != "none":         # frozen layers are a group of blocks before those that are trained
         v = dict(v, n_frozen=layers[0] if v["freeze"] == "layers" else 0)
-    config = f.config(shape, [sum(layers)] if v["freeze"] == "layers" else layers, v["tied"], v)
+    if v["recompute"] == "first":         # recomputed layers likewise, before those that are not
+        v = dict(v, n_first=layers[0])
+    config = f.config(shape, [sum(layers[:2])] if is_parted(v) else layers, v["tied"], v)
     return play.Recording(dict(v, r=shape["r"], x=shape.get("x"), tiles=blocks[-1]), config, shape)
 
 
@@ -188,7 +195,7 @@ def alike(phases, shape):
 def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
-    groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"]) + (v["freeze"] == "layers")         # tiles of a loss are one
+    groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"]) + is_parted(v)         # tiles of a loss are one
     least = 8 if v["offload"] and v["trainer"] in play.TRL else 2 if families.FAMILIES[family].repeats(v) > 1 else 4         # TRL keeps the last five tensors that it offloads for a while
     base = (least,) * groups
     lengths = [base] + [tuple(n if h == g else least for h in range(groups)) for g in range(groups) for n in (least + 1, least + 2)]
@@ -394,7 +401,7 @@ def write(v, family, result):
                     words.append((letter, sizes.text(expression), large.get((name, k, pos), "")))
                 else:
                     words += ["-%s%s" % (refer(number, phases, (name, k), slot), rule) for slot, rule in t[1]]
-            line.append(("" if group is None else "*%d-%d" % (2 if v["liger"] and group == 1 else group, irregular), words))
+            line.append(("" if group is None else "*%d-%d" % (2 if v["liger"] and group == 1 + is_parted(v) else group, irregular), words))
         lines.append(line)
     return lines
 
@@ -491,14 +498,17 @@ def main():
     p.add_argument("--only", nargs="*", default=[], help="WORD=VALUE,VALUE: these variants; others of OUT stay")
     p.add_argument("--missing", action="store_true", help="only variants that OUT has not")
     p.add_argument("--like", help="in place of drawn variants those of another file, as --only has them")
+    p.add_argument("--of", nargs="*", default=[], help="of the other file those programs that have these words")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null))
     begin()
     play.EXPERTS[:] = [True] * ("E" in families.FAMILIES[a.family].symbols())
     out = File(a.out)
-    for v in variants_like(a.like, a.only) if a.like else variants(a.family, a.only):
+    for v in variants_like(a.like, a.only, a.of) if a.like else variants(a.family, a.only):
         if a.missing and key_of(v) in out.programs:
             continue
+        if v["recompute"] == "first" and (v["rest"] or v["freeze"] == "layers" or v["lora"] == "prefix" or v["task"] == "seq2seq"):
+            continue         # layers in two groups as it is, or a part of a block
 
         def one(v=v):
             import torch

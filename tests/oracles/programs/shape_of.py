@@ -8,6 +8,9 @@ position; in a body one a repetition. What is freed is a slot and a rule that sa
   "s+j"   number j                          "e+j"   number j from the end                   (elsewhere)
   "^"     in the first repetition only      "$"     in the last one only                    (in bodies, of slots in none)
 """
+import itertools
+
+NEAR = 30         # places of a group that are tried first
 
 
 class Mismatch(Exception):
@@ -35,19 +38,31 @@ class Phase:
             yield alone
             return
         found = [list(self.bodies_of(g)) for g in range(len(self.lengths[0]))]
-        lists = [[]]
-        for bodies in found:
-            lists = [x + [b] * (b is not None) for x in lists for b in bodies or [0]]
-        for x in lists:
-            if 0 in x:
-                raise Mismatch("%s: no body repeats" % self.name)
-            x.sort(key=lambda b: b[2])
+        if [] in found:
+            raise Mismatch("%s: no body repeats" % self.name)
+        if len(alone) == 2 and len(found) == 2:
+            yield from self.nearest(found, alone)
+        for x in itertools.product(*found):
+            x = sorted((b for b in x if b), key=lambda b: b[2])
             if self.are_apart(x):
                 yield x
 
+    def nearest(self, found, alone):
+        """Of two groups those that lie close behind each other, near behind where the one before repeats alone, which it does nowhere before."""
+        before, behind = [found[b[0]] for b in alone]
+        _, irregular, at, _ = alone[0]
+        lists = []
+        for x in [b for b in before if b[1] == irregular and b[2] >= at][:NEAR]:
+            rest = [b for b in behind if b[1] == alone[1][1] and b[2] >= self.end_of(x)][:NEAR]
+            lists += [(2 * (x[2] - at) + b[2] - self.end_of(x), [x, b]) for b in rest]
+        for _, x in sorted(lists, key=lambda pair: pair[0]):
+            yield x
+
+    def end_of(self, b):
+        return b[2] + (self.lengths[0][b[0]] - b[1]) * b[3]
+
     def are_apart(self, bodies):
-        ends = [b[2] + (self.lengths[0][b[0]] - b[1]) * b[3] for b in bodies]
-        return all(e <= b[2] for e, b in zip(ends, bodies[1:]))
+        return all(self.end_of(a) <= b[2] for a, b in zip(bodies, bodies[1:]))
 
     def bodies_of(self, g):
         """Of one group, or None where the phase does not depend on it."""

@@ -78,6 +78,16 @@ def trained():
     return whole + adapted
 
 
+def parted():
+    """Checkpoints of the first layers alone."""
+    def step_of(i, first, accumulation=1):
+        return STEPS[i][:2] + ("first:%d" % first,) + STEPS[i][3:6] + (accumulation,)
+    return [(way, world, offload, step_of(*step)) for way, world, offload, step in
+            (("ddp", 2, "none", (0, 20)), ("ddp", 4, "none", (2, 6, 2)), ("fsdp2", 4, "none", (3, 8)), ("fsdp2", 2, "none", (2, 20)), ("fsdp2", 8, "none", (0, 4, 2)),
+             ("fsdp2", 2, "params", (3, 15)), ("fsdp", 4, "none", (3, 8)), ("fsdp", 2, "none", (2, 20)), ("fsdp", 8, "none", (0, 5)),
+             ("zero2", 4, "none", (0, 12)), ("zero2", 2, "optimizer", (2, 20)), ("zero3", 4, "none", (2, 10)), ("zero3", 2, "none", (3, 18)), ("zero3", 8, "params", (0, 9)))]
+
+
 def single():
     """One card, whose part is all of it: what DeepSpeed keeps in host memory."""
     def step_of(i, accumulation):
@@ -150,6 +160,7 @@ def main():
     p.add_argument("--quantised", action="store_true", help="the same of quantised weights that are cut")
     p.add_argument("--single", action="store_true", help="rows of one card")
     p.add_argument("--trained", action="store_true", help="rows of DDP by transformers' Trainer")
+    p.add_argument("--parted", action="store_true", help="rows whose first layers alone have checkpoints")
     p.add_argument("--synced", action="store_true", help="rows whose micro-batches are each reduced")
     a = p.parse_args()
     had = set()
@@ -162,7 +173,7 @@ def main():
             said = subprocess.run([a.deepspeed_python or a.python, "-c", versions], stdout=subprocess.PIPE).stdout.decode().strip()
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
             out.writerow(columns(a) + ["reserved"] + ["allocated_" + n for n in PHASES])
-        for row in synced() if a.synced else trained() if a.trained else single() if a.single else quantised() if a.quantised else wanted(a.adapters):
+        for row in synced() if a.synced else parted() if a.parted else trained() if a.trained else single() if a.single else quantised() if a.quantised else wanted(a.adapters):
             if (row[0], str(row[1]), row[2], row[3][0], row[3][1], str(row[3][6]), row[3][3], (row + ("none",))[4]) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:
