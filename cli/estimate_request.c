@@ -130,11 +130,14 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--peft %s over quantised weights (--load %s) was not recorded; --lora was",
                        o->peft, o->load);
+    if (o->recompute && strncmp(o->recompute, "first:", strlen("first:")) == 0)
+        return vp_count_parse(o->recompute + strlen("first:"), "--recompute first:N", 1, 1 << 30,
+                              &(int64_t){0}, err);
     if (o->recompute && strcmp(o->recompute, "none") != 0 && strcmp(o->recompute, "full") != 0 &&
         strncmp(o->recompute, "every:", strlen("every:")) != 0)
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "--recompute %s: recorded were none, full (gradient checkpointing) and "
-                       "every:N (of each N layers the first)",
+                       "--recompute %s: recorded were none, full (gradient checkpointing), every:N "
+                       "(of each N layers the first) and first:N (the first N layers)",
                        o->recompute);
     return VP_OK;
 }

@@ -41,7 +41,7 @@ typedef struct vp_hf_request {
     bool        precision_is_default; /* nobody gave it: what refuses it says so */
     const char *attention;            /* sdpa:flash, sdpa:efficient, sdpa:math, eager */
     const char *optimizer;            /* vp_optimizer_step_name() */
-    const char *recompute;            /* none, full, every:N (layers) */
+    const char *recompute;            /* none, full, every:N (layers), first:N of them */
     bool        offloads;             /* what a checkpoint keeps is in pinned host memory */
     bool        padded;               /* a mask with padding is passed */
     int64_t     packed; /* documents in a sequence, all of a batch's in one row; 0: not packed */

@@ -142,6 +142,14 @@ bool vp_hf_trains_head(const vp_hf_request *q, const char *task)
     return false;
 }
 
+/* As keys have it: the first layers of a model that has others besides. */
+static const char *recompute_of(const search *r)
+{
+    return !vp_hf_first_recomputed(r->request) ? r->request->recompute
+           : r->found->sizes.n_layers[1] == 0  ? "full"
+                                               : "first";
+}
+
 /* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only
  * where it makes a difference: a window that is shorter than the sequence; with sdpa, a mask whose rows
  * are no multiple of 8 elements; heads of more than 128; heads of which a part is rotated, where that is a size. */
@@ -163,7 +171,7 @@ static void key_of(const search *r, char *buf, size_t size)
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
              "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(r), r->attention, q->padded, (int)s->heads,
-             s->tied && !r->found->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
+             s->tied && !r->found->ties, recompute_of(r), q->lora.targets, q->lora.dropout > 0,
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
              q->lora.is_dora ? " dora=1" : "", saved[0] ? " save=" : "", saved,
              q->lora.tokens ? " tokens=1" : "", vp_hf_is_quantised(q) ? " quantised=" : "",
@@ -475,11 +483,16 @@ static void put_back(vp_hf_found *found)
 
 enum { LEAST_TRAINED = 2 };
 
-/* Layers that are frozen are a group of their own before the others. */
+/* Layers that are frozen are a group of their own before the others, and so are the first ones that alone are recomputed. */
 static vp_status part_layers(const search *r, vp_err *err)
 {
     int64_t *n = r->found->sizes.n_layers, frozen = r->request->frozen_layers;
+    int64_t  first = vp_hf_first_recomputed(r->request);
 
+    if (first && n[1] == 0 && first < n[0]) {
+        n[1] = n[0] - first;
+        n[0] = first;
+    }
     if (!frozen)
         return VP_OK;
     if (frozen > n[0] - LEAST_TRAINED)

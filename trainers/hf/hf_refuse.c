@@ -43,6 +43,7 @@ static const struct {
     {"offload=1", "--offload activations"},
     {"freeze=embeddings", "--freeze embeddings"},
     {"freeze=layers", "--freeze layers:N"},
+    {"recompute=first", "--recompute first:N"},
     {"liger=all", "--liger"},
     {"liger=loss", "--loss liger"},
 };

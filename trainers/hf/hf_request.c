@@ -42,6 +42,15 @@ bool vp_hf_has_prefix(const vp_hf_request *q)
     return strcmp(q->lora.targets, "prefix") == 0;
 }
 
+int64_t vp_hf_first_recomputed(const vp_hf_request *q)
+{
+    static const char word[] = "first:";
+
+    return strncmp(q->recompute, word, sizeof word - 1) == 0
+               ? strtoll(q->recompute + sizeof word - 1, NULL, 10)
+               : 0;
+}
+
 bool vp_hf_freezes(const vp_hf_request *q)
 {
     return q->freeze && strcmp(q->freeze, "none") != 0;

@@ -14,6 +14,8 @@ bool vp_hf_has_adapters(const vp_hf_request *request); /* of any method of peft 
 bool vp_hf_has_lora(const vp_hf_request *request);
 bool vp_hf_has_other_adapters(const vp_hf_request *request); /* one that is not LoRA */
 bool vp_hf_has_prefix(const vp_hf_request *request);         /* prefix tuning */
+/* Of "first:N" N: checkpoints of so many layers from the first on; else 0. */
+int64_t vp_hf_first_recomputed(const vp_hf_request *request);
 bool vp_hf_freezes(const vp_hf_request *request);            /* parts of a model that is trained */
 bool vp_hf_saves_modules(const vp_hf_request *request);      /* whole ones beside adapters */
 bool vp_hf_is_plain(const vp_hf_request *request);           /* a plain loop, not Trainer's */

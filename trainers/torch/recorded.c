@@ -499,9 +499,10 @@ static vp_status tell(vp_recorded *s, const char *name, int64_t *untold, vp_err 
  * with, which have been added up. */
 vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
 {
-    int       phase_idx = vp_recorded_phase_named(s->program, name, strlen(name));
-    int64_t   untold    = -1;
-    vp_status st        = VP_OK;
+    int     phase_idx = vp_recorded_phase_named(s->program, name, strlen(name));
+    int64_t untold = -1, before = 0,
+            behind = -1; /* layers of the groups so far; the one behind what repeats of them */
+    vp_status st   = VP_OK;
 
     if (phase_idx < 0)
         return VP_FAIL(err, VP_ERR_INPUT, "the recording has no phase \"%s\"", name);
@@ -520,7 +521,9 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
         for (int64_t i = 0; i < n; i++) {
             if (told) {
                 VP_TRY(tell(s, name, &untold, err));
-                untold = i * s->program->every;
+                untold = before + i * s->program->every;
+                if (untold == behind)
+                    untold = -1; /* the layer behind those of another group, of which it was told */
             }
             for (int64_t j = 0; j < p->sections[k].n; j++) {
                 const token *t = &p->sections[k].tokens[j];
@@ -533,7 +536,9 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
             }
         }
         VP_TRY(tell(s, name, &untold, err));
-        untold = told ? n * s->program->every : -1;
+        untold = told ? before + n * s->program->every : -1;
+        behind = told ? untold : behind;
+        before += told ? (n + p->sections[k].irregular) * s->program->every : 0;
     }
     VP_TRY(tell(s, name, &untold, err));
     if (s->as && s->as->has_ones && strcmp(name, "inputs") == 0)
