@@ -377,6 +377,9 @@ static vp_status edit_and_print(const emit_options *o, const vp_target *target,
                                x.edits[i].to ? "%s=%s before the command"
                                              : "%s is to go from the command's environment",
                                x.edits[i].path, x.edits[i].to);
+        for (int i = 0; i < e->n_script; i++) /* which a file of settings cannot ask for */
+            if (strncmp(e->script[i], "recompute first:", strlen("recompute first:")) == 0)
+                vp_screen_line("by hand", "%s", e->script[i]);
         vp_screen_line(x.path ? "written" : "next", "%s",
                        x.path ? x.path : "--force writes it, -o DIR elsewhere");
         print_recheck(x.path ? x.path : o->edit, target->name, s, &x);

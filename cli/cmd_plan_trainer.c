@@ -382,17 +382,29 @@ static vp_status choose(answer *a, vp_err *err)
                : vp_choose(a->arena, &a->request, &a->chosen, err);
 }
 
-/* Whether Liger's kernels, which nobody asked for and which are to be installed, make it faster by what is seen. */
-static vp_status try_liger(answer *a, vp_err *err)
-{
-    static const double SEEN = 0.01;
-    vp_status           st   = VP_OK;
+/* What is not worth a word. */
+static const double SEEN = 0.01;
 
-    if (!a->chosen.best || a->request.pinned[VP_SETTING_LOSS])
+static void drop_unseen(const answer *a, vp_chosen *other)
+{
+    if (other->best && other->best->seconds > (1 - SEEN) * a->chosen.best->seconds)
+        other->best = NULL;
+}
+
+/* What nobody gets unasked and is faster by what is seen: Liger's kernels, which are to be installed; layers that one's own code has to
+ * name. */
+static vp_status try_unasked(answer *a, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (!a->chosen.best)
         return VP_OK;
-    VP_TRY(vp_choose_with_liger(a->arena, &a->request, &a->with_liger, err));
-    if (a->with_liger.best && a->with_liger.best->seconds > (1 - SEEN) * a->chosen.best->seconds)
-        a->with_liger.best = NULL;
+    if (!a->request.pinned[VP_SETTING_LOSS])
+        VP_TRY(vp_choose_with_liger(a->arena, &a->request, &a->with_liger, err));
+    drop_unseen(a, &a->with_liger);
+    if (!a->request.pinned[VP_SETTING_RECOMPUTE])
+        VP_TRY(vp_choose_with_first(a->arena, &a->request, &a->with_first, err));
+    drop_unseen(a, &a->with_first);
 out:
     return st;
 }
@@ -403,6 +415,7 @@ static void release(answer *a)
     vp_hf_shelf_free(a->request.job.shelf);
     vp_chosen_release(&a->chosen);
     vp_chosen_release(&a->with_liger);
+    vp_chosen_release(&a->with_first);
     json_decref(a->versions);
     vp_profile_free(a->profile);
     vp_model_free(a->model);
@@ -423,7 +436,7 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
     VP_TRY(choose(&a, err));
     if (a.search && !a.chosen.best) /* of a precision that was given up for one that fits */
         VP_TRY(vp_fit_search_end(a.search, &a.changes, err));
-    VP_TRY(try_liger(&a, err));
+    VP_TRY(try_unasked(&a, err));
     VP_TRY(vp_plan_trainer_document(&a, &doc, err));
     if (path && a.chosen.best) {
         VP_TRY_ALLOC(err, vp_json_dump(doc, &text));

@@ -16,10 +16,12 @@ typedef struct vp_plan_trainer_answer {
     char              calibration_path[VP_CALIBRATION_PATH];
     vp_choose_request request;
     vp_chosen         chosen;
-    vp_chosen         with_liger; /* best: faster than chosen's with Liger's kernels; or NULL */
-    vp_fit_search    *search;     /* where nothing fits; so is what it found */
-    vp_fit_changes    changes;
-    json_t           *versions;
+    vp_chosen
+                   with_first; /* best: faster than chosen's by recomputing the first layers alone, which code says; or NULL */
+    vp_chosen      with_liger; /* best: faster than chosen's with Liger's kernels; or NULL */
+    vp_fit_search *search;     /* where nothing fits; so is what it found */
+    vp_fit_changes changes;
+    json_t        *versions;
     const vp_command_line *line;
     const char            *path;
     vp_amount              reserve;        /* of the card, not in the request's budget */

@@ -149,23 +149,32 @@ static json_t *next_gib_json(const answer *a)
         a->chosen.best ? json_real(a->chosen.best->seconds - r->seconds) : json_null());
 }
 
-/* What is faster with something that is to be installed, or null. */
-static json_t *faster_json(const answer *a)
+/* What is faster and nobody gets unasked, with the option that asks for it; or null. */
+static json_t *faster_json(const answer *a, const vp_choice *f, const char *option,
+                           const char *value)
 {
-    const vp_choice       *f       = a->with_liger.best;
-    const vp_option_change liger   = {"--liger", NULL, true, false};
-    vp_text                command = {0};
+    const vp_option_change change  = {option, value, value == NULL, false};
+    vp_text                command = {0}, words = {0};
     json_t                *out;
 
     if (!f)
         return json_null();
-    vp_changed_command("plan", a->line, NULL, &liger, 1, &command);
-    out = json_pack("{s:s, s:s, s:o, s:I, s:o, s:f}", "option", "--liger", "command",
+    vp_changed_command("plan", a->line, NULL, &change, 1, &command);
+    vp_text_printf(&words, "%s%s%s", option, value ? " " : "", value ? value : "");
+    out = json_pack("{s:s, s:s, s:o, s:I, s:o, s:f}", "option", vp_text_string(&words), "command",
                     vp_text_string(&command), "common", vp_settings_common_json(&f->settings),
                     "device_bytes", (json_int_t)f->bytes.device_bytes, "interval",
                     interval_json(&f->bytes), "step_time_s", f->seconds);
     vp_text_release(&command);
+    vp_text_release(&words);
     return out;
+}
+
+static json_t *faster_first_json(const answer *a)
+{
+    const vp_choice *f = a->with_first.best;
+
+    return faster_json(a, f, "--recompute", f ? f->settings.value[VP_SETTING_RECOMPUTE] : NULL);
 }
 
 /* What -o writes and --json prints. Where nothing fits, the setting that needs least stands apart. */
@@ -197,7 +206,7 @@ vp_status vp_plan_trainer_document(const answer *a, json_t **out, vp_err *err)
         json_object_update_new(
             *out,
             json_pack(
-                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:O, s:o, s:o, s:o, s:o}",
+                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:O, s:o, s:o, s:o, s:o, s:o}",
                 "allocated_peak_bytes", vp_json_int_or_null(fits ? b->bytes.allocated_bytes : -1),
                 "reserved_peak_bytes", vp_json_int_or_null(fits ? b->bytes.reserved_bytes : -1),
                 "device_bytes", vp_json_int_or_null(fits ? b->bytes.device_bytes : -1), "interval",
@@ -205,9 +214,10 @@ vp_status vp_plan_trainer_document(const answer *a, json_t **out, vp_err *err)
                 fits ? json_string(b->bytes.peak_phase) : json_null(), "step_time_s",
                 fits ? json_real(b->seconds) : json_null(), "tokens_per_s",
                 fits ? json_real((double)tokens / b->seconds) : json_null(), "compared",
-                (json_int_t)(a->chosen.n - a->chosen.n_refused), "proof", proof_json(a), "least",
-                least, "alternatives", alternatives, "next_gib", next_gib_json(a), "faster",
-                faster_json(a), "assumptions", assumptions_json(a), "changes",
+                (json_int_t)(a->chosen.n + a->chosen.n_between - a->chosen.n_refused), "proof",
+                proof_json(a), "least", least, "alternatives", alternatives, "next_gib",
+                next_gib_json(a), "faster", faster_json(a, a->with_liger.best, "--liger", NULL),
+                "faster_first", faster_first_json(a), "assumptions", assumptions_json(a), "changes",
                 vp_fit_changes_json(&a->changes, a->line))) == 0);
     if (*a->calibration.card)
         json_object_set_new(*out, "calibration",

@@ -98,17 +98,27 @@ static void print_next_gib(const answer *a)
                        text_of(&r->settings, text, sizeof text));
 }
 
+static void print_one_faster(const vp_choice *f, const char *option, const char *why)
+{
+    char bytes[32], time[32], text[300];
+
+    vp_screen_line("faster", "%s: %s a step, %s at most; %s; %s", option,
+                   vp_time_text(f->seconds, time, sizeof time),
+                   vp_size_text(f->bytes.high_bytes, bytes, sizeof bytes),
+                   text_of(&f->settings, text, sizeof text), why);
+}
+
 static void print_faster(const answer *a)
 {
-    const vp_choice *f = a->with_liger.best;
-    char             bytes[32], time[32], text[300];
+    const vp_choice *first = a->with_first.best;
+    char             option[64];
 
-    if (f)
-        vp_screen_line("faster",
-                       "--liger: %s a step, %s at most; %s; Liger's kernels, to be installed",
-                       vp_time_text(f->seconds, time, sizeof time),
-                       vp_size_text(f->bytes.high_bytes, bytes, sizeof bytes),
-                       text_of(&f->settings, text, sizeof text));
+    if (a->with_liger.best)
+        print_one_faster(a->with_liger.best, "--liger", "Liger's kernels, to be installed");
+    if (!first)
+        return;
+    snprintf(option, sizeof option, "--recompute %s", first->settings.value[VP_SETTING_RECOMPUTE]);
+    print_one_faster(first, option, "checkpoints of the first layers alone, by your own code");
 }
 
 static void print_own(const json_t *own)
@@ -196,8 +206,8 @@ void vp_plan_trainer_print(const answer *a, const json_t *doc)
         print_own(json_object_get(doc, "settings"));
     vp_screen_line("compared",
                    "%lld settings, all that %s can be told here, by their seconds; bytes of %lld%s",
-                   (long long)(c->n - c->n_refused), r->target->name, (long long)c->n_sized,
-                   c->best ? ", up to the first that fits" : "");
+                   (long long)(c->n + c->n_between - c->n_refused), r->target->name,
+                   (long long)c->n_sized, c->best ? ", up to the first that fits" : "");
     if (c->best)
         print_next_gib(a);
     print_faster(a);

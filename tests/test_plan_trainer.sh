@@ -56,6 +56,17 @@ for m in (1, 2, 4, 8, 16, 32, 64):
             best = one
 ok(best["common"] == c and best["step_time_s"] == j["step_time_s"], "brute force finds the same", (best["common"], c))
 
+# ---- the first layers alone: brute force over every number of them finds the same, and one fewer does not fit ----
+for model, device, layers, more in (("llama-3.2-1b", "4090", 16, ("2048", "16", "bf16")), ("smollm2-360m", "4090", 32, ("2048", "64", "bf16-mixed")), ("llama-3.2-1b", "a100-sxm-40gb", 16, ("4096", "8", "bf16-mixed"))):
+    words = (model, "--trainer", "torch", "--device", device, "--seq", more[0], "--global-batch", more[1], "--precision", more[2])
+    code, free, _ = plan(*words)
+    pinned = [plan(*words, "--recompute", r) for r in ["none", "full", "every:2"] + ["first:%d" % n for n in range(1, layers)]]
+    fitting = [one for status, one, _ in pinned if status == 0]
+    best = min(fitting, key=lambda one: one["step_time_s"])
+    ok(code == 0 and best["step_time_s"] == free["step_time_s"] and free["common"]["recompute"] in {one["common"]["recompute"] for one in fitting if one["step_time_s"] == best["step_time_s"]},
+       "the first layers of %s" % model, (free["common"], best["common"]))
+    ok(free["compared"] >= 2 * (layers - 1), "the settings compared", free["compared"])
+
 # ---- nothing fits; the least that would ----
 code, none, _ = plan("gpt2", *BASE, "--budget", "2GiB")
 least = none["proof"]["least_budget_bytes"]
@@ -133,8 +144,8 @@ ok(plan("gpt2", *BASE, "--budget", str(least))[0] == 0 and plan("gpt2", *BASE, "
 
 # ---- what does not fit and may all the same: each was played by PyTorch's allocator (tests/emit/end_to_end.csv), and ran ----
 BF16 = ("--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "64", "--precision", "bf16", "--optimizer", "adamw_torch")
-code, x, _ = plan("smollm-135m", *BF16)
-said = {a["common"]["micro_batch"]: (a["fits"], a["tight"]) for a in x["alternatives"] if a["common"]["recompute"] == "none"}
+code, x, _ = plan("smollm-135m", *BF16, "--recompute", "none")
+said = {a["common"]["micro_batch"]: (a["fits"], a["tight"]) for a in x["alternatives"]}
 ok(code == 0 and x["least"] is None and said[16] == (False, True) and said[32] == (False, False), "tight as predicted, and not at the upper end", said)
 LARGE = ("--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "16", "--micro-batch", "16", "--recompute", "full")
 code, x, _ = plan("gpt2-large", *LARGE)

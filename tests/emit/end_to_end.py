@@ -42,6 +42,9 @@ WORLDS = [  # trainer, the case; --world is among the pins
 ]
 LIGER = [("hf", "qwen-0.5b", "4090", 1024, 32, "--liger"), ("hf", "llama-1b", "a100-sxm-40gb", 2048, 16, "--liger"), ("hf", "smol-135m", "l4", 2048, 16, "--liger"),
          ("hf", "llama-1b", "4090", 1024, 16, "--lora r=16,alpha=32,targets=all-linear --liger")]
+FIRST = [("hf", "qwen-0.5b", "4090", 1024, 32, "--recompute first:8"), ("hf", "llama-1b", "a100-sxm-40gb", 2048, 16, "--recompute first:4"),
+         ("hf", "tiny-1b", "4090", 1024, 8, "--precision bf16 --recompute first:9"), ("torch", "tiny-1b", "4090", 2048, 16, "--precision bf16"),
+         ("torch", "llama-1b", "4090", 2048, 16, "--precision bf16"), ("torch", "qwen-0.5b", "4090", 2048, 16, ""), ("torch", "smol-135m", "l4", 2048, 64, "")]
 # what the cases above are played as; the others by their share of them, since they are slow
 PLAYED = {"torch": range(len(CASES)), "hf": range(len(CASES)), "trl": (0, 1, 2, 3, 5, 8, 9, 11, 17, 22), "accelerate": (0, 1, 2, 7, 10, 12, 16),
           "lightning": (0, 1, 2, 10), "deepspeed": (0, 2, 10, 12)}
@@ -187,7 +190,7 @@ def cases():
         for trainer, those in PLAYED.items():
             if i in those and not (trainer == "hf" and case[0] in LARGE):
                 yield (trainer,) + case
-    yield from WORLDS + LIGER
+    yield from WORLDS + LIGER + FIRST
 
 
 def main():

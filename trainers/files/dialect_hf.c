@@ -235,6 +235,9 @@ static const vp_saying trainer_says[] = {
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.use_reentrant", "false", OLD},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.every_n_layers", NULL, OLD},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_enable", "true", .read_only = true},
+    /* Trainer leaves alone what train.py has switched on */
+    {VP_SETTING_RECOMPUTE, "first:N", "gradient_checkpointing", NULL, "target=hf", OLD},
+    {VP_SETTING_RECOMPUTE, "first:N", "activation_checkpointing", NULL, "target=hf", NEW},
     /* by use_reentrant=True too */
     {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing", "true", .since = "5.17", OLD,
      .read_only = true},
@@ -660,7 +663,8 @@ static const vp_key model_keys[] = {
     {"dtype", VP_KEY_WORD, "auto", "auto|float32|bfloat16|float16",
      .costs = "weights stay in the file's type"},
     {"attn_implementation", VP_KEY_TEXT},
-    {"gradient_checkpointing_enable", VP_KEY_BOOL, "false"}, /* that a script calls */
+    {"gradient_checkpointing_enable", VP_KEY_BOOL, "false"},             /* that a script calls */
+    {"gradient_checkpointing_layers", VP_KEY_INT, .min = 1, .max = 1e6}, /* train.py's own */
     {"sequence_length", VP_KEY_INT, .min = 1, .max = BIG},
     {"quantization_config", VP_KEY_MAP},
     {"quantization_config.load_in_4bit", VP_KEY_BOOL},
@@ -710,6 +714,7 @@ static const vp_saying model_says[] = {
     {VP_SETTING_PRECISION, "fp16-amp", "torch_dtype", "float16", "tuning!=full", .read_only = true},
     {VP_SETTING_PRECISION, "fp16", "torch_dtype", "float16", .read_only = true},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_enable", "true", .read_only = true},
+    {VP_SETTING_RECOMPUTE, "first:N", "gradient_checkpointing_layers", "$"},
     {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager"},
     {VP_SETTING_ATTENTION, "sdpa", "attn_implementation", "sdpa"},
     {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2"},

@@ -154,7 +154,7 @@ static bool has_words(const vp_target *t, vp_setting setting)
     return false;
 }
 
-static const char *told_by_script(const vp_target *t, vp_setting setting, const char *value)
+static const vp_told *told_by_script(const vp_target *t, vp_setting setting, const char *value)
 {
     const char *key = vp_setting_key(setting);
     size_t      n   = strlen(key);
@@ -164,7 +164,7 @@ static const char *told_by_script(const vp_target *t, vp_setting setting, const 
         if (strncmp(row->setting, key, n) == 0 &&
             (!*words ||
              (*words == '=' && value && vp_word_is_among(value, words + 1, strlen(words + 1)))))
-            return row->where;
+            return row;
     }
     return NULL;
 }
@@ -175,14 +175,14 @@ static vp_status check_said(job *j)
     vp_status st = VP_OK;
 
     for (int i = 0; i < VP_N_SETTINGS; i++) {
-        const char *value     = j->s->value[i];
-        const char *script    = told_by_script(j->target, i, value);
-        const char *otherwise = vp_setting_otherwise(i);
-        if (!value || j->said[i])
+        const char    *value     = j->s->value[i];
+        const vp_told *script    = told_by_script(j->target, i, value);
+        const char    *otherwise = vp_setting_otherwise(i);
+        if (!value || (j->said[i] && !(script && script->beside)))
             continue;
         if (script) {
             j->out->script[j->out->n_script] =
-                vp_arena_printf(j->arena, "%s %s: %s", vp_setting_key(i), value, script);
+                vp_arena_printf(j->arena, "%s %s: %s", vp_setting_key(i), value, script->where);
             VP_TRY_ALLOC(j->err, j->out->script[j->out->n_script]);
             j->out->n_script++;
             if (i == VP_SETTING_WORLD && strcmp(value, "1") != 0)

@@ -229,12 +229,21 @@ typedef struct vp_target_file {
 typedef struct vp_told {
     const char *setting; /* its key; "seq" or, of these words alone, "loss=full|chunked" */
     const char *where;   /* how it is told */
+    bool        beside;  /* a file says it too, to the script that is written with it */
 } vp_told;
 
 #define VP_TOLD_BY_LORACONFIG \
     {"lora_r", "LoraConfig"}, {"lora_alpha", "LoraConfig"}, {"lora_dropout", "LoraConfig"}, \
     { \
         "lora_targets", "LoraConfig" \
+    }
+
+#define VP_FIRST_LAYERS \
+    "model.gradient_checkpointing_enable({\"use_reentrant\": False}), then gradient_checkpointing = " \
+    "False of each layer behind the first N"
+#define VP_TOLD_FIRST_LAYERS \
+    { \
+        "recompute=first:N", VP_FIRST_LAYERS \
     }
 
 typedef struct vp_target {

@@ -8,6 +8,7 @@ static const vp_told lightning_script[] = {
     {"micro_batch", "batch_size of your data module"},
     {"seq", "your data module"},
     {"optimizer", "configure_optimizers of your module"},
+    VP_TOLD_FIRST_LAYERS,
     {"recompute",
      "configure_model of your module, or FSDPStrategy's activation_checkpointing_policy"},
     {"offload_activations", "torch.autograd.graph.save_on_cpu in your module"},

@@ -17,12 +17,14 @@ static const char train_py[] =
     "from transformers import (AutoConfig, BitsAndBytesConfig, HfArgumentParser, Trainer, "
     "TrainingArguments,\n"
     "                          @CLASS@)\n"
+    "from transformers.modeling_layers import GradientCheckpointingLayer\n"
     "\n"
     "here = pathlib.Path(__file__).parent\n"
     "(args,) = HfArgumentParser(TrainingArguments).parse_json_file(here / "
     "\"training_args.json\")\n"
     "loading = json.loads((here / \"model_args.json\").read_text())\n"
     "length = loading.pop(\"sequence_length\")\n"
+    "gradient_checkpointing_layers = loading.pop(\"gradient_checkpointing_layers\", 0)\n"
     "name = loading.pop(\"pretrained_model_name_or_path\")\n"
     "bits = loading.pop(\"quantization_config\", {\"load_in_4bit\": False})\n"
     "if bits[\"load_in_4bit\"]:\n"
@@ -44,6 +46,11 @@ static const char train_py[] =
     "gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)\n"
     "    model = get_peft_model(model, LoraConfig(**json.loads((here / "
     "\"lora_config.json\").read_text())))\n"
+    "if gradient_checkpointing_layers:  # Trainer leaves them so: training_args.json does not ask for checkpoints\n"
+    "    model.gradient_checkpointing_enable({\"use_reentrant\": False})\n"
+    "    layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]\n"
+    "    for layer in layers[gradient_checkpointing_layers:]:\n"
+    "        layer.gradient_checkpointing = False\n"
     "\n"
     "\n"
     "class data(torch.utils.data.Dataset):\n"
@@ -71,12 +78,19 @@ static const vp_target_file hf_files[] = {
     {NULL, "train.py", VP_FORMAT_PYTHON, .template = train_py},
 };
 
+static const vp_told hf_script[] = {
+    {"recompute=first:N", "train.py does it; a script of yours by " VP_FIRST_LAYERS,
+     .beside = true},
+    {0},
+};
+
 const vp_target vp_target_hf = {
     .name = "hf",
     .summary =
         "transformers' Trainer: TrainingArguments as YAML, JSON and flags, and accelerate's file",
     .files   = hf_files,
     .n_files = sizeof hf_files / sizeof *hf_files,
+    .script  = hf_script,
     .launch  = "accelerate launch --config_file accelerate.yaml train.py",
 };
 
@@ -111,6 +125,7 @@ static const vp_told accelerate_script[] = {
     {"eval_batch=N", "the batch_size of your evaluation's DataLoader"},
     {"seq", "what your data is cut to"},
     {"optimizer", "the optimizer you make"},
+    VP_TOLD_FIRST_LAYERS,
     {"recompute", "model.gradient_checkpointing_enable(...)"},
     {"offload_activations", "torch.autograd.graph.save_on_cpu in your loop"},
     {"loss", "your loss"},
@@ -141,6 +156,7 @@ static const vp_told deepspeed_script[] = {
     {"eval_batch=N", "the batch_size of your evaluation's DataLoader"},
     {"seq", "what your data is cut to"},
     {"optimizer", "the optimizer you give to deepspeed.initialize"},
+    VP_TOLD_FIRST_LAYERS,
     {"recompute", "model.gradient_checkpointing_enable(...)"},
     {"offload_activations", "torch.autograd.graph.save_on_cpu in your loop"},
     {"loss", "your loss"},

@@ -76,17 +76,6 @@ static bool is_only_too_large(vp_choose_search *x, const vp_choice *c)
     return c->micro_batch > 1 && vp_fit_bytes_of(&job, &one, &ignored, &why) != VP_ERR_INPUT;
 }
 
-static void take_bytes(vp_choose_search *x, vp_choice *c)
-{
-    c->sized                    = true;
-    c->fits                     = c->bytes.high_bytes <= x->r->budget_bytes;
-    c->settings.allocated_bytes = c->bytes.allocated_bytes;
-    c->settings.reserved_bytes  = c->bytes.reserved_bytes;
-    c->settings.device_bytes    = c->bytes.device_bytes;
-    c->settings.reserved_high_bytes =
-        c->bytes.reserved_bytes + (c->bytes.high_bytes - c->bytes.device_bytes);
-}
-
 /* c needs more however the allocator is set: so do those that differ in that alone. */
 static void note_needed(vp_choose_search *x, const vp_choice *c, int64_t bytes)
 {
@@ -144,7 +133,7 @@ static vp_status take_play(vp_choose_search *x, const play *p)
     vp_status          st      = VP_OK;
 
     if (p->st == VP_OK) {
-        take_bytes(x, c);
+        vp_choose_take_bytes(x, c);
     } else if (p->st == VP_ERR_NO_FIT && at_most) {
         c->beyond_bytes = at_most;
         if (c->bytes.is_too_large_at_rest)
@@ -208,20 +197,6 @@ static vp_status probe_choice(vp_choose_search *x, vp_choice *c)
     return size_within(x, c, x->r->budget_bytes);
 }
 
-/* As far as it was looked at. */
-static bool is_too_large(const vp_choice *c)
-{
-    return c->sized ? !c->fits : c->beyond_bytes > 0;
-}
-
-static vp_choice *choice_of(vp_choose_search *x, int64_t variant_idx, int64_t micro_batch)
-{
-    for (int64_t i = 0; i < x->out->n; i++)
-        if (x->out->all[i].variant == variant_idx && x->out->all[i].micro_batch == micro_batch)
-            return &x->out->all[i];
-    return NULL;
-}
-
 /* c is too large: the least micro-batch of the same words that is. */
 static vp_status halve(vp_choose_search *x, const vp_choice *c)
 {
@@ -230,16 +205,16 @@ static vp_status halve(vp_choose_search *x, const vp_choice *c)
     vp_status st = VP_OK;
 
     for (int64_t m = 1; m <= c->micro_batch; m++)
-        if (each % m == 0 && choice_of(x, c->variant, m)) {
+        if (each % m == 0 && vp_choose_of(x, c->variant, m)) {
             assert(n < VP_MAX_DIVISORS); /* no number up to a million has more than 240 */
             list[n++] = m;
         }
     assert(n > 0); /* c is one of them */
     high = n - 1;
     for (int at = 0; high - low > 1; at = (low + high) / 2) { /* the least first: often none fits */
-        vp_choice *one = choice_of(x, c->variant, list[at]);
+        vp_choice *one = vp_choose_of(x, c->variant, list[at]);
         VP_TRY(probe_choice(x, one));
-        if (is_too_large(one))
+        if (vp_choose_is_too_large(one))
             high = at;
         else
             low = at;
@@ -311,9 +286,9 @@ static vp_status try_choice(vp_choose_search *x, vp_choice *c)
     if (!vp_choose_can_be_told(x, v))
         goto out;
     VP_TRY(probe_choice(x, c));
-    if (is_too_large(c) && (x->r->wanted != VP_CHOOSE_ALL || x->something_fits))
+    if (vp_choose_is_too_large(c) && (x->r->wanted != VP_CHOOSE_ALL || x->something_fits))
         v->too_large_from = c->micro_batch; /* smaller ones come in their turn */
-    else if (is_too_large(c))
+    else if (vp_choose_is_too_large(c))
         VP_TRY(halve(x, c));
 out:
     return st;
@@ -328,7 +303,7 @@ static vp_status find_richer(vp_choose_search *x)
 
     for (int64_t v = 0; v < x->n_variants; v++) {
         int64_t m = x->variants[v].too_large_from;
-        for (vp_choice *c; m && (c = choice_of(x, v, m)) != NULL;) {
+        for (vp_choice *c; m && (c = vp_choose_of(x, v, m)) != NULL;) {
             VP_TRY(size_within(x, c, budget));
             if (!c->sized || c->bytes.high_bytes > budget)
                 break;
@@ -337,7 +312,7 @@ static vp_status find_richer(vp_choose_search *x)
                 o->richer = c;
             do
                 m++;
-            while (m <= x->r->global_batch && !choice_of(x, v, m));
+            while (m <= x->r->global_batch && !vp_choose_of(x, v, m));
         }
     }
 out:
@@ -480,7 +455,7 @@ out:
 static bool was_any_recorded(const vp_chosen *o)
 {
     for (int64_t i = 0; i < o->n; i++)
-        if (is_too_large(&o->all[i]))
+        if (vp_choose_is_too_large(&o->all[i]))
             return true;
     return false;
 }
@@ -516,6 +491,9 @@ static vp_status find_best(vp_choose_search *x)
         if (c->sized && c->fits)
             o->best = c;
     }
+    if (o->best && x->r->wanted != VP_CHOOSE_ANY &&
+        (x->r->job.language->first_by_files || x->r->first_by_code))
+        VP_TRY(vp_choose_first_layers(x));
     if (x->r->wanted != VP_CHOOSE_ALL)
         goto out;
     VP_TRY(find_richer(x));
@@ -671,6 +649,27 @@ vp_status vp_choose_with_liger(vp_arena *arena, const vp_choose_request *request
     r.job.terse               = true;
     if (vp_choose(arena, &r, out, &why) != VP_OK)
         *out = (vp_chosen){0};
+    return why.code == VP_ERR_NOMEM ? VP_FAIL(err, VP_ERR_NOMEM, "out of host memory") : VP_OK;
+}
+
+vp_status vp_choose_with_first(vp_arena *arena, const vp_choose_request *request, vp_chosen *out,
+                               vp_err *err)
+{
+    vp_choose_request r     = *request;
+    vp_err            why   = {0};
+    const char       *first = NULL;
+
+    *out = (vp_chosen){0};
+    if (r.job.language->first_by_files)
+        return VP_OK;
+    r.wanted        = VP_CHOOSE_BEST;
+    r.first_by_code = true;
+    r.job.terse     = true;
+    if (vp_choose(arena, &r, out, &why) != VP_OK)
+        *out = (vp_chosen){0};
+    if (out->best &&
+        !vp_word_is(out->best->settings.value[VP_SETTING_RECOMPUTE], "first:N", &first))
+        out->best = NULL;
     return why.code == VP_ERR_NOMEM ? VP_FAIL(err, VP_ERR_NOMEM, "out of host memory") : VP_OK;
 }
 

@@ -29,6 +29,8 @@ typedef struct vp_choose_request {
     int64_t          micro_batch;           /* 0: free */
     const char      *pinned[VP_N_SETTINGS]; /* NULL: as its axis says; "any": all its words */
     vp_choose_wanted wanted;
+    bool
+        first_by_code; /* the first layers alone too where not files but code says that they are recomputed */
     /* of VP_CHOOSE_ALL, or NULL: called when nothing fits, before it is worked out what needs least */
     vp_status (*nothing_fits)(const struct vp_choose_request *request, vp_err *err);
     /* likewise: called when that is known, before it is asked whether what is listed is tight */
@@ -55,9 +57,10 @@ typedef struct vp_choice {
 enum { VP_MAX_ALTERNATIVES = 5, VP_MAX_REFUSALS = 8, VP_MAX_DIVISORS = 256 };
 
 typedef struct vp_chosen {
-    vp_choice       *all; /* from the fastest on */
-    int64_t          n;
-    int64_t          n_sized, n_refused, n_untold;
+    vp_choice *all; /* from the fastest on */
+    int64_t    n;
+    int64_t    n_sized, n_refused, n_untold;
+    int64_t n_between; /* settings that recompute the first layers alone, of which all has none */
     const vp_choice *best;   /* NULL: nothing fits */
     const vp_choice *least;  /* where nothing fits: what needs least; NULL: nothing was sized */
     const vp_choice *richer; /* what one more GiB would buy; NULL: nothing */
@@ -73,6 +76,11 @@ void vp_chosen_release(vp_chosen *chosen);
 
 /* The micro-batch, where one is given, divides the samples of a card. VP_ERR_INPUT: the trainer cannot be told a pinned word; no setting of the space was recorded. */
 vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen *out, vp_err *err);
+
+/* The fastest alone that recomputes the first layers where the user's code says so; best is NULL where nothing that fits is faster by
+ * them, the trainer's files say them, or they cannot be told. VP_ERR_NOMEM only. */
+vp_status vp_choose_with_first(vp_arena *arena, const vp_choose_request *request, vp_chosen *out,
+                               vp_err *err);
 
 /* The same where nobody said a precision: request->pinned has the one that is best for the card. Where the trainer cannot be told
  * that, or no such step was recorded, the next one that can be answered is pinned in its place, and *why_other says so (the

@@ -12,6 +12,7 @@ typedef struct vp_choose_variant {
     int64_t     too_large_from;    /* micro-batch; 0: none is known to be */
     int64_t     like;              /* the first variant that has as much at rest, itself for most */
     int64_t     rest_bytes; /* of the first: what is at rest is more than that; 0: not known */
+    int64_t     round; /* of first layers: they were recorded in multiples of it; 0: not known */
     bool        is_tried, is_hopeless; /* as the leanest of those that recompute otherwise */
 } vp_choose_variant;
 
@@ -31,6 +32,18 @@ typedef struct vp_choose_search {
 vp_status vp_choose_list_variants(vp_choose_search *x);
 /* Each with every micro-batch, and its seconds: x->out->all, from the fastest on; equals keep the language's order. */
 vp_status vp_choose_list(vp_choose_search *x);
+
+void vp_choose_sort(vp_chosen *o);
+
+/* The choice of a variant; NULL: there is none. */
+vp_choice *vp_choose_of(vp_choose_search *x, int64_t variant_idx, int64_t micro_batch);
+/* As far as it was looked at. */
+bool vp_choose_is_too_large(const vp_choice *c);
+/* c->bytes are known. */
+void vp_choose_take_bytes(const vp_choose_search *x, vp_choice *c);
+
+/* Something fits: where fewer layers that are recomputed, the first ones, are faster, the fastest so that fits is the best. */
+vp_status vp_choose_first_layers(vp_choose_search *x);
 
 /* Whether the target's files have words for it; asked once. */
 bool vp_choose_can_be_told(vp_choose_search *x, vp_choose_variant *v);

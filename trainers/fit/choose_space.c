@@ -281,6 +281,11 @@ static int by_seconds(const void *a, const void *b)
     return x->order < y->order ? -1 : 1;
 }
 
+void vp_choose_sort(vp_chosen *o)
+{
+    qsort(o->all, (size_t)o->n, sizeof *o->all, by_seconds);
+}
+
 vp_status vp_choose_list(vp_choose_search *x)
 {
     int64_t   each = x->r->global_batch / x->r->world;
@@ -292,7 +297,33 @@ vp_status vp_choose_list(vp_choose_search *x)
                 (m < each || !is_synced(x, v)))
                 VP_TRY(add_choice(x, v, m));
     assert(x->out->n > 0);
-    qsort(x->out->all, (size_t)x->out->n, sizeof *x->out->all, by_seconds);
+    vp_choose_sort(x->out);
 out:
     return st;
+}
+
+/* ---- a choice ---- */
+
+vp_choice *vp_choose_of(vp_choose_search *x, int64_t variant_idx, int64_t micro_batch)
+{
+    for (int64_t i = 0; i < x->out->n; i++)
+        if (x->out->all[i].variant == variant_idx && x->out->all[i].micro_batch == micro_batch)
+            return &x->out->all[i];
+    return NULL;
+}
+
+bool vp_choose_is_too_large(const vp_choice *c)
+{
+    return c->sized ? !c->fits : c->beyond_bytes > 0;
+}
+
+void vp_choose_take_bytes(const vp_choose_search *x, vp_choice *c)
+{
+    c->sized                    = true;
+    c->fits                     = c->bytes.high_bytes <= x->r->budget_bytes;
+    c->settings.allocated_bytes = c->bytes.allocated_bytes;
+    c->settings.reserved_bytes  = c->bytes.reserved_bytes;
+    c->settings.device_bytes    = c->bytes.device_bytes;
+    c->settings.reserved_high_bytes =
+        c->bytes.reserved_bytes + (c->bytes.high_bytes - c->bytes.device_bytes);
 }

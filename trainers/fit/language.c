@@ -87,7 +87,7 @@ static const vp_language languages[] = {
     {"hf", "hf", RECORDED, NULL, NULL, AXES(trainer_axes), .liger_families = LIGERS},
     {"trl", "hf", WIDENED, ITS_STEP("SFTTrainer"), "trl", AXES(trainer_axes),
      .liger_families = LIGERS, .next_token = true},
-    {"torch", "torch", RECORDED, NULL, NULL, AXES(torch_axes)},
+    {"torch", "torch", RECORDED, NULL, NULL, AXES(torch_axes), .first_by_files = true},
     {"axolotl", "hf", WIDENED, ITS_STEP("axolotl"), NULL, AXES(trainer_axes),
      .liger_families = LIGERS, .next_token = true},
     {"llamafactory", "hf", WIDENED, ITS_STEP("LLaMA-Factory"), NULL, AXES(trainer_axes),
@@ -104,8 +104,8 @@ static const vp_language languages[] = {
     {"torchtitan", "torch", 0.15, 0.15,
      "4 steps of torchtitan 0.2's Llama model in a loop of ours, on one card, without its trainer and "
      "with flash attention, took as much to 6 % less",
-     ITS_MODULES("torchtitan"), NULL, AXES(trainer_axes), .is_foreign = true,
-     .families = "llama qwen3"},
+     ITS_MODULES("torchtitan"), NULL, AXES(trainer_axes), .first_by_files = true,
+     .is_foreign = true, .families = "llama qwen3"},
     {"litgpt", "torch", 0.10, 0.35,
      "6 steps of litgpt 0.5's modules in a loop of ours, on one card, took 2 % less to 20 % more",
      ITS_MODULES("litgpt"), NULL, AXES(trainer_axes), .is_foreign = true,
@@ -113,7 +113,7 @@ static const vp_language languages[] = {
     {"torchtune", "torch", 0.40, 0.40, NOT_PLAYED, ITS_MODULES("torchtune"), NULL,
      AXES(trainer_axes), .is_foreign = true, .families = "llama mistral gemma gemma2 phi3 qwen2"},
     {"megatron", "torch", 0.60, 0.50, NOT_PLAYED, ITS_MODULES("Megatron"), NULL,
-     AXES(megatron_axes), .is_foreign = true},
+     AXES(megatron_axes), .first_by_files = true, .is_foreign = true},
     {"unsloth", "hf", 0.70, 0.15, NOT_PLAYED,
      "Unsloth's kernels and checkpoints, which take less, are not modelled: bytes are assumed to "
      "be no more than those of transformers' Trainer, with a wide interval; vplan dryrun -- "

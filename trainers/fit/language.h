@@ -39,7 +39,9 @@ typedef struct vp_language {
     const char
         *families; /* by transformers' names, of the models that it has, by spaces; NULL: any */
     const char *liger_families; /* that it has kernels of Liger's for; NULL: not known */
-    bool        next_token;     /* it trains models that predict the next token alone */
+    /* its files say that the first layers alone are recomputed; where the user's code says so nobody gets that unasked */
+    bool first_by_files;
+    bool next_token; /* it trains models that predict the next token alone */
 } vp_language;
 
 /* The largest miss of reserved bytes over the rows of recorded steps (tests/golden/trainers/steps.csv)
