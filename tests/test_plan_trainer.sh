@@ -56,16 +56,26 @@ for m in (1, 2, 4, 8, 16, 32, 64):
             best = one
 ok(best["common"] == c and best["step_time_s"] == j["step_time_s"], "brute force finds the same", (best["common"], c))
 
-# ---- the first layers alone: brute force over every number of them finds the same, and one fewer does not fit ----
-for model, device, layers, more in (("llama-3.2-1b", "4090", 16, ("2048", "16", "bf16")), ("smollm2-360m", "4090", 32, ("2048", "64", "bf16-mixed")), ("llama-3.2-1b", "a100-sxm-40gb", 16, ("4096", "8", "bf16-mixed"))):
-    words = (model, "--trainer", "torch", "--device", device, "--seq", more[0], "--global-batch", more[1], "--precision", more[2])
-    code, free, _ = plan(*words)
-    pinned = [plan(*words, "--recompute", r) for r in ["none", "full", "every:2"] + ["first:%d" % n for n in range(1, layers)]]
-    fitting = [one for status, one, _ in pinned if status == 0]
-    best = min(fitting, key=lambda one: one["step_time_s"])
-    ok(code == 0 and best["step_time_s"] == free["step_time_s"] and free["common"]["recompute"] in {one["common"]["recompute"] for one in fitting if one["step_time_s"] == best["step_time_s"]},
-       "the first layers of %s" % model, (free["common"], best["common"]))
-    ok(free["compared"] >= 2 * (layers - 1), "the settings compared", free["compared"])
+# ---- the first layers alone: brute force over every number of them finds the same, and one fewer does not fit; so does one more GiB ----
+def fastest(words, layers, *budget):
+    """The fastest that fits of all ways to recompute, each pinned."""
+    pinned = [plan(*words, *budget, "--recompute", r) for r in ["none", "full", "every:2"] + ["first:%d" % n for n in range(1, layers)]]
+    return min((one for status, one, _ in pinned if status == 0), key=lambda one: one["step_time_s"])
+
+
+# the last five: fewer layers reserve less than all of them; a micro-batch of which all are too large; a GiB buys another micro-batch, or first layers after all
+for model, device, layers, more in (("llama-3.2-1b", "4090", 16, "2048 16 bf16"), ("smollm2-360m", "4090", 32, "2048 64 bf16-mixed"), ("llama-3.2-1b", "a100-sxm-40gb", 16, "4096 8 bf16-mixed"),
+                                    ("qwen3-1.7b", "h200", 28, "1024 16 bf16 20096811481"), ("gpt2-medium", "h200", 24, "512 2 bf16-amp 4124207498"), ("smollm2-135m", "h200", 30, "2048 16 bf16-amp 7752470201"),
+                                    ("llama-3.2-1b", "h200", 16, "1536 8 bf16-amp 6498248527 --qlora"), ("llama-3.2-1b", "h200", 16, "1024 4 bf16 14285182268")):
+    seq, batch, precision, budget, own = (more.split() + [None] * 2)[:5]
+    words = (model, "--trainer", "torch", "--device", device, "--seq", seq, "--global-batch", batch, "--precision", precision) + ((own,) if own else ())
+    code, free, _ = plan(*words, *(("--budget", budget) if budget else ()))
+    best = fastest(words, layers, *(("--budget", budget) if budget else ()))
+    ok(code == 0 and best["step_time_s"] == free["step_time_s"], "the first layers of %s" % model, (free["common"], best["common"]))
+    ok(free["compared"] >= 2 * (layers - 1) or own, "the settings compared", free["compared"])
+    if budget:
+        richer, said = fastest(words, layers, "--budget", str(int(budget) + 2**30)), free["next_gib"]
+        ok(said and richer["step_time_s"] == said["step_time_s"], "a GiB more of %s" % model, (said, richer["common"]))
 
 # ---- nothing fits; the least that would ----
 code, none, _ = plan("gpt2", *BASE, "--budget", "2GiB")

@@ -481,6 +481,9 @@ static bool does_slowest_fit(const vp_choose_search *x)
 
 static vp_status find_best(vp_choose_search *x)
 {
+    const vp_choose_request *r = x->r;
+    bool                     asks_first =
+        r->wanted != VP_CHOOSE_ANY && (r->job.language->first_by_files || r->first_by_code);
     vp_chosen *o  = x->out;
     vp_status  st = VP_OK;
 
@@ -491,12 +494,13 @@ static vp_status find_best(vp_choose_search *x)
         if (c->sized && c->fits)
             o->best = c;
     }
-    if (o->best && x->r->wanted != VP_CHOOSE_ANY &&
-        (x->r->job.language->first_by_files || x->r->first_by_code))
+    if (asks_first)
         VP_TRY(vp_choose_first_layers(x));
     if (x->r->wanted != VP_CHOOSE_ALL)
         goto out;
     VP_TRY(find_richer(x));
+    if (o->best && asks_first)
+        VP_TRY(vp_choose_richer_first_layers(x));
     if (!o->best && x->r->nothing_fits && was_any_recorded(o))
         VP_TRY(x->r->nothing_fits(x->r, x->err));
     if (!o->best)

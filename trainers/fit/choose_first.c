@@ -1,9 +1,10 @@
-/* trainers/fit/choose_first.c: between recomputing nothing and everything: the first N layers alone, by halving, and from there down as
- * long as what is allocated would fit. */
+/* trainers/fit/choose_first.c: between recomputing nothing and everything: the first N layers alone, by halving, and then all fewer of
+ * which what is allocated would fit. */
 #include "trainers/fit/choose_internal.h"
 
 #include "base/units.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,21 +49,21 @@ static int64_t none_of(const vp_choose_search *x, int64_t v)
 
 /* The variant of the first layers of variant full, which is made where there is none yet; negative: the trainer cannot be told, or no
  * such step was recorded. */
-static vp_status variant_of(vp_choose_search *x, int64_t full, int64_t *of_full, int64_t *out)
+static vp_status variant_of(vp_choose_search *x, int64_t full, int64_t *out)
 {
     vp_choose_variant v  = x->variants[full];
     vp_status         st = VP_OK;
 
-    if (of_full[full] == 0) {
+    if (v.first_idx == 0) {
         v.settings.value[VP_SETTING_RECOMPUTE] = "first:1";
         v.is_asked = v.is_told = v.refused = v.is_tried = v.is_hopeless = false;
         v.too_large_from                                                = 0;
         VP_TRY_ALLOC(x->err, vp_arena_grow(x->arena, (void **)&x->variants, x->n_variants,
                                            &x->cap_variants, sizeof *x->variants));
-        x->variants[x->n_variants] = v;
-        of_full[full]              = x->n_variants++;
+        x->variants[x->n_variants]  = v;
+        x->variants[full].first_idx = x->n_variants++;
     }
-    *out = of_full[full];
+    *out = x->variants[full].first_idx;
     if (x->variants[*out].refused || !vp_choose_can_be_told(x, &x->variants[*out]))
         *out = -1;
 out:
@@ -97,7 +98,7 @@ static vp_status size(vp_choose_search *x, vp_choice *c, int64_t at_most_bytes)
     job.at_most_bytes = at_most_bytes;
     job.terse         = true;
     vp_status st      = vp_fit_bytes_of(&job, &c->settings, &c->bytes, &why);
-    x->out->n_sized += st == VP_OK || st == VP_ERR_NO_FIT;
+    x->out->n_sized += at_most_bytes && (st == VP_OK || st == VP_ERR_NO_FIT);
     if (st == VP_OK)
         vp_choose_take_bytes(x, c);
     else if (st == VP_ERR_NO_FIT && at_most_bytes)
@@ -165,16 +166,47 @@ out:
     return st;
 }
 
-/* Whether c allocates too much however the allocator is set. Fewer layers allocate more, but what PyTorch reserves for them may be less. */
-static bool allocates_more(const vp_choose_search *x, const vp_choice *c, int64_t at_most_bytes)
+/* Whether n layers allocate too much however the allocator is set. Fewer layers allocate more, but what PyTorch reserves for them may
+ * be less. */
+static vp_status allocates_more(const vp_choose_search *x, const between *b, int64_t n,
+                                int64_t at_most_bytes, bool *out)
 {
     vp_fit_job   job = x->r->job;
+    vp_choice    c;
     vp_fit_bytes ignored;
     vp_err       why = {0};
+    vp_status    st  = VP_OK;
 
+    VP_TRY(make_choice(x, b, n, &c));
     job.at_most_bytes = at_most_bytes;
     job.counts_needed = job.terse = true;
-    return vp_fit_bytes_of(&job, &c->settings, &ignored, &why) != VP_OK;
+    *out                          = vp_fit_bytes_of(&job, &c.settings, &ignored, &why) != VP_OK;
+out:
+    return st;
+}
+
+/* Of up to most layers, a multiple of each, the fewest that do not allocate too much; most and each where all do. */
+static vp_status fewest_allocated(const vp_choose_search *x, const between *b, int64_t each,
+                                  int64_t most, int64_t at_most_bytes, int64_t *out)
+{
+    int64_t   low = 0, high = most / each + 1;
+    vp_status st = VP_OK;
+
+    while (high - low > 1) {
+        /* the most first: often all allocate too much */
+        int64_t at = high > most / each ? high - 1 : (low + high) / 2;
+        bool    is_more;
+        VP_TRY(allocates_more(x, b, at * each, at_most_bytes, &is_more));
+        if (is_more && at == most / each)
+            break;
+        if (is_more)
+            low = at;
+        else
+            high = at;
+    }
+    *out = high * each;
+out:
+    return st;
 }
 
 /* The fewest first layers by which b is faster than so many seconds and within these bytes; *less: the next fewer, which need more, or
@@ -183,15 +215,22 @@ static vp_status halve_layers(vp_choose_search *x, const between *b, double seco
                               int64_t at_most_bytes, vp_choice *best, vp_choice *less,
                               bool *is_found)
 {
-    int64_t   each = 1, low = 0, high = 0;
-    vp_choice c  = {0};
+    int64_t   each = 1, low = 0, high = 0, fewest;
+    vp_choice c = {0}, fewer = {.out = true};
     vp_status st = VP_OK;
 
-    *less = (vp_choice){.out = true};
+    *less     = (vp_choice){.out = true};
+    *is_found = false;
     VP_TRY(probe_most(x, b, seconds, at_most_bytes, &each, &high, &c));
-    *is_found = high > 0 && is_within(&c, at_most_bytes);
+    if (high == 0 || (!is_within(&c, at_most_bytes) && c.bytes.is_needed_too_large))
+        goto out;
+    *is_found = is_within(&c, at_most_bytes);
     *best     = c;
-    while (*is_found && high - low > each) {
+    if (!*is_found) {
+        low   = high;
+        *less = c;
+    }
+    while (high - low > each) {
         int64_t at = low + (high - low) / each / 2 * each;
         VP_TRY(make_choice(x, b, at, &c));
         VP_TRY(size(x, &c, at_most_bytes));
@@ -203,12 +242,21 @@ static vp_status halve_layers(vp_choose_search *x, const between *b, double seco
             *less = c;
         }
     }
-    for (c = *less; *is_found && low > each && !c.out && !allocates_more(x, &c, at_most_bytes);) {
-        low -= each;
-        VP_TRY(make_choice(x, b, low, &c));
+    if (low == 0 || less->bytes.is_needed_too_large)
+        goto out;
+    VP_TRY(fewest_allocated(x, b, each, low - each, at_most_bytes, &fewest));
+    if (fewest > each)
+        VP_TRY(make_choice(x, b, fewest - each, &fewer));
+    for (; fewest < low; fewest += each) {
+        VP_TRY(make_choice(x, b, fewest, &c));
         VP_TRY(size(x, &c, at_most_bytes));
-        if (is_within(&c, at_most_bytes))
-            *best = c;
+        if (is_within(&c, at_most_bytes)) {
+            *best     = c;
+            *less     = fewer;
+            *is_found = true;
+            goto out;
+        }
+        fewer = c;
     }
 out:
     return st;
@@ -246,47 +294,76 @@ static const vp_choice *of_order(const vp_chosen *o, int64_t order)
     return NULL;
 }
 
-static vp_status list_between(vp_choose_search *x, between *list, int64_t *of_full, int64_t *n)
+/* Whether the allocator could not be set so that c is within these bytes; first:N of its settings allocate more. */
+static bool needs_more(const vp_choose_search *x, const vp_choice *c, int64_t at_most_bytes)
+{
+    const vp_choose_variant *like = &x->variants[x->variants[c->variant].like];
+
+    return like->rest_bytes >= at_most_bytes || c->needed_bytes >= at_most_bytes ||
+           (c->beyond_bytes >= at_most_bytes && c->bytes.is_needed_too_large);
+}
+
+/* What was kept with the same settings; NULL. */
+static vp_choice *kept_as(vp_chosen *o, const vp_choice *c)
+{
+    for (int64_t i = 0; i < o->n; i++)
+        if (o->all[i].micro_batch == c->micro_batch &&
+            vp_choose_is_same_but(&o->all[i].settings, &c->settings, NULL, 0))
+            return &o->all[i];
+    return NULL;
+}
+
+/* What may be within these bytes; *list is the arena's. */
+static vp_status list_between(vp_choose_search *x, int64_t at_most_bytes, between **list,
+                              int64_t *n)
 {
     const int64_t n_choices = x->out->n;
     vp_status     st        = VP_OK;
 
-    *n = 0;
+    *n    = 0;
+    *list = vp_arena_array(x->arena, n_choices + 1, sizeof **list);
+    VP_TRY_ALLOC(x->err, *list);
     for (int64_t i = 0; i < n_choices; i++) {
         between b    = {.full = &x->out->all[i]};
         int64_t none = -1;
         if (recomputes(x, b.full->variant, "full") && !x->variants[b.full->variant].refused)
             none = none_of(x, b.full->variant);
         b.none = none < 0 ? NULL : vp_choose_of(x, none, b.full->micro_batch);
-        if (!b.none || vp_choose_is_too_large(b.full))
+        if (!b.none || needs_more(x, b.full, at_most_bytes))
             continue;
-        VP_TRY(variant_of(x, b.full->variant, of_full, &b.variant));
+        VP_TRY(variant_of(x, b.full->variant, &b.variant));
         if (b.variant >= 0)
-            list[(*n)++] = b;
+            (*list)[(*n)++] = b;
     }
-    qsort(list, (size_t)*n, sizeof *list, by_none);
+    qsort(*list, (size_t)*n, sizeof **list, by_none);
 out:
     return st;
 }
+/* A search among the first layers: in so many bytes, for what takes less than so many seconds. */
+typedef struct quest {
+    int64_t   at_most_bytes;
+    double    seconds;
+    bool      is_found;
+    vp_choice best,
+        less; /* less: the next fewer layers, which need more; out where there are none */
+} quest;
 
-/* Beside the best: what the next fewer layers need, and what one more GiB would buy. */
-static vp_status keep_beside(vp_choose_search *x, const between *b, vp_choice *less, double seconds,
-                             int64_t *richer_order)
+static vp_status search_first(vp_choose_search *x, const between *list, int64_t n, quest *q)
 {
-    vp_choice richer, ignored_less;
-    int64_t   ignored;
-    bool      is_found = false;
-    vp_status st       = VP_OK;
+    vp_status st = VP_OK;
 
-    if (less->out)
-        return VP_OK;
-    VP_TRY(size(x, less, 0));
-    VP_TRY(halve_layers(x, b, seconds, x->r->budget_bytes + VP_GIB, &richer, &ignored_less,
-                        &is_found));
-    if (is_found)
-        VP_TRY(keep(x, &richer, richer_order));
-    if (less->sized && !(is_found && richer.seconds == less->seconds))
-        VP_TRY(keep(x, less, &ignored));
+    for (int64_t i = 0; i < n; i++) {
+        vp_choice one, fewer;
+        bool      is_found;
+        if (list[i].none->seconds >= q->seconds || x->variants[list[i].variant].refused)
+            continue;
+        VP_TRY(halve_layers(x, &list[i], q->seconds, q->at_most_bytes, &one, &fewer, &is_found));
+        if (!is_found)
+            continue;
+        q->is_found = true;
+        q->best = one, q->less = fewer;
+        q->seconds = one.seconds;
+    }
 out:
     return st;
 }
@@ -305,41 +382,78 @@ static void note_refused(vp_choose_search *x, const between *list, int64_t n)
         }
 }
 
+static bool is_asked(const vp_choose_search *x)
+{
+    const char *pinned = x->r->pinned[VP_SETTING_RECOMPUTE];
+
+    return (!pinned || strcmp(pinned, "any") == 0) && layers_of(x) >= 2;
+}
+
+/* Nothing else fits: of these only such whose first layers may all the same. */
+static int64_t leave_probed(between *list, int64_t n)
+{
+    int64_t left = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (list[i].full->beyond_bytes)
+            list[left++] = list[i];
+    return left;
+}
+
 vp_status vp_choose_first_layers(vp_choose_search *x)
 {
-    vp_chosen  *o      = x->out;
-    const char *pinned = x->r->pinned[VP_SETTING_RECOMPUTE];
-    between    *list = vp_arena_array(x->arena, o->n + 1, sizeof *list), *of_best = NULL;
-    int64_t    *of_full = vp_arena_array(x->arena, x->n_variants + 1, sizeof *of_full);
-    int64_t     n = 0, best_order = o->best->order, richer_order = -1;
-    double      seconds = o->best->seconds;
-    vp_choice   best = {0}, less = {.out = true};
-    vp_status   st = VP_OK;
+    vp_chosen *o = x->out;
+    quest      q = {.at_most_bytes = x->r->budget_bytes,
+                    .seconds       = o->best ? o->best->seconds : DBL_MAX};
+    between   *list;
+    int64_t    n = 0, best_order = o->best ? o->best->order : -1, ignored;
+    vp_status  st = VP_OK;
 
-    VP_TRY_ALLOC(x->err, list && of_full);
-    if ((pinned && strcmp(pinned, "any") != 0) || layers_of(x) < 2)
+    if (!is_asked(x))
         goto out;
-    memset(of_full, 0, (size_t)(x->n_variants + 1) * sizeof *of_full);
-    VP_TRY(list_between(x, list, of_full, &n));
-    for (int64_t i = 0; i < n; i++) {
-        vp_choice one, fewer;
-        bool      is_found;
-        if (list[i].none->seconds >= seconds || x->variants[list[i].variant].refused)
-            continue;
-        VP_TRY(halve_layers(x, &list[i], seconds, x->r->budget_bytes, &one, &fewer, &is_found));
-        if (!is_found)
-            continue;
-        best = one, less = fewer, of_best = &list[i];
-        seconds = one.seconds;
-    }
+    VP_TRY(list_between(x, q.at_most_bytes, &list, &n));
+    if (!o->best)
+        n = leave_probed(list, n);
+    VP_TRY(search_first(x, list, n, &q));
     note_refused(x, list, n);
-    if (of_best && x->r->wanted == VP_CHOOSE_ALL)
-        VP_TRY(keep_beside(x, of_best, &less, seconds, &richer_order));
-    if (of_best)
-        VP_TRY(keep(x, &best, &best_order));
+    if (!q.is_found)
+        goto out;
+    if (x->r->wanted == VP_CHOOSE_ALL && !q.less.out) {
+        VP_TRY(size(x, &q.less, 0));
+        if (q.less.sized)
+            VP_TRY(keep(x, &q.less, &ignored));
+    }
+    VP_TRY(keep(x, &q.best, &best_order));
+    vp_choose_sort(o);
+    o->best = of_order(o, best_order);
+out:
+    return st;
+}
+
+vp_status vp_choose_richer_first_layers(vp_choose_search *x)
+{
+    vp_chosen *o = x->out;
+    quest      q = {.at_most_bytes = x->r->budget_bytes + VP_GIB,
+                    .seconds       = o->richer ? o->richer->seconds : o->best->seconds};
+    between   *list;
+    int64_t    n = 0, best_order = o->best->order, richer_order, n_sized = o->n_sized;
+    vp_choice *kept;
+    vp_status  st = VP_OK;
+
+    if (!is_asked(x))
+        goto out;
+    VP_TRY(list_between(x, q.at_most_bytes, &list, &n));
+    VP_TRY(search_first(x, list, n, &q));
+    o->n_sized = n_sized; /* beyond the budget */
+    if (!q.is_found)
+        goto out;
+    kept         = kept_as(o, &q.best);
+    richer_order = kept ? kept->order : -1;
+    if (!kept)
+        VP_TRY(keep(x, &q.best, &richer_order));
     vp_choose_sort(o);
     o->best   = of_order(o, best_order);
-    o->richer = richer_order < 0 ? NULL : of_order(o, richer_order);
+    o->richer = of_order(o, richer_order);
 out:
     return st;
 }

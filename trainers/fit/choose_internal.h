@@ -12,8 +12,10 @@ typedef struct vp_choose_variant {
     int64_t     too_large_from;    /* micro-batch; 0: none is known to be */
     int64_t     like;              /* the first variant that has as much at rest, itself for most */
     int64_t     rest_bytes; /* of the first: what is at rest is more than that; 0: not known */
-    int64_t     round; /* of first layers: they were recorded in multiples of it; 0: not known */
-    bool        is_tried, is_hopeless; /* as the leanest of those that recompute otherwise */
+    int64_t
+        first_idx; /* of what recomputes all: the variant of its first layers; 0: none is made yet */
+    int64_t round; /* of first layers: they were recorded in multiples of it; 0: not known */
+    bool    is_tried, is_hopeless; /* as the leanest of those that recompute otherwise */
 } vp_choose_variant;
 
 typedef struct vp_choose_search {
@@ -42,8 +44,11 @@ bool vp_choose_is_too_large(const vp_choice *c);
 /* c->bytes are known. */
 void vp_choose_take_bytes(const vp_choose_search *x, vp_choice *c);
 
-/* Something fits: where fewer layers that are recomputed, the first ones, are faster, the fastest so that fits is the best. */
+/* Where fewer layers that are recomputed, the first ones, are faster, the fastest so that fits is the best; it may be where nothing
+ * else fits. */
 vp_status vp_choose_first_layers(vp_choose_search *x);
+/* Something fits: likewise what one more GiB would buy, beside what x->out->richer is. */
+vp_status vp_choose_richer_first_layers(vp_choose_search *x);
 
 /* Whether the target's files have words for it; asked once. */
 bool vp_choose_can_be_told(vp_choose_search *x, vp_choose_variant *v);
