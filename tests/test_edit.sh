@@ -194,5 +194,28 @@ for target, name, text, says in (("axolotl", "ax.yaml", SAYS, False), ("hf", "hf
         ok(code == 0 and ("--world 4" in command) == (target == "axolotl") and (CONF in command) == (allocator == "expandable") and c["common"]["world"] == 4 and c["common"].get("allocator", "default") == allocator
            and command.split("--world")[0].count("yaml") >= 1 and not [f for f in c["findings"] if f["severity"] == "error"], "check of new files for %s, %s" % (target, allocator), (command, c["common"]))
         ok(("--world 4" in open("new/README.md").read()) == (target == "axolotl"), "and in their README", open("new/README.md").read())
+# ---- the first layers' checkpoints: another word takes all their keys along ----
+def recomputes(what, target, name, text, want, word):
+    write("s.json", {"common": dict(COMMON, recompute=word, attention="flash2" if target == "megatron" else "sdpa", precision="bf16-mixed")})
+    code, out, err = call("emit", "s.json", "--for", target, "--edit", write(name, text), "--force")
+    ok(code == 0 and read(name) == want, what, (code, err, read(name)))
+    c = json.loads(call("check", "--json", "--for", target, name)[1])
+    ok(c["common"].get("recompute", "none") == word and not [f for f in c["findings"] if f["severity"] == "error"], what + ": read back", (c["common"], c["findings"]))
+
+
+MODEL = '{\n  "pretrained_model_name_or_path": "gpt2",\n  "dtype": "float32",%s\n  "attn_implementation": "sdpa",\n  "sequence_length": 2048\n}\n'
+LAYERS = MODEL % '\n  "gradient_checkpointing_layers": %s,'
+recomputes("fewer first layers", "hf", "model_args.json", LAYERS % 5, LAYERS % 3, "first:3")
+recomputes("no first layers", "hf", "model_args.json", LAYERS % 5, MODEL % "", "none")
+for word in ("full", "every:2"):  # which training_args.json says
+    write("s.json", {"common": dict(COMMON, recompute=word, precision="bf16-mixed")})
+    code, out, err = call("emit", "s.json", "--for", "hf", "--edit", write("model_args.json", LAYERS % 5), "--force")
+    ok(code == 0 and read("model_args.json") == MODEL % "", "first layers, then " + word, (code, err, read("model_args.json")))
+ARGS = ("--nproc_per_node 1 pretrain_gpt.py --use-mcore-models\n--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --context-parallel-size 1\n--micro-batch-size 4 --global-batch-size 32 "
+        "--seq-length 2048 --clip-grad 1.0 --bf16 --optimizer adam --attention-backend flash\n%s")
+FIRST = ARGS % "--recompute-granularity full\n--recompute-method block\n--recompute-num-layers %s\n"
+recomputes("Megatron's first layers", "megatron", "m.args", FIRST % 5, FIRST % 7, "first:7")
+recomputes("Megatron's none", "megatron", "m.args", FIRST % 5, ARGS % "", "none")
+recomputes("Megatron's selective", "megatron", "m.args", FIRST % 5, ARGS % "--recompute-granularity selective\n", "selective")
 finish()
 P

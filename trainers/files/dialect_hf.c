@@ -715,6 +715,7 @@ static const vp_saying model_says[] = {
     {VP_SETTING_PRECISION, "fp16", "torch_dtype", "float16", .read_only = true},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_enable", "true", .read_only = true},
     {VP_SETTING_RECOMPUTE, "first:N", "gradient_checkpointing_layers", "$"},
+    {VP_ALWAYS, VP_OFF, "gradient_checkpointing_layers", NULL, "recompute!=first:N"},
     {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager"},
     {VP_SETTING_ATTENTION, "sdpa", "attn_implementation", "sdpa"},
     {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2"},

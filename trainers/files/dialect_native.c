@@ -468,6 +468,8 @@ static const vp_saying megatron_says[] = {
     {VP_SETTING_RECOMPUTE, "first:N", "recompute_method", "block"},
     {VP_SETTING_RECOMPUTE, "first:N", "recompute_num_layers", "$"},
     {VP_SETTING_RECOMPUTE, "selective", "recompute_granularity", "selective"},
+    {VP_ALWAYS, VP_OFF, "recompute_method", NULL, "recompute=none|selective"},
+    {VP_ALWAYS, VP_OFF, "recompute_num_layers", NULL, "recompute=none|selective"},
     {VP_SETTING_ATTENTION, "flash2", "attention_backend", "flash"},
     {VP_SETTING_ATTENTION, "eager", "attention_backend", "unfused"},
     {VP_ALWAYS, NULL, "tensor_model_parallel_size", "1"},
