@@ -77,6 +77,14 @@ for model, device, layers, more in (("llama-3.2-1b", "4090", 16, "2048 16 bf16")
         richer, said = fastest(words, layers, "--budget", str(int(budget) + 2**30)), free["next_gib"]
         ok(said and richer["step_time_s"] == said["step_time_s"], "a GiB more of %s" % model, (said, richer["common"]))
 
+# ---- a number of layers of which no step was recorded is refused by that number ----
+for model, first, seq, why in (("llama-3.2-1b", "first:1", "512", "of 16 layers: recorded steps have more layers that are recomputed"),
+                               ("qwen2.5-0.5b", "first:23", "512", "of 24 layers: recorded steps have more layers that are not recomputed"),
+                               ("gemma-2-2b", "first:3", "8192", "of 26 layers, which take turns: recorded steps have whole rounds of them that are recomputed")):
+    for words in (("plan", model, "--global-batch", "1"), ("estimate", model, "--micro-batch", "1")):
+        code, _, err = call(*words, "--trainer", "torch", "--seq", seq, "--device", "h200", "--precision", "bf16", "--recompute", first)
+        ok(code == 4 and "--recompute %s %s" % (first, why) in " ".join(err.split()), "%s: %s of %s" % (words[0], first, model), (code, err))
+
 # ---- nothing fits; the least that would ----
 code, none, _ = plan("gpt2", *BASE, "--budget", "2GiB")
 least = none["proof"]["least_budget_bytes"]

@@ -10,10 +10,32 @@ static int64_t threads_of(int capability)
                                                                        : 1536;
 }
 
+/* Why the step of some first layers cannot be counted: its layers of either kind are no whole rounds of those that take turns, or
+ * there are fewer of a kind than each recorded step has, of which there are fewest. */
+static vp_status say_first(const vp_hf_found *found, const vp_hf_request *q, vp_status st,
+                           const vp_err *why, vp_err *err)
+{
+    const int64_t *n = found->sizes.n_layers, first = vp_hf_first_recomputed(q);
+
+    if (st != VP_ERR_INPUT || !first || n[1] == 0)
+        return VP_FAIL_AT(err, st, why->file[0] ? why->file : NULL, why->line, why->field, "%s",
+                          why->message);
+    if (!vp_recorded_repeats(found->program, n[0]) || !vp_recorded_repeats(found->program, n[1]))
+        return VP_FAIL(err, st,
+                       "--recompute first:%lld of %lld layers, which take turns: recorded steps "
+                       "have whole rounds of them that are recomputed",
+                       (long long)first, (long long)(n[0] + n[1]));
+    return VP_FAIL(err, st,
+                   "--recompute first:%lld of %lld layers: recorded steps have more layers that "
+                   "are %srecomputed",
+                   (long long)first, (long long)(n[0] + n[1]), n[0] <= n[1] ? "" : "not ");
+}
+
 vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq, vp_ledger *ledger,
                          vp_recorded **out, vp_err *err)
 {
     vp_symbols *symbols = &found->sizes.symbols;
+    vp_err      why     = {0};
     vp_status   st      = VP_OK;
 
     symbols->at[VP_SYM_B] = q->packed ? 1 : vp_hf_is_dpo(q) ? 2 * q->batch : q->batch;
@@ -31,7 +53,11 @@ vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq
     VP_TRY(vp_symbols_complete(
         symbols,
         &(vp_symbol_card){.processors = q->processors, .threads = threads_of(q->capability)}, err));
-    VP_TRY(vp_recorded_new(found->program, symbols, found->sizes.n_layers, ledger, out, err));
+    st = vp_recorded_new(found->program, symbols, found->sizes.n_layers, ledger, out, &why);
+    if (st != VP_OK) {
+        st = say_first(found, q, st, &why, err);
+        goto out;
+    }
     if (found->as >= 0)
         vp_recorded_as(*out, found->as);
 out:
