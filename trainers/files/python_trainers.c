@@ -67,8 +67,10 @@ bool vp_python_read_import(vp_python_reader *r)
         if (*r->at == '\n')
             r->line++, r->line_start = r->at + 1;
     }
-    module = from + strcspn(from, " ");
-    module += strspn(module, " ");
+    for (module = from; module < r->at && *module != ' ';)
+        module++;
+    while (module < r->at && *module == ' ')
+        module++;
     if (begins_with(module, r->at, "lightning") || begins_with(module, r->at, "pytorch_lightning"))
         r->imports |= VP_PYTHON_LIGHTNING |
                       (has_word(from, r->at, "Trainer") ? VP_PYTHON_LIGHTNINGS_TRAINER : 0);
