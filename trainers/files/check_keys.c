@@ -354,6 +354,21 @@ static bool is_said_elsewhere(const vp_checked *c, const vp_checked_file *file, 
     return false;
 }
 
+/* What a script takes where nobody says otherwise, and where that would be said. */
+static void say_default(vp_checked *c, const vp_checked_file *file, const vp_key *k,
+                        const vp_value *v, const char *shown)
+{
+    if (strcmp(v->option_type, VP_OPTION_PARAMETER) == 0)
+        vp_find(c, file, VP_NOTE, v, k->path, NULL,
+                "%.80s is the default of %.80s in line %d, in a function that nothing here calls",
+                shown, v->option, v->option_line);
+    else
+        vp_find(c, file, VP_NOTE, v, k->path, NULL,
+                "%.80s is the default of --%.80s in line %d, which a command may change: "
+                "vplan check -- COMMAND",
+                shown, v->option, v->option_line);
+}
+
 static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key *k,
                         const vp_value *v)
 {
@@ -373,6 +388,8 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
                     "not read: no literal; what it does to memory is not judged");
         return;
     }
+    if (v->option)
+        say_default(c, file, k, v, shown);
     if (v->call && k->type != VP_KEY_TEXT && k->type != VP_KEY_MAP) {
         vp_find(c, file, VP_NOTE, v, k->path, NULL, "not read: what %s() gives is not known here",
                 shown);

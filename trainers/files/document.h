@@ -39,6 +39,11 @@ typedef enum vp_value_kind {
 /* What a value of Python that is no literal calls: there is one, and it is not known. */
 #define VP_VALUE_UNREAD "..."
 
+/* Types of a default: an option whose value argparse alone would say; no option, but a parameter of a function that nothing in
+ * the file calls. */
+#define VP_OPTION_UNKNOWN   "?"
+#define VP_OPTION_PARAMETER "()"
+
 typedef struct vp_value {
     vp_value_kind          kind;
     int                    line, column;
@@ -53,6 +58,10 @@ typedef struct vp_value {
     struct vp_value       *first, *last, *next;
     int64_t                n_children;
     struct vp_value_index *index; /* of a map with many members, its keys; NULL */
+    /* of Python: the value is the default of this option of the script's own, "batch_size", on this line; its type as argparse
+     * has it, "int", "store_true", "": the value's own. NULL: it is none */
+    const char *option, *option_type;
+    int         option_line;
 } vp_value;
 
 /* What a reader takes without a word. */
@@ -85,6 +94,7 @@ typedef struct vp_document {
     const char *call;
     bool        has_gap;  /* it is given more than the text says: no default is one */
     bool        prepares; /* of a script of Python: it calls prepare_model_for_kbit_training() */
+    bool parses; /* of such a one: it has a parser of argparse's, whose options are no trainer's */
     /* of a script of Python: an argument that its trainer is given and nothing in the text makes, "args=training_args";
      * NULL: none is */
     const char *given;

@@ -9,6 +9,7 @@
  * are not read. */
 #include "trainers/files/document.h"
 #include "trainers/files/python_calls.h"
+#include "trainers/files/python_names.h"
 #include "trainers/files/python_reader.h"
 
 #include "base/text.h"
@@ -445,6 +446,9 @@ static vp_status read_statement(vp_python_reader *r)
         VP_TRY(vp_python_take_trainer(r, v));
     } else if (vp_python_is_quantisation(v)) {
         /* the model that is loaded with it has it, by its name */
+    } else if ((v->call && vp_python_names_own(r, v->call)) ||
+               (!v->call && vp_python_names_in_class(r, line, r->indent))) {
+        vp_value_drop_last(root, v); /* it is asked for by the name of its owner */
     } else if (v->kind == VP_VALUE_MAP) {
         const vp_value *first = first_arguments(r, v);
         VP_TRY(vp_python_join_root(r, v));
@@ -583,6 +587,15 @@ static bool is_switched(const blocks *b)
     return false;
 }
 
+/* def f(a=1, ...): what stands in the brackets are parameters, and no statements. */
+static void skip_head(vp_python_reader *r)
+{
+    for (int last = vp_python_names_head(r, r->line); r->line < last && r->at < r->end; r->at++)
+        if (*r->at == '\n')
+            r->line++, r->line_start = r->at + 1;
+    skip_line(r);
+}
+
 vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
 {
     vp_python_reader r = {
@@ -591,6 +604,7 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
     bool      after = false; /* a semicolon, on the line of another statement */
     vp_status st    = VP_OK;
 
+    VP_TRY(vp_python_names_find(&r));
     for (;;) {
         vp_python_skip(&r, true);
         if (r.at >= r.end)
@@ -606,7 +620,9 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         r.conditional = r.conditional || r.at > from;
         r.inside      = after ? r.inside : from > r.line_start || r.at > from;
         after         = false;
-        if (!ours && r.at < r.end && *r.at != '\n')
+        if (vp_python_at_word(&r, "def") || vp_python_at_word(&r, "class"))
+            skip_head(&r);
+        else if (!ours && r.at < r.end && *r.at != '\n')
             VP_TRY(vp_python_read_import(&r) ? VP_OK : read_statement(&r));
         if (!ours && r.at < r.end && *r.at == ';')
             r.at++, after = true;

@@ -25,7 +25,8 @@ typedef struct vp_python_reader {
     const char  *arguments;   /* the call that makes a trainer's, "TrainingArguments"; NULL: none */
     const char  *trainer;     /* the class that is given them, "SFTTrainer"; NULL: none */
     unsigned     imports;     /* VP_PYTHON_TRL and others */
-    vp_err      *err;
+    struct vp_python_names *names; /* python_names.h; NULL: none is followed */
+    vp_err                 *err;
 } vp_python_reader;
 
 /* The member of a call or a dictionary that stands for `**names`, of which nothing is known; its text is what stands there. */

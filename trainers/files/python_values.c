@@ -3,6 +3,7 @@
 #include "trainers/files/python_reader.h"
 
 #include "trainers/files/python_calls.h"
+#include "trainers/files/python_names.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -402,6 +403,87 @@ out:
     return st;
 }
 
+/* What stands behind the name of a map: ["a"]["b"]; false: the text does not say what that is. */
+static vp_status read_members(vp_python_reader *r, const vp_value *map, vp_value *v, int depth,
+                              bool *ok)
+{
+    vp_value  key;
+    vp_status st = VP_OK;
+
+    *ok = false;
+    for (; r->at + 1 < r->end && *r->at == '[' && strchr("\"'", r->at[1]); *ok = map != NULL) {
+        r->at++;
+        key = (vp_value){0};
+        VP_TRY(vp_python_read_string(r, &key));
+        *ok = false;
+        if (r->at >= r->end || *r->at != ']' || !map || map->kind != VP_VALUE_MAP || map->call ||
+            has_unknown(map))
+            goto out;
+        r->at++;
+        map = vp_value_member(map, key.text);
+    }
+    if (*ok)
+        VP_TRY(copy_value(r, v, map, depth));
+out:
+    return st;
+}
+
+/* d.get("a", otherwise) of a map that stands above. */
+static vp_status take_get(vp_python_reader *r, vp_value *v, int depth)
+{
+    const vp_value *key = v->first, *otherwise = key ? key->next : NULL, *map, *found;
+    vp_value        given = {.kind = VP_VALUE_NULL, .text = "None"};
+    char           *owner;
+
+    if (!v->call || !vp_python_ends_in(v->call, ".get") || !key || !key->text || !key->quoted)
+        return VP_OK;
+    owner = vp_arena_printf(r->doc->arena, "%.*s", (int)(strlen(v->call) - 4), v->call);
+    map   = owner ? vp_python_value_of(r, owner, v) : NULL;
+    if (!map || map->kind != VP_VALUE_MAP || map->call || has_unknown(map) || depth > 8)
+        return VP_OK;
+    found = vp_value_member(map, key->text);
+    found = found ? found : otherwise ? otherwise : &given;
+    return copy_value(r, v, found, depth);
+}
+
+/* A name: torch.bfloat16, a constant from above, an attribute, a parameter, an option. */
+static vp_status read_name(vp_python_reader *r, vp_value *v, const char *name, int depth)
+{
+    const vp_value *last = vp_python_value_of(r, name, v);
+    vp_python_meant meant;
+    vp_value        found = *v;
+    vp_status       st    = VP_OK;
+
+    VP_TRY(vp_python_names_value(r, name, last, &found, &meant));
+    v->kind = VP_VALUE_STRING, v->text = name;
+    if (r->at < r->end && *r->at == '[' && last && meant == VP_PYTHON_NOBODYS) {
+        vp_python_reader before = *r;
+        bool             ok;
+        VP_TRY(read_members(r, last, v, depth, &ok));
+        if (!ok)
+            *r = before, v->kind = VP_VALUE_STRING, v->text = name;
+        goto out;
+    }
+    if (meant == VP_PYTHON_MEANT) {
+        vp_python_be_same(v, &found);
+        goto out;
+    }
+    if (meant == VP_PYTHON_HIDDEN)
+        goto out;
+    if (last && ((last->call && vp_python_ends_in(last->call, "BitsAndBytesConfig")) ||
+                 (!last->call && last->kind >= VP_VALUE_LIST)))
+        VP_TRY(copy_value(r, v, last, depth));
+    else if (last && last->call)
+        vp_python_be_unread(v);
+    else if (last && last->kind < VP_VALUE_LIST)
+        v->kind = last->kind, v->text = last->text, v->quoted = last->quoted,
+        v->boolean = last->boolean, v->integer = last->integer, v->real = last->real,
+        v->option = last->option, v->option_type = last->option_type,
+        v->option_line = last->option_line;
+out:
+    return st;
+}
+
 static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth)
 {
     vp_status st = VP_OK;
@@ -434,19 +516,12 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
         VP_TRY(read_items(r, v, ')', depth));
         if (strcmp(name, "dict") == 0) /* {"a": 1}, written otherwise */
             VP_TRY(settle_dict(r, v));
+        else if (vp_python_ends_in(name, ".get"))
+            VP_TRY(take_get(r, v, depth));
         else if (vp_python_loads_model(name))
             VP_TRY(read_methods(r, v, depth));
-    } else { /* a name: torch.bfloat16, or a constant from above */
-        const vp_value *last = vp_python_value_of(r, name, v);
-        v->kind = VP_VALUE_STRING, v->text = name;
-        if (last && ((last->call && vp_python_ends_in(last->call, "BitsAndBytesConfig")) ||
-                     (!last->call && last->kind >= VP_VALUE_LIST)))
-            VP_TRY(copy_value(r, v, last, depth));
-        else if (last && last->call)
-            vp_python_be_unread(v);
-        else if (last && last->kind < VP_VALUE_LIST)
-            v->kind = last->kind, v->text = last->text, v->quoted = last->quoted,
-            v->boolean = last->boolean, v->integer = last->integer, v->real = last->real;
+    } else {
+        VP_TRY(read_name(r, v, name, depth));
     }
 out:
     return st;

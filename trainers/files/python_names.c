@@ -1,0 +1,744 @@
+/* trainers/files/python_names.c: a name is followed through the script's blocks from inside out, as Python does; its value is read
+ * where it stands, when it is asked for. Two values that differ, or one under a condition, are none. */
+#include "trainers/files/python_names.h"
+
+#include "trainers/files/python_calls.h"
+#include "trainers/files/python_scan.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 8 };
+
+typedef struct vp_python_names {
+    vp_scan  *scan;
+    vp_value *options; /* of its parser, a list of calls; NULL: not read yet */
+    int       depth;   /* of names that are followed one by another */
+    int       parsers; /* argparse's; of two nobody sees which has an option */
+} vp_python_names;
+
+/* What stands behind a name before its dot. */
+typedef struct owner {
+    enum { NOTHING, CLASS, OPTIONS } kind;
+    int class; /* its block */
+    vp_piece
+         called;  /* of an object of it what it was made with; at NULL: the class itself, or self */
+    bool options; /* of HfArgumentParser: its fields are options */
+} owner;
+
+vp_status vp_python_names_find(vp_python_reader *r)
+{
+    vp_python_names *x = vp_arena_alloc(r->doc->arena, sizeof *x);
+
+    if (x)
+        x->scan = vp_python_scan(r->doc->arena, r->at, r->end);
+    if (!x || !x->scan)
+        return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+    for (int i = 0; i < x->scan->n_calls; i++) {
+        const vp_piece *name = &x->scan->calls[i].name;
+        const char     *call =
+            vp_arena_printf(r->doc->arena, "%.*s", (int)(name->end - name->at), name->at);
+        if (!call)
+            return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+        if (vp_python_ends_in(call, "ArgumentParser") &&
+            !vp_python_ends_in(call, "HfArgumentParser"))
+            x->parsers++;
+        if (vp_python_ends_in(call, "add_subparsers") || vp_python_ends_in(call, "set_defaults"))
+            x->parsers = 2;
+    }
+    r->names       = x->scan->is_cut ? NULL : x;
+    r->doc->parses = x->parsers > 0;
+    return VP_OK;
+}
+
+/* ---- blocks ---- */
+
+static bool is_in(const vp_scan *s, int block, int line)
+{
+    return line > s->blocks[block].header_end && line <= s->blocks[block].end;
+}
+
+/* The innermost function that the line stands in; -1: none. */
+static int function_at(const vp_scan *s, int line)
+{
+    int found = -1;
+
+    for (int i = 0; i < s->n_blocks; i++)
+        if (!s->blocks[i].is_class && is_in(s, i, line))
+            found = i; /* those within come later */
+    return found;
+}
+
+/* The function around a block, for names: a class's own are not seen from within. */
+static int function_around(const vp_scan *s, int block)
+{
+    do
+        block = s->blocks[block].above;
+    while (block >= 0 && s->blocks[block].is_class);
+    return block;
+}
+
+static int class_of(const vp_scan *s, int function)
+{
+    int above = function < 0 ? -1 : s->blocks[function].above;
+
+    return above >= 0 && s->blocks[above].is_class ? above : -1;
+}
+
+/* The only class or function of that name; -1: there is none, or two. */
+static int block_named(const vp_scan *s, const vp_piece *name, bool is_class)
+{
+    int found = -1;
+
+    for (int i = 0; i < s->n_blocks; i++)
+        if (s->blocks[i].is_class == is_class && vp_piece_same(&s->blocks[i].name, name)) {
+            if (found >= 0)
+                return -1;
+            found = i;
+        }
+    return found;
+}
+
+bool vp_python_names_own(const vp_python_reader *r, const char *call)
+{
+    vp_piece name = {call, call + strlen(call), 0};
+    int      k    = r->names ? block_named(r->names->scan, &name, true) : -1;
+
+    /* of TrainingArguments it is one of them */
+    return k >= 0 && !(r->names->scan->blocks[k].brackets.at &&
+                       memmem(r->names->scan->blocks[k].brackets.at,
+                              (size_t)(r->names->scan->blocks[k].brackets.end -
+                                       r->names->scan->blocks[k].brackets.at),
+                              "Arguments", 9));
+}
+
+bool vp_python_names_in_class(const vp_python_reader *r, int line, int indent)
+{
+    const vp_scan *s     = r->names ? r->names->scan : NULL;
+    int            found = -1;
+
+    for (int i = 0; s && i < s->n_blocks; i++)
+        if (line >= s->blocks[i].line && line <= s->blocks[i].end && indent > s->blocks[i].indent)
+            found = i;
+    return found >= 0 && s->blocks[found].is_class;
+}
+
+int vp_python_names_head(const vp_python_reader *r, int line)
+{
+    const vp_scan *s = r->names ? r->names->scan : NULL;
+
+    for (int i = 0; s && i < s->n_blocks; i++)
+        if (s->blocks[i].line == line)
+            return s->blocks[i].header_end;
+    return 0;
+}
+
+/* ---- values ---- */
+
+static bool is_plain(const vp_value *v)
+{
+    if (v->call || v->kind == VP_VALUE_MAP)
+        return v->call && vp_python_is_quantisation(v);
+    if (v->kind == VP_VALUE_STRING && !v->quoted)
+        return strncmp(v->text, "torch.", 6) == 0;
+    for (const vp_value *m = v->kind == VP_VALUE_LIST ? v->first : NULL; m; m = m->next)
+        if (m->call || m->kind >= VP_VALUE_LIST || (m->kind == VP_VALUE_STRING && !m->quoted))
+            return false;
+    return true;
+}
+
+/* The value that a piece of the text is; false: it is none that is known. */
+static vp_status read_piece(vp_python_reader *r, const vp_piece *p, vp_value *v, bool any, bool *ok)
+{
+    vp_python_names *x     = r->names;
+    vp_piece         piece = p->at ? vp_piece_trim(*p) : *p;
+    vp_python_reader inner = *r;
+    vp_value         own   = *v;
+    vp_err           err   = {0};
+    vp_status        st;
+
+    *ok = false;
+    if (!piece.at || piece.at >= piece.end || x->depth >= MAX_DEPTH ||
+        r->doc->n_values > VP_DOCUMENT_MAX_VALUES / 2 || (x->depth && strchr("[{(", *piece.at)))
+        return VP_OK;
+    inner.at = inner.line_start = piece.at;
+    inner.end = piece.end, inner.line = piece.line, inner.unread = false, inner.err = &err;
+    x->depth++;
+    st = vp_python_read_value(&inner, v, 1);
+    x->depth--;
+    v->key = own.key, v->next = own.next, v->line = own.line, v->column = own.column;
+    if (st == VP_ERR_NOMEM)
+        return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+    vp_python_skip(&inner, true);
+    *ok = st == VP_OK && !inner.unread && inner.at >= inner.end && (any || is_plain(v));
+    return VP_OK;
+}
+
+static bool same_scalar(const vp_value *a, const vp_value *b)
+{
+    return a->kind == b->kind && a->kind < VP_VALUE_LIST && !a->call && !b->call &&
+           (a->kind == VP_VALUE_NULL || (a->text && b->text && strcmp(a->text, b->text) == 0));
+}
+
+/* What else may give the value: an option of this name, or whoever calls a function that has it. */
+static vp_status be_default(vp_python_reader *r, vp_value *v, const vp_piece *name,
+                            const char *type, int line)
+{
+    v->option = vp_arena_printf(r->doc->arena, "%.*s", (int)(name->end - name->at), name->at);
+    if (!v->option)
+        return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+    v->option_type = type, v->option_line = line;
+    return VP_OK;
+}
+
+/* ---- functions ---- */
+
+/* The parameter of that name, by its place; -1: none. *otherwise: its default. *is_self: it is a method's first. */
+static int parameter_of(const vp_scan *s, int function, const vp_piece *name, vp_piece *otherwise,
+                        bool *is_self)
+{
+    vp_piece rest  = s->blocks[function].brackets, one;
+    int      place = 0;
+
+    for (; rest.at && vp_piece_next(&rest, &one); place++) {
+        const char *colon = vp_piece_find(&one, ":="), *equals = vp_piece_find(&one, "=");
+        vp_piece    own = vp_piece_trim((vp_piece){one.at, colon ? colon : one.end, one.line});
+        while (own.at < own.end && *own.at == '*')
+            own.at++;
+        if (!vp_piece_same(&own, name))
+            continue;
+        *is_self   = place == 0 && class_of(s, function) >= 0;
+        *otherwise = (vp_piece){equals ? equals + 1 : NULL, one.end, one.line};
+        return *one.at == '*' ? 1 << 16 : place;
+    }
+    return -1;
+}
+
+/* What a call gives a parameter. false: the call gives more than the text says. */
+static bool argument_of(const vp_piece *brackets, const vp_piece *name, int place, vp_piece *out)
+{
+    vp_piece rest = *brackets, one;
+    int      n    = 0;
+
+    out->at = NULL;
+    while (vp_piece_next(&rest, &one)) {
+        const char *equals = vp_piece_find(&one, "=");
+        vp_piece    key    = {one.at, equals ? equals : one.at, one.line};
+        if (*one.at == '*')
+            return false;
+        while (key.end > key.at && key.end[-1] == ' ')
+            key.end--;
+        if (equals ? vp_piece_same(&key, name) : n == place)
+            *out = vp_piece_trim((vp_piece){equals ? equals + 1 : one.at, one.end, one.line});
+        n += !equals;
+    }
+    return true;
+}
+
+/* Whether a call is of this function: by its name, of a method by the last of it, of __init__ by its class's. */
+static bool is_call_of(const vp_scan *s, int function, const vp_scanned_call *call)
+{
+    const vp_scanned_block *f = &s->blocks[function];
+    int class                 = class_of(s, function);
+    const char *dot  = memrchr(call->name.at, '.', (size_t)(call->name.end - call->name.at));
+    vp_piece    last = {dot ? dot + 1 : call->name.at, call->name.end, call->name.line};
+
+    if (call->name.line >= f->line && call->name.line <= f->header_end)
+        return false; /* def f( */
+    if (class >= 0 && vp_piece_is(&f->name, "__init__"))
+        return vp_piece_same(&s->blocks[class].name, &last) &&
+               call->name.line != s->blocks[class].line;
+    return vp_piece_same(&f->name, &last) && (class >= 0 || !dot);
+}
+
+/* What all calls of a function give a parameter. *same: one does by a name that is its own. */
+static vp_status parameter_value(vp_python_reader *r, int function, const vp_piece *name, int place,
+                                 const vp_piece *otherwise, vp_value *v, bool *ok, bool *same)
+{
+    const vp_scan          *s = r->names->scan;
+    const vp_scanned_block *f = &s->blocks[function];
+    vp_value                other;
+    vp_piece                given;
+    int                     n = 0, skipped = class_of(s, function) >= 0;
+    bool                    all = true;
+    vp_status               st  = VP_OK;
+
+    *ok = *same = false;
+    for (int i = 0; i < s->n_calls && all; i++) {
+        if (!is_call_of(s, function, &s->calls[i]))
+            continue;
+        all = argument_of(&s->calls[i].brackets, name, place - skipped, &given);
+        if (!all)
+            goto out;
+        *same = given.at && vp_piece_same(&given, name) && function_at(s, given.line) != function;
+        if (!given.at)
+            given = *otherwise;
+        other = *v;
+        VP_TRY(read_piece(r, &given, &other, false, &all));
+        all = all && (n == 0 || same_scalar(v, &other));
+        if (n++ == 0)
+            *v = other;
+    }
+    if (n == 0 && !f->is_mentioned && !f->is_decorated) {
+        VP_TRY(read_piece(r, otherwise, v, false, &all));
+        if (all && !v->option)
+            VP_TRY(
+                be_default(r, v, name, f->is_command ? "" : VP_OPTION_PARAMETER, otherwise->line));
+        n = all;
+    }
+    *ok = n > 0 && all && !f->is_mentioned && !f->is_decorated;
+out:
+    return st;
+}
+
+/* ---- owners: what stands before a dot ---- */
+
+static owner owner_of(const vp_python_reader *r, const vp_piece *name, int line, int depth);
+
+/* Whether brackets hold nothing, or an empty list: the options that a parser is given are the command's, or none. */
+static bool is_of_command(vp_piece brackets)
+{
+    brackets = vp_piece_trim(brackets);
+    return brackets.at >= brackets.end || vp_piece_is(&brackets, "[]") ||
+           vp_piece_is(&brackets, "''") || vp_piece_is(&brackets, "\"\"");
+}
+
+/* The dataclass in that place of HfArgumentParser((A, B)). */
+static owner owner_of_place(const vp_python_reader *r, int place)
+{
+    const vp_scan *s     = r->names->scan;
+    owner          found = {.kind = NOTHING};
+    int            n     = 0;
+
+    for (int i = 0; i < s->n_calls; i++) {
+        const vp_piece *call = &s->calls[i].name;
+        vp_piece        rest = vp_piece_trim(s->calls[i].brackets), one;
+        if (!memmem(call->at, (size_t)(call->end - call->at), "HfArgumentParser", 16) &&
+            !vp_piece_is(call, "TrlParser"))
+            continue;
+        if (n++)
+            return (owner){.kind = NOTHING}; /* which of two nobody sees */
+        if (rest.end - rest.at > 2 && strchr("([", *rest.at))
+            rest.at++, rest.end--;
+        for (int k = 0; vp_piece_next(&rest, &one); k++) {
+            int class = k == place ? block_named(s, &one, true) : -1;
+            if (class >= 0)
+                found = (owner){.kind = CLASS, .class = class, .options = true};
+        }
+    }
+    return found;
+}
+
+/* What a function returns, where it says so once. */
+static owner owner_of_value(const vp_python_reader *r, const vp_scanned_value *value, int depth);
+
+static owner owner_returned(const vp_python_reader *r, int function, int depth)
+{
+    const vp_scan          *s    = r->names->scan;
+    const vp_scanned_value *only = NULL;
+    int                     n    = 0;
+
+    for (int i = 0; function >= 0 && i < s->n_values; i++)
+        if (s->values[i].block == function && vp_piece_is(&s->values[i].name, "return"))
+            only = &s->values[i], n++;
+    return n == 1 ? owner_of_value(r, only, depth) : (owner){.kind = NOTHING};
+}
+
+/* What a value is: Config(...), parser.parse_args(), f() of a function that returns such a one, another name. */
+static owner owner_of_value(const vp_python_reader *r, const vp_scanned_value *value, int depth)
+{
+    const vp_scan *s     = r->names->scan;
+    owner          none  = {.kind = NOTHING};
+    int            place = value->place, class;
+
+    if (!value->value.at || depth > MAX_DEPTH)
+        return none;
+    vp_piece p = vp_piece_trim(value->value), name = {p.at, p.at, p.line};
+    while (name.end < p.end &&
+           (isalnum((unsigned char)*name.end) || *name.end == '_' || *name.end == '.'))
+        name.end++;
+    if (name.end == p.end)
+        return place < 0 ? owner_of(r, &p, p.line, depth + 1) : none;
+    vp_piece    brackets = {name.end + 1, p.end, p.line};
+    const char *closed   = *name.end == '(' ? vp_piece_find(&brackets, ")") : NULL;
+    if (!closed)
+        return none;
+    vp_piece tail    = vp_piece_trim((vp_piece){closed + 1, p.end, p.line});
+    brackets.end     = closed;
+    const char *dot  = memrchr(name.at, '.', (size_t)(name.end - name.at));
+    vp_piece    last = {dot ? dot + 1 : name.at, name.end, name.line};
+    if (vp_piece_is(&tail, "[0]") && place < 0)
+        place = 0;
+    else if (tail.at < tail.end)
+        return none;
+    if ((vp_piece_is(&last, "parse_args") && place < 0) ||
+        (vp_piece_is(&last, "parse_known_args") && place == 0))
+        return r->names->parsers == 1 && is_of_command(brackets) ? (owner){.kind = OPTIONS} : none;
+    if (vp_piece_is(&last, "parse_args_into_dataclasses") ||
+        vp_piece_is(&last, "parse_args_and_config"))
+        return place >= 0 ? owner_of_place(r, place) : none;
+    if (place >= 0 || dot)
+        return none;
+    class = block_named(s, &name, true);
+    if (class >= 0)
+        return (owner){.kind = CLASS, .class = class, .called = brackets};
+    return owner_returned(r, block_named(s, &name, false), depth + 1);
+}
+
+static owner owner_of(const vp_python_reader *r, const vp_piece *name, int line, int depth)
+{
+    const vp_scan *s    = r->names->scan;
+    owner          none = {.kind = NOTHING};
+    vp_piece       otherwise, given;
+    bool           is_self;
+    int            function = function_at(s, line);
+
+    if (depth > MAX_DEPTH)
+        return none;
+    for (;; function = function_around(s, function)) {
+        const vp_scanned_value *only = NULL;
+        int                     n    = 0;
+        for (int i = 0; i < s->n_values; i++)
+            if (s->values[i].block == function && vp_piece_same(&s->values[i].name, name))
+                only = &s->values[i], n++;
+        int place = function < 0 ? -1 : parameter_of(s, function, name, &otherwise, &is_self);
+        if (place >= 0) {
+            if (is_self && !n)
+                return (owner){.kind = CLASS, .class = class_of(s, function)};
+            const vp_scanned_call *call = NULL;
+            for (int i = 0; i < s->n_calls; i++)
+                if (is_call_of(s, function, &s->calls[i]))
+                    call = &s->calls[i], n++;
+            if (n != 1 || !call || s->blocks[function].is_mentioned ||
+                !argument_of(&call->brackets, name, place - (class_of(s, function) >= 0), &given) ||
+                !given.at)
+                return none;
+            return owner_of_value(r, &(vp_scanned_value){.value = given, .place = -1}, depth + 1);
+        }
+        if (n == 1 && only->value.at)
+            return owner_of_value(r, only, depth + 1);
+        int class = n <= 1 && function < 0 ? block_named(s, name, true) : -1;
+        if (class >= 0)
+            return (owner){.kind = CLASS, .class = class};
+        if (n || function < 0)
+            return none;
+    }
+}
+
+/* ---- attributes of classes ---- */
+
+/* The only value of an attribute of the class's, and the number of all that it may have. */
+static const vp_scanned_value *attribute_of(const vp_scan *s, int class, const vp_piece *name,
+                                            int *n)
+{
+    const vp_scanned_value *only = NULL;
+
+    *n = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const vp_scanned_value *a    = &s->values[i];
+        const char             *dot  = memrchr(a->name.at, '.', (size_t)(a->name.end - a->name.at));
+        vp_piece                last = {dot ? dot + 1 : a->name.at, a->name.end, a->name.line};
+        vp_piece                self = {a->name.at, dot, a->name.line};
+        bool is_selfs = dot && (vp_piece_is(&self, "self") || vp_piece_is(&self, "cls"));
+        if (!vp_piece_same(&last, name) || (!dot && a->block != class) ||
+            (is_selfs && class_of(s, a->block) != class))
+            continue;
+        int body = a->block >= 0 ? s->blocks[a->block].body : -1;
+        *n += 1 + (a->indent != body); /* in a branch, or of whatever object: none */
+        if (!dot || (is_selfs && vp_piece_is(&s->blocks[a->block].name, "__init__")))
+            only = a;
+        else
+            *n += 1;
+    }
+    return only;
+}
+
+/* Of a base whose attributes nobody sees here an object may have others. */
+static int base_of(const vp_scan *s, int class, bool *is_known)
+{
+    static const char *const plain[] = {"object", "BaseModel",  "pydantic.BaseModel",
+                                        "ABC",    "NamedTuple", "SimpleNamespace"};
+    vp_piece                 rest    = s->blocks[class].brackets, one;
+    int                      base    = -1;
+
+    *is_known = true;
+    while (rest.at && vp_piece_next(&rest, &one)) {
+        bool known = false;
+        for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+            known = known || vp_piece_is(&one, plain[i]);
+        if (known)
+            continue;
+        *is_known = base < 0 && block_named(s, &one, true) >= 0;
+        base      = block_named(s, &one, true);
+        if (!*is_known)
+            return -1;
+    }
+    return base;
+}
+
+/* field(default=4): 4. */
+static bool take_field(vp_value *v)
+{
+    const vp_value *own = v->call && vp_python_ends_in(v->call, "field")
+                              ? vp_value_member(v, "default")
+                          : v->call && vp_python_ends_in(v->call, "Field")
+                              ? (vp_value_member(v, "default") ? vp_value_member(v, "default")
+                                                               : vp_value_member(v, "0"))
+                              : NULL;
+
+    if (own)
+        vp_python_be_same(v, own);
+    return is_plain(v);
+}
+
+static bool has_init(const vp_scan *s, int class)
+{
+    for (int i = 0; i < s->n_blocks; i++)
+        if (s->blocks[i].above == class && vp_piece_is(&s->blocks[i].name, "__init__"))
+            return true;
+    return false;
+}
+
+static vp_status attribute_value(vp_python_reader *r, const owner *of, const vp_piece *name,
+                                 vp_value *v, vp_python_meant *meant)
+{
+    const vp_scan          *s     = r->names->scan;
+    const vp_scanned_value *a     = NULL;
+    vp_piece                given = {0};
+    bool                    ok = false, is_known = true;
+    int                     n  = 0;
+    vp_status               st = VP_OK;
+
+    *meant = VP_PYTHON_HIDDEN;
+    if (s->sets_by_name)
+        goto out;
+    for (int class = of->class, depth = 0; class >= 0 && depth < MAX_DEPTH && is_known; depth++) {
+        int base = base_of(s, class, &is_known);
+        if (!is_known)
+            goto out;
+        a = attribute_of(s, class, name, &n);
+        if (n == 0) {
+            class = base;
+            continue;
+        }
+        if (n > 1)
+            goto out;
+        break;
+    }
+    if (of->called.at && of->called.at < of->called.end && !has_init(s, of->class)) {
+        vp_piece first = {0};
+        if (!argument_of(&of->called, name, -1, &given) ||
+            (argument_of(&of->called, &(vp_piece){0}, 0, &first) && first.at))
+            goto out; /* by place: which field that is depends on all before it */
+    }
+    if (!given.at && (n != 1 || !a))
+        goto out;
+    VP_TRY(read_piece(r, given.at ? &given : &a->value, v, true, &ok));
+    if (!ok || !take_field(v))
+        goto out;
+    if (of->options && !v->option)
+        VP_TRY(be_default(r, v, name, "", a ? a->name.line : 0));
+    *meant = VP_PYTHON_MEANT;
+out:
+    return st;
+}
+
+/* ---- options of argparse ---- */
+
+/* Whether an option is stored as that attribute. *option: its name behind the dashes, "" of one by place. */
+static bool is_stored_as(const vp_value *call, const vp_piece *name, const char **option)
+{
+    const vp_value *dest = vp_value_member(call, "dest"), *first = NULL;
+    char            attribute[160];
+
+    for (const vp_value *m = call->first; m; m = m->next) {
+        if (!isdigit((unsigned char)m->key[0]) || m->kind != VP_VALUE_STRING || !m->quoted)
+            continue;
+        if (!first || (strncmp(first->text, "--", 2) != 0 && strncmp(m->text, "--", 2) == 0))
+            first = m;
+    }
+    if (!first)
+        return false;
+    *option = first->text[0] == '-' ? first->text + strspn(first->text, "-") : "";
+    snprintf(attribute, sizeof attribute, "%s", first->text + strspn(first->text, "-"));
+    for (char *p = attribute; *p; p++)
+        *p = *p == '-' ? '_' : *p;
+    return vp_piece_is(name, dest && dest->text ? dest->text : attribute);
+}
+
+static const char *text_of(const vp_value *call, const char *key)
+{
+    const vp_value *v = vp_value_member(call, key);
+
+    return v && v->kind == VP_VALUE_STRING && v->text ? v->text : "";
+}
+
+/* What add_argument() is called with, each once. */
+static vp_status read_options(vp_python_reader *r)
+{
+    vp_python_names *x = r->names;
+    vp_value        *v;
+    bool             ok;
+    vp_status        st = VP_OK;
+
+    if (x->options)
+        return VP_OK;
+    x->options = vp_arena_alloc(r->doc->arena, sizeof *x->options);
+    VP_TRY_ALLOC(r->err, x->options);
+    x->options->kind = VP_VALUE_LIST;
+    for (int i = 0; i < x->scan->n_calls; i++) {
+        vp_piece whole = x->scan->calls[i].name;
+        if (whole.end - whole.at < 12 || memcmp(whole.end - 12, "add_argument", 12) != 0)
+            continue;
+        whole.end = x->scan->calls[i].brackets.end + 1;
+        VP_TRY(vp_python_add(r, x->options, NULL, &v));
+        VP_TRY(read_piece(r, &whole, v, true, &ok));
+        v->line = whole.line;
+        if (!ok)
+            vp_python_be_unread(v);
+    }
+out:
+    return st;
+}
+
+static vp_status option_value(vp_python_reader *r, const vp_piece *name, vp_value *v,
+                              vp_python_meant *meant)
+{
+    const vp_scan  *s     = r->names->scan;
+    const vp_value *found = NULL;
+    const char     *option, *named = NULL;
+    int             n  = 0;
+    vp_status       st = VP_OK;
+
+    *meant = VP_PYTHON_HIDDEN;
+    if (s->sets_by_name)
+        goto out;
+    for (int i = 0; i < s->n_values; i++) { /* args.lr = ... */
+        const vp_piece *own = &s->values[i].name;
+        const char     *dot = memrchr(own->at, '.', (size_t)(own->end - own->at));
+        if (dot && vp_piece_same(&(vp_piece){dot + 1, own->end, 0}, name) &&
+            !(dot - own->at == 4 && memcmp(own->at, "self", 4) == 0))
+            goto out;
+    }
+    VP_TRY(read_options(r));
+    for (const vp_value *call = r->names->options->first; call; call = call->next)
+        if (is_stored_as(call, name, &option))
+            found = call, n++, named = option;
+    if (n != 1)
+        goto out;
+    const vp_value *otherwise = vp_value_member(found, "default");
+    const char     *action    = text_of(found, "action");
+    bool            is_true   = strcmp(action, "store_true") == 0,
+         is_switch            = is_true || strcmp(action, "store_false") == 0;
+    if (otherwise) {
+        vp_python_be_same(v, otherwise);
+    } else if (is_switch) {
+        v->kind = VP_VALUE_BOOL, v->boolean = !is_true, v->text = is_true ? "False" : "True";
+    } else {
+        bool is_required = vp_value_member(found, "required") || !*named;
+        v->kind = VP_VALUE_NULL, v->text = "None";
+        if (is_required)
+            vp_python_be_unread(v);
+    }
+    const char *type = vp_value_member(found, "nargs")    ? VP_OPTION_UNKNOWN
+                       : is_switch                        ? action
+                       : vp_value_member(found, "type")   ? text_of(found, "type")
+                       : vp_value_member(found, "action") ? VP_OPTION_UNKNOWN
+                                                          : "str";
+    VP_TRY(be_default(r, v, &(vp_piece){named, named + strlen(named), 0}, type, found->line));
+    if (v->kind == VP_VALUE_STRING && v->quoted &&
+        (strcmp(v->option_type, "int") == 0 || strcmp(v->option_type, "float") == 0)) {
+        v->quoted = false;
+        vp_value_resolve(v); /* as argparse converts a default that is text */
+    }
+    *meant = VP_PYTHON_MEANT;
+out:
+    return st;
+}
+
+/* ---- a name ---- */
+
+/* Whether the function itself gives a parameter another value, and whether in any case. */
+static bool is_given_again(const vp_scan *s, int function, const vp_piece *name, bool *always)
+{
+    bool again = false;
+
+    *always = true;
+    for (int i = 0; i < s->n_values; i++) {
+        const vp_scanned_value *a = &s->values[i];
+        if (a->block != function || !vp_piece_same(&a->name, name))
+            continue;
+        again   = true;
+        *always = *always && a->indent == s->blocks[function].body;
+    }
+    return again;
+}
+
+/* What is not read yet, where a function is called below: the only value that the script gives the name. */
+static vp_status only_value(vp_python_reader *r, const vp_piece *name, vp_value *v,
+                            vp_python_meant *meant)
+{
+    const vp_scan          *s    = r->names->scan;
+    const vp_scanned_value *only = NULL;
+    bool                    ok   = false;
+    int                     n    = 0;
+    vp_status               st   = VP_OK;
+
+    for (int i = 0; i < s->n_values; i++)
+        if (vp_piece_same(&s->values[i].name, name))
+            only = &s->values[i], n++;
+    if (n == 1 && only->place < 0)
+        VP_TRY(read_piece(r, &only->value, v, false, &ok));
+    if (ok)
+        *meant = VP_PYTHON_MEANT;
+out:
+    return st;
+}
+
+vp_status vp_python_names_value(vp_python_reader *r, const char *name, const vp_value *above,
+                                vp_value *v, vp_python_meant *meant)
+{
+    vp_python_names *x   = r->names;
+    const char      *dot = strchr(name, '.'), *end = name + strlen(name);
+    vp_piece         whole = {name, end, r->line}, otherwise;
+    vp_status        st    = VP_OK;
+    bool             ok, same, always, is_self;
+
+    *meant = VP_PYTHON_NOBODYS;
+    if (!x || x->depth >= MAX_DEPTH)
+        goto out;
+    if (dot) {
+        vp_piece before = {name, dot, r->line}, behind = {dot + 1, end, r->line};
+        owner    of = memchr(behind.at, '.', (size_t)(end - behind.at))
+                          ? (owner){.kind = NOTHING}
+                          : owner_of(r, &before, r->line, 0);
+        if (of.kind == CLASS)
+            VP_TRY(attribute_value(r, &of, &behind, v, meant));
+        else if (of.kind == OPTIONS)
+            VP_TRY(option_value(r, &behind, v, meant));
+        goto out;
+    }
+    for (int f = function_at(x->scan, r->line); f >= 0; f = function_around(x->scan, f)) {
+        int place = parameter_of(x->scan, f, &whole, &otherwise, &is_self);
+        if (place < 0) {
+            if (is_given_again(x->scan, f, &whole, &always))
+                break; /* a name of the function's own */
+            continue;
+        }
+        if (is_given_again(x->scan, f, &whole, &always)) {
+            *meant = always && above && above->line > x->scan->blocks[f].header_end
+                         ? VP_PYTHON_NOBODYS
+                         : VP_PYTHON_HIDDEN;
+            break;
+        }
+        VP_TRY(parameter_value(r, f, &whole, place, &otherwise, v, &ok, &same));
+        *meant = ok ? VP_PYTHON_MEANT : same ? VP_PYTHON_NOBODYS : VP_PYTHON_HIDDEN;
+        break;
+    }
+    if (*meant == VP_PYTHON_NOBODYS && x->depth && !above)
+        VP_TRY(only_value(r, &whole, v, meant));
+out:
+    return st;
+}
