@@ -58,6 +58,34 @@ for word, instead in (("true", None), ("false", "disable_gradient_checkpointing:
     ok(said == [instead], "LLaMA-Factory: gradient_checkpointing: " + word, (said, err))
     os.remove("l.yaml")
 
+# ---- what a command says to a script's own parser stands in for the defaults there ----
+OWN = """import argparse
+from transformers import TrainingArguments
+p = argparse.ArgumentParser()
+p.add_argument("-b", "--batch-size", type=int, default=4)
+p.add_argument("--per_device", dest="accumulation", type=int, default=2)
+p.add_argument("--bf16", action="store_true")
+p.add_argument("--packs", type=bool, default=False)
+args = p.parse_args()
+args = TrainingArguments("o", per_device_train_batch_size=args.batch_size, gradient_accumulation_steps=args.accumulation, bf16=args.bf16, gradient_checkpointing=args.packs)
+""".replace("args = p.", "own = p.").replace("=args.", "=own.")
+write("own.py", OWN)
+for words, want in (("", (4, 2, "fp32 or bf16 or fp16", "none")), ("--batch-size 8 --bf16", (8, 2, "bf16-mixed or bf16-amp", "none")), ("--batch_size=8 --per_device 3", (8, 3, "fp32 or bf16 or fp16", "none")),
+                    ("--packs False", (4, 2, "fp32 or bf16 or fp16", "full")), ("--batch 8", (None, 2, "fp32 or bf16 or fp16", "none")), ("-b 8", (None,) * 4), ("--bf16 --batch-size many", (None, 2, "bf16-mixed or bf16-amp", "none"))):
+    for given in (), ("own.py",):
+        code, j, err = check(*given, "--", "python", "own.py", *words.split())
+        means = j.get("common", {})
+        got = tuple(j["may_be"].get(k) if k in j.get("may_be", {}) else means.get(k) for k in ("micro_batch", "accumulation", "precision", "recompute"))
+        ok(code == 0 and got == want, "a parser of the script's own: %s" % words, (code, got, j.get("findings"), err))
+        ok(not any("is the default of" in f["message"] for f in j["findings"]), "its command is known: %s" % words, j["findings"])
+os.remove("own.py")
+for name, text, word in (("fire.py", "import fire\nfrom transformers import TrainingArguments\ndef train(size: int = 4, name: str = 'x'):\n    return TrainingArguments('o', per_device_train_batch_size=size)\nif __name__ == '__main__':\n    fire.Fire(train)\n", "--size"),
+                         ("hf.py", "from dataclasses import dataclass, field\nfrom transformers import HfArgumentParser, TrainingArguments\n@dataclass\nclass S:\n    size: int = field(default=4)\nparser = HfArgumentParser(S)\ns = parser.parse_args_into_dataclasses()[0]\nargs = TrainingArguments('o', per_device_train_batch_size=s.size)\n", "--size"),
+                         ("both.py", "from dataclasses import dataclass, field\nfrom transformers import HfArgumentParser, TrainingArguments\n@dataclass\nclass S:\n    size: int = field(default=4)\nparser = HfArgumentParser((S, TrainingArguments))\ns, args = parser.parse_args_into_dataclasses()\n", "--per_device_train_batch_size")):
+    code, j, err = check("--", "python", write(name, text), word, "8")
+    ok(code == 0 and j["common"]["micro_batch"] == 8, name + ": the command's value", (code, j.get("common"), j.get("findings"), err))
+    os.remove(name)
+
 # ---- hostile files: exit 4 with a line, or read; never a signal, never an internal error ----
 bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join("a%d: &a%d [%s]\n" % (i, i, ", ".join(["*a%d" % (i - 1)] * 10)) for i in range(1, 12))
 hostile = {

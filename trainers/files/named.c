@@ -243,18 +243,36 @@ static vp_status open_of_program(namer *x, const vp_document *doc, const vp_dial
     return VP_OK;
 }
 
-/* `python train.py` without options: all that is said stands in the script. */
+/* Whether the options behind a script are those of its own parser. */
+static bool parses(vp_arena *arena, const char *path)
+{
+    vp_document *doc    = NULL;
+    vp_err       ignore = {0};
+
+    return vp_document_read(arena, path, VP_FORMAT_BY_NAME, &doc, &ignore) == VP_OK && doc->parses;
+}
+
+/* `python train.py` without options: all that is said stands in the script. With those of a parser of its own they stand in
+ * for its defaults, and are no trainer's. */
 static vp_status open_of_script(namer *x, const vp_document *doc)
 {
-    vp_status st = VP_OK;
+    bool      has_parser = false;
+    vp_status st         = VP_OK;
 
-    for (const char *p = doc->root->first ? NULL : doc->program; p && *p && st == VP_OK;) {
-        size_t   n  = strcspn(p, " ");
-        vp_value at = {.kind = VP_VALUE_NULL, .line = doc->root->line};
-        char     path[PATH_MAX];
+    for (const char *p = doc->program; p && *p && st == VP_OK;) {
+        size_t      n  = strcspn(p, " ");
+        vp_value    at = {.kind = VP_VALUE_NULL, .line = doc->root->line};
+        char        path[PATH_MAX];
+        const char *found = NULL;
         snprintf(path, sizeof path, "%.*s", (int)n, p);
-        if (n > 3 && strncmp(p + n - 3, ".py", 3) == 0 && find(x->c->arena, NULL, path))
-            st = open_named(x, &at, path, path, NULL, true);
+        if (n > 3 && strncmp(p + n - 3, ".py", 3) == 0)
+            found = find(x->c->arena, NULL, path);
+        if (found && doc->root->first && !has_parser)
+            has_parser = parses(x->c->arena, found);
+        if (found && (!doc->root->first || has_parser)) {
+            st                        = open_named(x, &at, path, path, NULL, true);
+            x->c->files[x->i].dialect = NULL, x->c->files[x->i].is_spoken_for = true;
+        }
         p += n + (p[n] == ' ');
     }
     return st;
@@ -297,7 +315,7 @@ vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, v
     if (!d)
         VP_TRY(open_of_engine(&x, doc));
     VP_TRY(open_of_program(&x, doc, own));
-    if (doc->format == VP_FORMAT_FLAGS && !d)
+    if (doc->format == VP_FORMAT_FLAGS && (!d || d == &vp_dialect_transformers))
         VP_TRY(open_of_script(&x, doc));
     VP_TRY(open_of_reads(&x, doc));
     /* a script with a parser of its own, which reads the file */

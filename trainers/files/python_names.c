@@ -28,6 +28,33 @@ typedef struct owner {
     bool options; /* of HfArgumentParser: its fields are options */
 } owner;
 
+static int block_named(const vp_scan *s, const vp_piece *name, bool is_class);
+
+/* HfArgumentParser(ScriptArguments) of classes that are all the script's own, fire.Fire(train): its options are no trainer's. */
+static bool has_own_options(const vp_scan *s)
+{
+    bool is_own = false;
+
+    for (int i = 0; i < s->n_blocks; i++)
+        is_own = is_own || s->blocks[i].is_command;
+    for (int i = 0; i < s->n_calls; i++) {
+        const vp_piece *call = &s->calls[i].name;
+        vp_piece        rest = vp_piece_trim(s->calls[i].brackets), one;
+        if (!memmem(call->at, (size_t)(call->end - call->at), "HfArgumentParser", 16) &&
+            !vp_piece_is(call, "TrlParser"))
+            continue;
+        if (rest.end - rest.at > 2 && strchr("([", *rest.at))
+            rest.at++, rest.end--;
+        while (vp_piece_next(&rest, &one)) {
+            int k = block_named(s, &one, true);
+            if (k < 0 || s->blocks[k].brackets.at)
+                return false; /* another's, or built on one */
+            is_own = true;
+        }
+    }
+    return is_own;
+}
+
 vp_status vp_python_names_find(vp_python_reader *r)
 {
     vp_python_names *x = vp_arena_alloc(r->doc->arena, sizeof *x);
@@ -49,7 +76,7 @@ vp_status vp_python_names_find(vp_python_reader *r)
             x->parsers = 2;
     }
     r->names       = x->scan->is_cut ? NULL : x;
-    r->doc->parses = x->parsers > 0;
+    r->doc->parses = x->parsers > 0 || has_own_options(x->scan);
     return VP_OK;
 }
 
