@@ -217,5 +217,16 @@ FIRST = ARGS % "--recompute-granularity full\n--recompute-method block\n--recomp
 recomputes("Megatron's first layers", "megatron", "m.args", FIRST % 5, FIRST % 7, "first:7")
 recomputes("Megatron's none", "megatron", "m.args", FIRST % 5, ARGS % "", "none")
 recomputes("Megatron's selective", "megatron", "m.args", FIRST % 5, ARGS % "--recompute-granularity selective\n", "selective")
+for target, name, key in (("torch", "vplan_settings.py", "recompute"), ("torchtitan", "vplan_recipe.py", "activation_checkpoint")):
+    write("s.json", {"common": dict(COMMON, accumulation=1, recompute="first:5", precision="bf16-mixed")})
+    call("emit", "s.json", "--for", target, "-o", "x", "--force")
+    good = read("x/" + name)
+    for word in ("first:0", "first:-1", "first:x", "every:0", "first:"):
+        code, out, err = call("check", "--json", "--for", target, write(name, good.replace("first:5", word)))
+        found = [f for f in json.loads(out)["findings"] if f["severity"] == "error"]
+        ok(code == 4 and len(found) == 1 and found[0]["line"] and word + " is no " + word.split(":")[0] + ":" in found[0]["message"], "%s of %s is refused" % (word, target), (code, found))
+    for word in ("first:1", "first:16", "every:3", "blocks:0+4"):
+        ok(call("check", "--for", target, write(name, good.replace("first:5", word)))[0] == 0, "%s of %s is not" % (word, target))
+
 finish()
 P

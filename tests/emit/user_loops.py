@@ -22,8 +22,15 @@ def make_model(config, s):
         import peft
         targets = s["lora_targets"] if s["lora_targets"] == "all-linear" else s["lora_targets"].split("+")
         model = peft.get_peft_model(model, peft.LoraConfig(r=s["lora_r"], lora_alpha=s["lora_alpha"], lora_dropout=s["lora_dropout"], target_modules=targets, task_type="CAUSAL_LM"))
-    if s["recompute"] == "full":
-        model.gradient_checkpointing_enable()
+    if s["recompute"] != "none":
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    if s["recompute"].startswith("first:"):
+        from transformers.modeling_layers import GradientCheckpointingLayer
+        layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+        for layer in layers[int(s["recompute"][len("first:"):]):]:
+            layer.gradient_checkpointing = False
+    elif s["recompute"] not in ("none", "full"):
+        sys.exit("recompute %s: not in this loop" % s["recompute"])
     return model.train()
 
 

@@ -276,13 +276,28 @@ static int usual_words(vp_checked *c, const vp_checked_file *file, const vp_key 
     return n;
 }
 
+/* The word with an argument, "first:N", that a text begins as and is not, for its argument is none; NULL. */
+static const char *mistaken_word(const vp_checked_file *file, const vp_key *k, const char *text)
+{
+    for (const vp_dialect *d = file->dialect; d; d = d->base)
+        for (int i = 0; i < d->n_says; i++) {
+            const vp_saying *row   = &d->says[i];
+            const char      *colon = row->word ? strchr(row->word, ':') : NULL;
+            if (colon && row->value && strcmp(row->value, "$word") == 0 &&
+                strcmp(row->key, k->path) == 0 &&
+                strncmp(text, row->word, (size_t)(colon + 1 - row->word)) == 0)
+                return vp_word_is(text, row->word, NULL) ? NULL : row->word;
+        }
+    return NULL;
+}
+
 /* A text may be switched off by false; of one with usual words another that is nearly one of them was not meant. */
 static void check_text(vp_checked *c, const vp_checked_file *file, const vp_key *k,
                        const vp_value *v, const char *shown)
 {
     bool typed = file->doc->format == VP_FORMAT_JSON || file->doc->format == VP_FORMAT_YAML ||
                  file->doc->format == VP_FORMAT_TOML;
-    const char *words[MAX_USUAL];
+    const char *words[MAX_USUAL], *mistaken;
     int         n, nearest;
 
     if (typed && (v->kind == VP_VALUE_LIST || v->kind == VP_VALUE_MAP)) {
@@ -296,6 +311,12 @@ static void check_text(vp_checked *c, const vp_checked_file *file, const vp_key 
     }
     if (v->kind != VP_VALUE_STRING)
         return;
+    mistaken = mistaken_word(file, k, v->text);
+    if (mistaken) {
+        vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s is no %s%s", shown, mistaken,
+                strchr(mistaken, 'N') ? ", N a whole number from 1" : "");
+        return;
+    }
     n       = usual_words(c, file, k, words);
     nearest = vp_word_nearest(v->text, words, n);
     for (int i = 0; i < n; i++)
