@@ -200,16 +200,58 @@ static bool holds_bytes(const vp_checked *c)
     return false;
 }
 
-static bool is_unprepared(const vp_checked *c)
+static bool says(const char *value, const char *word)
 {
-    bool is_script = false, prepares = false;
+    return value && strcmp(value, word) == 0;
+}
 
-    for (int f = 0; f < c->n_files; f++) {
-        const vp_document *doc = c->files[f].doc;
-        is_script              = is_script || (doc && doc->format == VP_FORMAT_PYTHON);
-        prepares               = prepares || (doc && doc->prepares);
-    }
-    return is_script && !prepares;
+/* The document that loads the model whose weights are packed, in a format of its own; NULL: none says so. */
+static const vp_document *loads_packed(const vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].dialect == &vp_dialect_model && c->files[f].doc &&
+            vp_value_at(c->files[f].doc->root, "quantization_config"))
+            return c->files[f].doc;
+    return NULL;
+}
+
+/* What is counted beside packed weights is what was recorded: of Trainer the others as peft's
+ * prepare_model_for_kbit_training() leaves them, in fp32; of TRL as SFTTrainer and DPOTrainer take the model, which call it no
+ * more. NULL: so does this script, or its weights are in fp32 anyhow, which played the same. FSDP takes none that is in fp32. */
+static const char *other_preparation(vp_arena *arena, const vp_checked *c, const vp_target *target)
+{
+    const char        *tuning = c->settings.value[VP_SETTING_TUNING];
+    const char        *shares = c->settings.value[VP_SETTING_PARALLEL];
+    const vp_document *script = NULL, *model = loads_packed(c);
+    const vp_value    *format = WRITTEN(c, "dtype", "torch_dtype");
+    bool               bytes  = holds_bytes(c);
+    int                line   = 0;
+
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].doc->format == VP_FORMAT_PYTHON &&
+            !c->files[f].is_part) {
+            script = c->files[f].doc;
+            line   = line ? line : script->prepares;
+        }
+    if (!script || !target || !(bytes || says(tuning, "qlora")))
+        return NULL;
+    if (says(target->name, "trl") && line)
+        return vp_arena_printf(
+            arena,
+            "not answered: prepare_model_for_kbit_training() in %s:%d makes fp32 "
+            "what TRL's trainers leave in 16 bits, and no such step was "
+            "recorded: it takes more; vplan dryrun -- COMMAND plays it",
+            script->name, line);
+    if (!says(target->name, "hf") || line || says(shares, "fsdp") || says(shares, "fsdp2") ||
+        (format && says(format->text, "float32")))
+        return NULL;
+    return vp_arena_printf(
+        arena,
+        "not answered: %s:%d loads weights in %s bits, the others are counted as "
+        "prepare_model_for_kbit_training() leaves them, in fp32, and the script "
+        "does not call it: it may take less; "
+        "vplan dryrun -- COMMAND plays it",
+        script->name, model ? model->root->line : 1, bytes ? "8" : "4");
 }
 
 /* A backend or a mode alone turn it on, too; Accelerate's files have a section of their own. */
@@ -373,12 +415,9 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     r->job.compiles = compiles(c);
     r->job.of_files = true;
     r->job.in_bytes = holds_bytes(c);
-    if (r->job.in_bytes && is_unprepared(c)) {
-        x->why = "not answered: weights in 8 bits are counted as peft's "
-                 "prepare_model_for_kbit_training() leaves the others, and this script does not "
-                 "call it";
+    x->why          = other_preparation(arena, c, r->target);
+    if (x->why)
         goto out;
-    }
     if (r->job.in_bytes && !(c->settings.value[VP_SETTING_TUNING] &&
                              strcmp(c->settings.value[VP_SETTING_TUNING], "lora") == 0)) {
         x->why = "not answered: weights in 8 bits are counted beside LoRA's adapters, and these "
@@ -572,11 +611,6 @@ static void print_line(const vp_mended_line *l)
                vp_time_text(l->costs_seconds < 0 ? -l->costs_seconds : l->costs_seconds, time,
                             sizeof time));
     printf("\n");
-}
-
-static bool says(const char *value, const char *word)
-{
-    return value && strcmp(value, word) == 0;
 }
 
 static void add_word(vp_words *w, const char *option, const char *value)

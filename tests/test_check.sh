@@ -688,6 +688,16 @@ code, j, err = check("bytes.py", "--model", "gpt2", "--device", "h100", "--seq",
 ok(code == 0 and j["fits"] is None and "int8" in j["fits_not_answered"], "8 bits of a family that was not recorded", j["fits_not_answered"])
 code, j, err = check(write("raw.py", BYTES.replace("m = prepare_model_for_kbit_training(", "m = id(")), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
 ok(code == 0 and j["fits"] is None and "prepare_model_for_kbit_training" in j["fits_not_answered"], "8 bits that nobody prepares", j["fits_not_answered"])
+# ---- NF4: each trainer's step was recorded as its own library leaves the weights that are not packed ----
+for trainer, call, prepares, line, refused in (("transformers", "TrainingArguments('o', ", False, 3, "does not call it"), ("transformers", "TrainingArguments('o', ", True, None, None),
+                                               ("trl", "SFTConfig('o', max_length=512, ", True, 5, "leave in 16 bits"), ("trl", "SFTConfig('o', max_length=512, ", False, None, None)):
+    lines = ["from transformers import AutoModelForCausalLM, BitsAndBytesConfig", "from %s import %s" % (trainer, call.split("(")[0]),
+             "m = AutoModelForCausalLM.from_pretrained('x', dtype='bfloat16', quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype='bfloat16'))",
+             "from peft import LoraConfig, prepare_model_for_kbit_training", "m = prepare_model_for_kbit_training(m)" if prepares else "m = m",
+             "lora = LoraConfig(r=8, lora_alpha=16, target_modules='all-linear')", "args = %sper_device_train_batch_size=2, bf16=True)" % call]
+    code, j, err = check(write("four.py", "\n".join(lines) + "\n"), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
+    why = j.get("fits_not_answered") or ""
+    ok(code == 0 and (refused in why and "four.py:%d" % line in why and "vplan dryrun" in why if refused else j["fits"] is True), "NF4 by %s%s" % (trainer, ", prepared" if prepares else ""), (code, why, err))
 code, j, err = check(write("whole.py", BYTES.replace("lora = LoraConfig", "lora = Config")), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
 ok(code == 0 and j["fits"] is None and "load_in_8bit" in j["fits_not_answered"], "8 bits, and all of them trained", (code, j["fits_not_answered"], j["findings"]))
 # ---- commands whose settings stand elsewhere: no question whose they are ----

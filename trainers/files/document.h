@@ -92,9 +92,10 @@ typedef struct vp_document {
     struct vp_document *parts;
     /* of such a one: what is called, "peft.LoraConfig"; of a script what makes the trainer's arguments */
     const char *call;
-    bool        has_gap;  /* it is given more than the text says: no default is one */
-    bool        prepares; /* of a script of Python: it calls prepare_model_for_kbit_training() */
-    bool parses; /* of such a one: it has a parser of argparse's, whose options are no trainer's */
+    bool        has_gap; /* it is given more than the text says: no default is one */
+    /* of a script of Python: the line of prepare_model_for_kbit_training(); 0: it calls it nowhere */
+    int  prepares;
+    bool parses; /* of such a one: it has a parser of its own, whose options are no trainer's */
     /* of a script of Python: an argument that its trainer is given and nothing in the text makes, "args=training_args";
      * NULL: none is */
     const char *given;

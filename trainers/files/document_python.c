@@ -528,8 +528,8 @@ static vp_status note_checkpoints(vp_python_reader *r, const char *from, int lin
     vp_document *model = NULL;
     vp_value    *v;
 
-    r->doc->prepares =
-        r->doc->prepares || has_text(from, r->at, "prepare_model_for_kbit_training(");
+    if (!r->doc->prepares && has_text(from, r->at, "prepare_model_for_kbit_training("))
+        r->doc->prepares = line;
     for (vp_document *p = r->doc->parts; p; p = p->next)
         if (p->call && vp_python_loads_model(p->call))
             model = p;
