@@ -1,5 +1,6 @@
 #include "cli/check_fit.h"
 
+#include "cli/check_played.h"
 #include "cli/cmd_plan_trainer.h"
 #include "cli/devices_fit.h"
 #include "cli/loader_text.h"
@@ -348,6 +349,12 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     vp_err             why = {0};
     vp_status          st  = VP_OK;
 
+    if (c->others) {
+        x->why = vp_arena_printf(arena, "not answered: %s; a dry run plays it without a GPU",
+                                 vp_text_escape(c->others, shown, sizeof shown));
+        VP_TRY_ALLOC(err, x->why);
+        goto out;
+    }
     if (!device) {
         x->why =
             model ? "not asked; --device CARD asks" : "not asked; --model MODEL --device CARD asks";
@@ -846,6 +853,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
 
     if (x->why) {
         vp_screen_line("fit", "%s", x->why);
+        if (strncmp(x->why, "not answered", strlen("not answered")) == 0)
+            vp_check_played_print(c, line);
         return;
     }
     snprintf(speed, sizeof speed, "%s a step (assumed)", vp_time_text(m->now_s, time, sizeof time));

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.." || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
-import json, os, subprocess, sys
+import json, os, re, subprocess, sys
 
 sys.path.insert(0, "tests")
 from check import finish, ok
@@ -688,6 +688,13 @@ code, j, err = check("bytes.py", "--model", "gpt2", "--device", "h100", "--seq",
 ok(code == 0 and j["fits"] is None and "int8" in j["fits_not_answered"], "8 bits of a family that was not recorded", j["fits_not_answered"])
 code, j, err = check(write("raw.py", BYTES.replace("m = prepare_model_for_kbit_training(", "m = id(")), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
 ok(code == 0 and j["fits"] is None and "prepare_model_for_kbit_training" in j["fits_not_answered"], "8 bits that nobody prepares", j["fits_not_answered"])
+# ---- a loop of the script's own: why there is no answer, and the command that has one ----
+write("loop.py", "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('gpt2')\naccelerator = Accelerator(mixed_precision='bf16')\n")
+for words, typed in ((("loop.py", "--device", "4090"), b"vplan dryrun --device 4090 -- python loop.py\n"), (("loop.py",), b"vplan dryrun -- python loop.py\n"),
+                     (("--device", "4090", "--budget", "20GiB", "--", "accelerate", "launch", "loop.py"), b"vplan dryrun --device 4090 --budget 20GiB -- accelerate launch loop.py\n")):
+    p = subprocess.run((vplan, "check") + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ok(p.returncode == 4 and b"loop.py:4: error" in p.stdout and b"fit        not answered: loop.py:4 is of a training loop" in p.stdout and re.sub(rb" \\\\\n +", b" ", p.stdout).endswith(b"next       " + typed), "a loop of the script's own: %s" % (words,), (p.stdout, p.stderr))
+os.remove("loop.py")
 # ---- NF4: each trainer's step was recorded as its own library leaves the weights that are not packed ----
 for trainer, call, prepares, line, refused in (("transformers", "TrainingArguments('o', ", False, 3, "does not call it"), ("transformers", "TrainingArguments('o', ", True, None, None),
                                                ("trl", "SFTConfig('o', max_length=512, ", True, 5, "leave in 16 bits"), ("trl", "SFTConfig('o', max_length=512, ", False, None, None)):

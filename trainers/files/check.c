@@ -147,6 +147,8 @@ static bool has_sign(const vp_dialect *d, const vp_document *doc)
     return false;
 }
 
+#define OWN_LOOP "a training loop of the script's own around Accelerate"
+
 /* Files of others that share keys with those of a target: known by one of these, and not judged. */
 static const struct {
     const char *whose, *keys, *programs;
@@ -185,7 +187,7 @@ static const struct {
      "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
     {"TRL's trainers that generate (GRPO, RLOO)", NULL,
      "GRPOConfig RLOOConfig PPOConfig OnlineDPOConfig NashMDConfig XPOConfig"},
-    {"a training loop of the script's own around Accelerate", NULL, "Accelerator"},
+    {OWN_LOOP, NULL, "Accelerator"},
 };
 
 /* The first of these keys, paths from the root, that is there; NULL. */
@@ -655,6 +657,41 @@ static void check_given(vp_checked *c, const vp_checked_file *file)
         c->gap = doc->given;
 }
 
+/* Where the script makes what its loop goes by. */
+static const vp_value *loop_of(const vp_document *doc)
+{
+    const vp_value *v = doc->root->first;
+
+    while (v && !(v->call && vp_python_ends_in(v->call, "Accelerator")))
+        v = v->next;
+    return v ? v : doc->root;
+}
+
+/* A file of a trainer that no table is of. */
+static void find_others(vp_checked *c, const vp_checked_file *file, const vp_value *at,
+                        const char *whose)
+{
+    bool            is_loop = strcmp(whose, OWN_LOOP) == 0;
+    const vp_value *place   = at ? at : is_loop ? loop_of(file->doc) : file->doc->root;
+
+    if (is_loop)
+        vp_find(c, file, VP_ERROR, place, "", NULL,
+                "not judged: " OWN_LOOP
+                ": what it keeps between its steps stands in its statements, "
+                "not in settings; vplan dryrun -- COMMAND plays it without a GPU");
+    else
+        vp_find(c, file, VP_ERROR, place, at ? at->key : "", NULL,
+                "not judged: %s of %s, whose files are no target's; vplan dryrun -- COMMAND plays "
+                "its training without a GPU",
+                at                                      ? "a key"
+                : file->doc->format == VP_FORMAT_PYTHON ? "a call"
+                                                        : "a command",
+                whose);
+    if (!c->others && file->doc->format == VP_FORMAT_PYTHON)
+        c->others = vp_arena_printf(c->arena, "%s:%d is of %s", file->name,
+                                    place->line ? place->line : 1, whose);
+}
+
 vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const vp_check_opts *opts,
                    vp_checked *out, vp_err *err)
 {
@@ -680,13 +717,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
         const vp_value *at;
         const char     *whose = file->dialect ? NULL : others_of(file->doc, &at);
         if (whose) {
-            vp_find(out, file, VP_ERROR, at ? at : file->doc->root, at ? at->key : "", NULL,
-                    "not judged: %s of %s, whose files are no target's; vplan dryrun -- COMMAND "
-                    "plays its training without a GPU",
-                    at                                      ? "a key"
-                    : file->doc->format == VP_FORMAT_PYTHON ? "a call"
-                                                            : "a command",
-                    whose);
+            find_others(out, file, at, whose);
             continue;
         }
         if (is_of_another_method(out, file)) {

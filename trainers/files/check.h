@@ -55,6 +55,8 @@ typedef struct vp_checked {
     const char *missing;   /* a file that was named and is not there; NULL */
     const char *gap;       /* options or arguments that the text does not say, "${ARGS[@]}"; NULL */
     const char *uncounted; /* a key whose bytes no estimate counts, and its file; NULL */
+    const char *
+        others; /* "l.py:5 is of a training loop of the script's own": a script no table judges; NULL */
 } vp_checked;
 
 typedef struct vp_check_input {

@@ -1,0 +1,11 @@
+/* cli/check_played.h: what to type where no table says what a script's training takes. */
+#ifndef VP_CLI_CHECK_PLAYED_H
+#define VP_CLI_CHECK_PLAYED_H
+
+#include "cli/cli.h"
+#include "trainers/files/check.h"
+
+/* The dry run of the very command that was given behind --, else of the script of Python that was; nothing where neither was. */
+void vp_check_played_print(const vp_checked *c, const vp_command_line *line);
+
+#endif
