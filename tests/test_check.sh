@@ -693,7 +693,7 @@ write("loop.py", "from accelerate import Accelerator\nfrom transformers import A
 for words, typed in ((("loop.py", "--device", "4090"), b"vplan dryrun --device 4090 -- python loop.py\n"), (("loop.py",), b"vplan dryrun -- python loop.py\n"),
                      (("--device", "4090", "--budget", "20GiB", "--", "accelerate", "launch", "loop.py"), b"vplan dryrun --device 4090 --budget 20GiB -- accelerate launch loop.py\n")):
     p = subprocess.run((vplan, "check") + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    ok(p.returncode == 4 and b"loop.py:4: error" in p.stdout and b"fit        not answered: loop.py:4 is of a training loop" in p.stdout and re.sub(rb" \\\\\n +", b" ", p.stdout).endswith(b"next       " + typed), "a loop of the script's own: %s" % (words,), (p.stdout, p.stderr))
+    ok(p.returncode == 4 and b"loop.py:4: error" in p.stdout and b"fit        not answered: loop.py:4 is of a training loop" in p.stdout and re.sub(rb" \\\n +", b" ", p.stdout).endswith(b"next       " + typed), "a loop of the script's own: %s" % (words,), (p.stdout, p.stderr))
 os.remove("loop.py")
 # ---- NF4: each trainer's step was recorded as its own library leaves the weights that are not packed ----
 for trainer, call, prepares, line, refused in (("transformers", "TrainingArguments('o', ", False, 3, "does not call it"), ("transformers", "TrainingArguments('o', ", True, None, None),
