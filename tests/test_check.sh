@@ -78,6 +78,9 @@ for words, want in (("", (4, 2, "fp32 or bf16 or fp16", "none")), ("--batch-size
         got = tuple(j["may_be"].get(k) if k in j.get("may_be", {}) else means.get(k) for k in ("micro_batch", "accumulation", "precision", "recompute"))
         ok(code == 0 and got == want, "a parser of the script's own: %s" % words, (code, got, j.get("findings"), err))
         ok(not any("is the default of" in f["message"] for f in j["findings"]), "its command is known: %s" % words, j["findings"])
+code, j, err = check("own.py")
+said = [f["message"].split(",")[0] for f in j["findings"] if "is the default of" in f["message"]]
+ok("4 is the default of --batch-size in line 4" in said and "2 is the default of --per_device in line 5" in said, "defaults, by the options' own names", j["findings"])
 os.remove("own.py")
 for name, text, word in (("fire.py", "import fire\nfrom transformers import TrainingArguments\ndef train(size: int = 4, name: str = 'x'):\n    return TrainingArguments('o', per_device_train_batch_size=size)\nif __name__ == '__main__':\n    fire.Fire(train)\n", "--size"),
                          ("hf.py", "from dataclasses import dataclass, field\nfrom transformers import HfArgumentParser, TrainingArguments\n@dataclass\nclass S:\n    size: int = field(default=4)\nparser = HfArgumentParser(S)\ns = parser.parse_args_into_dataclasses()[0]\nargs = TrainingArguments('o', per_device_train_batch_size=s.size)\n", "--size"),

@@ -76,7 +76,7 @@ static void give(const vp_document *command, vp_value *v, bool unknown)
         give(command, m, unknown);
     if (!v->option || strcmp(v->option_type, VP_OPTION_PARAMETER) == 0 || !*v->option)
         return;
-    snprintf(name, sizeof name, "%s", v->option);
+    snprintf(name, sizeof name, "%s", v->option + strspn(v->option, "-"));
     for (char *p = name; *p; p++)
         *p = *p == '-' ? '_' : *p; /* as a command's keys are read */
     snprintf(off, sizeof off, "no_%s", name);

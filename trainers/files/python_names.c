@@ -213,7 +213,12 @@ static bool same_scalar(const vp_value *a, const vp_value *b)
 static vp_status be_default(vp_python_reader *r, vp_value *v, const vp_piece *name,
                             const char *type, int line)
 {
-    v->option = vp_arena_printf(r->doc->arena, "%.*s", (int)(name->end - name->at), name->at);
+    bool has_dashes = name->at < name->end && *name->at == '-';
+
+    v->option = vp_arena_printf(
+        r->doc->arena, "%s%.*s",
+        has_dashes || name->at == name->end || strcmp(type, VP_OPTION_PARAMETER) == 0 ? "" : "--",
+        (int)(name->end - name->at), name->at);
     if (!v->option)
         return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
     v->option_type = type, v->option_line = line;
@@ -574,7 +579,7 @@ out:
 
 /* ---- options of argparse ---- */
 
-/* Whether an option is stored as that attribute. *option: its name behind the dashes, "" of one by place. */
+/* Whether an option is stored as that attribute. *option: its name with the dashes, "" of one by place. */
 static bool is_stored_as(const vp_value *call, const vp_piece *name, const char **option)
 {
     const vp_value *dest = vp_value_member(call, "dest"), *first = NULL;
@@ -588,7 +593,7 @@ static bool is_stored_as(const vp_value *call, const vp_piece *name, const char 
     }
     if (!first)
         return false;
-    *option = first->text[0] == '-' ? first->text + strspn(first->text, "-") : "";
+    *option = first->text[0] == '-' ? first->text : "";
     snprintf(attribute, sizeof attribute, "%s", first->text + strspn(first->text, "-"));
     for (char *p = attribute; *p; p++)
         *p = *p == '-' ? '_' : *p;
