@@ -691,6 +691,12 @@ code, j, err = check("bytes.py", "--model", "gpt2", "--device", "h100", "--seq",
 ok(code == 0 and j["fits"] is None and "int8" in j["fits_not_answered"], "8 bits of a family that was not recorded", j["fits_not_answered"])
 code, j, err = check(write("raw.py", BYTES.replace("m = prepare_model_for_kbit_training(", "m = id(")), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
 ok(code == 0 and j["fits"] is None and "prepare_model_for_kbit_training" in j["fits_not_answered"], "8 bits that nobody prepares", j["fits_not_answered"])
+# ---- adapters that no LoraConfig makes are not all of the model ----
+for makes, where in (("from peft import IA3Config, get_peft_model\nm = get_peft_model(m, IA3Config())\n", "get_peft_model() in line 4"), ("import peft\nm = peft.get_peft_model(m, peft.AdaLoraConfig(r=8))\n", "get_peft_model() in line 4"),
+                     ("from peft import LoraConfig, get_peft_model\nm = get_peft_model(m, LoraConfig(r=8, target_modules='all-linear'))\n", None), ("m = id(m)\n", None)):
+    code, j, err = check(write("kind.py", "from transformers import AutoModelForCausalLM, TrainingArguments\nm = AutoModelForCausalLM.from_pretrained('x', dtype='bfloat16')\n" + makes + "a = TrainingArguments('o', per_device_train_batch_size=1, bf16=True)\n"), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
+    ok(code == 0 and (j["fits"] is True if where is None else j["fits_not_answered"] == "not answered: what %s says is not known" % where), "adapters: " + makes, (code, j.get("fits_not_answered"), j.get("findings"), err))
+os.remove("kind.py")
 # ---- a loop of the script's own: why there is no answer, and the command that has one ----
 write("loop.py", "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('gpt2')\naccelerator = Accelerator(mixed_precision='bf16')\n")
 for words, typed in ((("loop.py", "--device", "4090"), b"vplan dryrun --device 4090 -- python loop.py\n"), (("loop.py",), b"vplan dryrun -- python loop.py\n"),

@@ -58,7 +58,7 @@ typedef struct vp_value {
     struct vp_value       *first, *last, *next;
     int64_t                n_children;
     struct vp_value_index *index; /* of a map with many members, its keys; NULL */
-    /* of Python: the value is the default of this option of the script's own, "batch_size", on this line; its type as argparse
+    /* of Python: the value is the default of this option of the script's own, "--batch-size", on this line; its type as argparse
      * has it, "int", "store_true", "": the value's own. NULL: it is none */
     const char *option, *option_type;
     int         option_line;
@@ -94,7 +94,10 @@ typedef struct vp_document {
     const char *call;
     bool        has_gap; /* it is given more than the text says: no default is one */
     /* of a script of Python: the line of prepare_model_for_kbit_training(); 0: it calls it nowhere */
-    int  prepares;
+    int prepares;
+    /* what gives the model adapters of whatever kind, "get_peft_model() in line 8"; NULL: nothing does */
+    const char *adapts;
+    int         adapts_line;
     bool parses; /* of such a one: it has a parser of its own, whose options are no trainer's */
     /* of a script of Python: an argument that its trainer is given and nothing in the text makes, "args=training_args";
      * NULL: none is */

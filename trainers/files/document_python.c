@@ -547,6 +547,38 @@ static vp_status note_checkpoints(vp_python_reader *r, const char *from, int lin
     return VP_OK;
 }
 
+/* get_peft_model() of peft's; Unsloth's own says by its arguments what it makes. */
+static vp_status note_adapters(vp_python_reader *r, const char *from, int line)
+{
+    static const char call[] = "get_peft_model(";
+    vp_status         st     = VP_OK;
+
+    for (const char *p = from; (p = memmem(p, (size_t)(r->at - p), call, sizeof call - 1)); p++) {
+        bool is_name  = p == from || !(isalnum((unsigned char)p[-1]) || strchr("_.", p[-1]));
+        bool is_pefts = p - from >= 5 && memcmp(p - 5, "peft.", 5) == 0;
+        if ((is_name || is_pefts) && strncmp(from, "def ", 4) != 0)
+            VP_TRY(vp_python_note_adapters(r, "get_peft_model()", line));
+    }
+out:
+    return st;
+}
+
+/* Adapters of other methods than LoRA are not all that is trained, nor what LoRA's take. */
+static vp_status say_adapters(vp_python_reader *r)
+{
+    vp_status st = VP_OK;
+
+    if (!vp_python_adapts_otherwise(r->doc))
+        return VP_OK;
+    VP_TRY(vp_document_remark(r->doc, r->doc->adapts_line, NULL, false, r->err,
+                              "%s: no LoraConfig() of this script makes these adapters; what they "
+                              "are and take is missing from this answer",
+                              r->doc->adapts));
+    r->doc->last_remark->is_gap = r->doc->has_gap = true;
+out:
+    return st;
+}
+
 /* The statements that the next one stands in, by their indentation. */
 typedef struct blocks {
     struct {
@@ -629,9 +661,11 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         else if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
             skip_line(&r);
         VP_TRY(note_files(&r, from, line));
+        VP_TRY(note_adapters(&r, from, line));
         if (strncmp(from, "def ", 4) != 0)
             VP_TRY(note_checkpoints(&r, from, line, is_switched(&open)));
     }
+    VP_TRY(say_adapters(&r));
     vp_python_settle(doc, r.arguments, r.trainer);
 out:
     return st;

@@ -75,11 +75,19 @@ void vp_python_name_as_files_do(vp_value *v)
         vp_python_name_as_files_do(m);
 }
 
+/* LoraConfig, and none of AdaLoraConfig, RandLoraConfig and the other methods of peft's. */
+static bool is_of_lora(const char *call)
+{
+    const char *dot = strrchr(call, '.');
+
+    return strcmp(dot ? dot + 1 : call, "LoraConfig") == 0;
+}
+
 /* Whether a call is given what stands in a file of its own elsewhere. */
 bool vp_python_is_part(const vp_value *v)
 {
     return v->kind == VP_VALUE_MAP && v->call &&
-           (vp_python_ends_in(v->call, "LoraConfig") || vp_python_loads_model(v->call));
+           (is_of_lora(v->call) || vp_python_loads_model(v->call));
 }
 
 bool vp_python_is_quantisation(const vp_value *v)
@@ -113,6 +121,15 @@ static void drop_what_is_read(vp_document *doc)
             *part = (*part)->next;
         else
             part = &(*part)->next;
+}
+
+/* Adapters that are no LoraConfig()'s of this script, nor those of a file that it reads. */
+bool vp_python_adapts_otherwise(const vp_document *doc)
+{
+    for (const vp_document *part = doc->parts; part; part = part->next)
+        if (part->call && is_of_lora(part->call))
+            return false;
+    return doc->adapts && !doc->files;
 }
 
 /* Of several dictionaries for DeepSpeed the one that is given to a trainer counts, and none where nobody sees which. */

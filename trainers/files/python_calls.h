@@ -18,6 +18,9 @@ bool vp_python_loads_model(const char *call);
 /* Whether a call is given what stands in a file of its own elsewhere: adapters, a model. */
 bool vp_python_is_part(const vp_value *v);
 
+/* Of a document that was read: whether the model is given adapters whose kind is not known. */
+bool vp_python_adapts_otherwise(const vp_document *doc);
+
 bool vp_python_is_quantisation(const vp_value *v);
 
 /* ds_config = {"zero_optimization": {...}}: a file of DeepSpeed's in place of one. */

@@ -67,6 +67,9 @@ bool vp_python_read_import(vp_python_reader *r);
 /* Whether a call makes a trainer whose arguments are of one of the libraries that are known here. */
 bool vp_python_is_trainer(const char *call);
 
+/* Something gives the model adapters, of whatever kind; the first counts. */
+vp_status vp_python_note_adapters(vp_python_reader *r, const char *by, int line);
+
 /* What such a call says: its arguments are the root's, or a part. */
 vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v);
 

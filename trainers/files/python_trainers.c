@@ -143,6 +143,15 @@ static vp_status note_given(vp_python_reader *r, const vp_value *v)
     return r->doc->given ? VP_OK : VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
 }
 
+vp_status vp_python_note_adapters(vp_python_reader *r, const char *by, int line)
+{
+    if (r->doc->adapts)
+        return VP_OK;
+    r->doc->adapts_line = line;
+    r->doc->adapts      = vp_arena_printf(r->doc->arena, "%s in line %d", by, line);
+    return r->doc->adapts ? VP_OK : VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+}
+
 vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
 {
     static const char *const judged[] = {"Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer",
@@ -167,6 +176,9 @@ vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
             VP_TRY(vp_python_add_part(r, m));
         else if (m->kind == VP_VALUE_MAP && m->call && vp_python_trains(m->call))
             VP_TRY(vp_python_join_root(r, m));
+    const vp_value *adapters = vp_value_member(v, "peft_config");
+    if (adapters && adapters->kind != VP_VALUE_NULL)
+        VP_TRY(vp_python_note_adapters(r, "peft_config", adapters->line));
     VP_TRY(take_model(r, v));
     VP_TRY(note_given(r, v));
     if (is_imported(r, v->call) && is_one_of(class_of(v->call), judged))
