@@ -77,6 +77,9 @@ for model, device, layers, more in (("llama-3.2-1b", "4090", 16, "2048 16 bf16")
         richer, said = fastest(words, layers, "--budget", str(int(budget) + 2**30)), free["next_gib"]
         ok(said and richer["step_time_s"] == said["step_time_s"], "a GiB more of %s" % model, (said, richer["common"]))
 
+code, j, err = plan("qwen3-1.7b", "--trainer", "torch", "--device", "h200", "--seq", "4096", "--global-batch", "16", "--precision", "bf16", "--budget", "24838623416")
+ok(code == 0 and j["common"]["recompute"] == "first:26" and j["interval"]["high_bytes"] <= 24838623416, "first layers fit where nothing else does", (code, j.get("common"), err))
+
 # ---- a number of layers of which no step was recorded is refused by that number ----
 for model, first, seq, why in (("llama-3.2-1b", "first:1", "512", "of 16 layers: recorded steps have more layers that are recomputed"),
                                ("qwen2.5-0.5b", "first:23", "512", "of 24 layers: recorded steps have more layers that are not recomputed"),

@@ -494,7 +494,7 @@ static vp_status find_best(vp_choose_search *x)
         if (c->sized && c->fits)
             o->best = c;
     }
-    if (asks_first)
+    if (asks_first && (o->best || r->wanted == VP_CHOOSE_ALL))
         VP_TRY(vp_choose_first_layers(x));
     if (x->r->wanted != VP_CHOOSE_ALL)
         goto out;

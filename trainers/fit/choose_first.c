@@ -212,7 +212,7 @@ out:
 /* The fewest first layers by which b is faster than so many seconds and within these bytes; *less: the next fewer, which need more, or
  * were not recorded. is_found: there are such. */
 static vp_status halve_layers(vp_choose_search *x, const between *b, double seconds,
-                              int64_t at_most_bytes, vp_choice *best, vp_choice *less,
+                              int64_t at_most_bytes, bool halves, vp_choice *best, vp_choice *less,
                               bool *is_found)
 {
     int64_t   each = 1, low = 0, high = 0, fewest;
@@ -242,7 +242,7 @@ static vp_status halve_layers(vp_choose_search *x, const between *b, double seco
             *less = c;
         }
     }
-    if (low == 0 || less->bytes.is_needed_too_large)
+    if (low == 0 || halves || less->bytes.is_needed_too_large)
         goto out;
     VP_TRY(fewest_allocated(x, b, each, low - each, at_most_bytes, &fewest));
     if (fewest > each)
@@ -341,9 +341,10 @@ out:
 }
 /* A search among the first layers: in so many bytes, for what takes less than so many seconds. */
 typedef struct quest {
-    int64_t   at_most_bytes;
-    double    seconds;
-    bool      is_found;
+    int64_t at_most_bytes;
+    double  seconds;
+    bool halves; /* and nothing else: fewer layers that take less than more of them are not found */
+    bool is_found;
     vp_choice best,
         less; /* less: the next fewer layers, which need more; out where there are none */
 } quest;
@@ -357,7 +358,8 @@ static vp_status search_first(vp_choose_search *x, const between *list, int64_t 
         bool      is_found;
         if (list[i].none->seconds >= q->seconds || x->variants[list[i].variant].refused)
             continue;
-        VP_TRY(halve_layers(x, &list[i], q->seconds, q->at_most_bytes, &one, &fewer, &is_found));
+        VP_TRY(halve_layers(x, &list[i], q->seconds, q->at_most_bytes, q->halves, &one, &fewer,
+                            &is_found));
         if (!is_found)
             continue;
         q->is_found = true;
@@ -389,13 +391,13 @@ static bool is_asked(const vp_choose_search *x)
     return (!pinned || strcmp(pinned, "any") == 0) && layers_of(x) >= 2;
 }
 
-/* Nothing else fits: of these only such whose first layers may all the same. */
-static int64_t leave_probed(between *list, int64_t n)
+/* Nothing else fits: of these only the least micro-batches, and of them such whose first layers may all the same. */
+static int64_t leave_least(const vp_choose_search *x, between *list, int64_t n)
 {
-    int64_t left = 0;
+    int64_t least = x->r->micro_batch ? x->r->micro_batch : 1, left = 0;
 
     for (int64_t i = 0; i < n; i++)
-        if (list[i].full->beyond_bytes)
+        if (list[i].full->beyond_bytes && list[i].full->micro_batch == least)
             list[left++] = list[i];
     return left;
 }
@@ -404,7 +406,8 @@ vp_status vp_choose_first_layers(vp_choose_search *x)
 {
     vp_chosen *o = x->out;
     quest      q = {.at_most_bytes = x->r->budget_bytes,
-                    .seconds       = o->best ? o->best->seconds : DBL_MAX};
+                    .halves  = !o->best || (x->r->wanted == VP_CHOOSE_BEST && !x->r->first_by_code),
+                    .seconds = o->best ? o->best->seconds : DBL_MAX};
     between   *list;
     int64_t    n = 0, best_order = o->best ? o->best->order : -1, ignored;
     vp_status  st = VP_OK;
@@ -413,7 +416,7 @@ vp_status vp_choose_first_layers(vp_choose_search *x)
         goto out;
     VP_TRY(list_between(x, q.at_most_bytes, &list, &n));
     if (!o->best)
-        n = leave_probed(list, n);
+        n = leave_least(x, list, n);
     VP_TRY(search_first(x, list, n, &q));
     note_refused(x, list, n);
     if (!q.is_found)
@@ -434,6 +437,7 @@ vp_status vp_choose_richer_first_layers(vp_choose_search *x)
 {
     vp_chosen *o = x->out;
     quest      q = {.at_most_bytes = x->r->budget_bytes + VP_GIB,
+                    .halves        = true,
                     .seconds       = o->richer ? o->richer->seconds : o->best->seconds};
     between   *list;
     int64_t    n = 0, best_order = o->best->order, richer_order, n_sized = o->n_sized;

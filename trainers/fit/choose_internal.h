@@ -44,8 +44,8 @@ bool vp_choose_is_too_large(const vp_choice *c);
 /* c->bytes are known. */
 void vp_choose_take_bytes(const vp_choose_search *x, vp_choice *c);
 
-/* Where fewer layers that are recomputed, the first ones, are faster, the fastest so that fits is the best; it may be where nothing
- * else fits. */
+/* Where fewer layers that are recomputed, the first ones, are faster, the fastest so that fits is the best; where nothing else fits,
+ * one that does by halving. */
 vp_status vp_choose_first_layers(vp_choose_search *x);
 /* Something fits: likewise what one more GiB would buy, beside what x->out->richer is. */
 vp_status vp_choose_richer_first_layers(vp_choose_search *x);
