@@ -81,6 +81,10 @@ for words, want in (("", (4, 2, "fp32 or bf16 or fp16", "none")), ("--batch-size
 code, j, err = check("own.py")
 said = [f["message"].split(",")[0] for f in j["findings"] if "is the default of" in f["message"]]
 ok("4 is the default of --batch-size in line 4" in said and "2 is the default of --per_device in line 5" in said, "defaults, by the options' own names", j["findings"])
+code, j, err = check(write("seed.py", OWN.replace("bf16=own.bf16", "seed=own.batch_size, bf16=own.bf16")))
+said = [f["key"] for f in j["findings"] if "is the default of" in f["message"]]
+ok(sorted(said) == ["bf16", "gradient_accumulation_steps", "gradient_checkpointing", "per_device_train_batch_size"], "of what memory depends on alone", said)
+os.remove("seed.py")
 os.remove("own.py")
 for name, text, word in (("fire.py", "import fire\nfrom transformers import TrainingArguments\ndef train(size: int = 4, name: str = 'x'):\n    return TrainingArguments('o', per_device_train_batch_size=size)\nif __name__ == '__main__':\n    fire.Fire(train)\n", "--size"),
                          ("hf.py", "from dataclasses import dataclass, field\nfrom transformers import HfArgumentParser, TrainingArguments\n@dataclass\nclass S:\n    size: int = field(default=4)\nparser = HfArgumentParser(S)\ns = parser.parse_args_into_dataclasses()[0]\nargs = TrainingArguments('o', per_device_train_batch_size=s.size)\n", "--size"),

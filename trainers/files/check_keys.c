@@ -375,10 +375,22 @@ static bool is_said_elsewhere(const vp_checked *c, const vp_checked_file *file, 
     return false;
 }
 
+/* Whether a setting is read from the key, or the model's name, on which all of them lie. */
+static bool tells_memory(const vp_dialect *d, const char *key)
+{
+    for (const vp_dialect *of = d; of; of = of->base)
+        for (int i = 0; i < of->n_says; i++)
+            if (of->says[i].key && strcmp(of->says[i].key, key) == 0)
+                return true;
+    return vp_listed("pretrained_model_name_or_path model_name_or_path model_name", key);
+}
+
 /* What a script takes where nobody says otherwise, and where that would be said. */
 static void say_default(vp_checked *c, const vp_checked_file *file, const vp_key *k,
                         const vp_value *v, const char *shown)
 {
+    if (!tells_memory(file->dialect, k->path))
+        return;
     if (strcmp(v->option_type, VP_OPTION_PARAMETER) == 0)
         vp_find(c, file, VP_NOTE, v, k->path, NULL,
                 "%.80s is the default of %.80s in line %d, in a function that nothing here calls",
