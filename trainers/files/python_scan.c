@@ -399,7 +399,8 @@ static void take_name(vp_scan *s, vp_piece name, vp_piece before, const char *en
     while (next < end && (*next == ' ' || *next == '\t'))
         next++;
     is_mine = is_parsers(&last);
-    if (vp_piece_is(&last, "setattr"))
+    if (vp_piece_is(&last, "setattr") || vp_piece_is(&last, "__setattr__") ||
+        memmem(name.at, (size_t)(name.end - name.at), ".__dict__", 9))
         s->sets_by_name = true;
     for (int i = 0; i < s->n_blocks; i++) {
         vp_scanned_block *b = &s->blocks[i];
