@@ -147,6 +147,7 @@ static void what_is_said_to_repeat_does(void **state)
 
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         vp_caching_allocator_opts opts = {.expandable_segments = seed % 3 == 0,
+                                          .addresses_fall      = seed % 2 == 0,
                                           .device_total_bytes  = seed % 7 ? no_limit : limit};
         vp_caching_allocator     *a    = NULL;
         vp_err                    err  = {0};

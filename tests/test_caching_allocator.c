@@ -378,6 +378,32 @@ static void empty_cache_gives_back_what_nothing_is_in(void **state)
     assert_int_equal(now()->reserved_bytes.peak, 52 * MIB);
 }
 
+static int64_t at(vp_caching_block b)
+{
+    int64_t address, bytes;
+
+    vp_caching_allocator_place(a, b, &address, &bytes);
+    return address;
+}
+
+/* As in listings of cards: 512 MiB at ..74000000, then 1 GiB at ..34000000, directly below it; what is small rises from the bottom. */
+static void large_segments_lie_below_each_other_as_a_driver_gives_them(void **state)
+{
+    (void)state;
+    WITH(NULL, .addresses_fall = true);
+    vp_caching_block small = get(512), half = get(512 * MIB), one = get(1024 * MIB),
+                     other = get(20 * MIB), odd = get(33 * MIB), last = get(32 * MIB);
+    assert_true(at(small) < at(other) && at(other) < at(last)); /* 2 and 20 MiB rise */
+    assert_true(at(half) - at(one) == 1024 * MIB);
+    assert_true(at(one) - at(odd) == 64 * MIB && at(odd) % (32 * MIB) == 0); /* of 34 MiB */
+    assert_true(at(odd) - at(last) == 32 * MIB);
+    /* what went back is given again, from the top */
+    int64_t gap = at(one);
+    give(one);
+    empty_cache();
+    assert_true(at(get(32 * MIB)) == gap + 992 * MIB && at(get(40 * MIB)) == gap + 928 * MIB);
+}
+
 static void a_full_device_gets_the_cache_back_and_is_asked_again(void **state)
 {
     (void)state;
@@ -845,6 +871,7 @@ int main(void)
         cmocka_unit_test(or_only_when_that_stream_is_past_it),
         cmocka_unit_test(many_uses_wait_in_the_order_they_were_freed),
         cmocka_unit_test(empty_cache_gives_back_what_nothing_is_in),
+        cmocka_unit_test(large_segments_lie_below_each_other_as_a_driver_gives_them),
         cmocka_unit_test(a_full_device_gets_the_cache_back_and_is_asked_again),
         cmocka_unit_test(out_of_memory_says_what_pytorch_says),
         cmocka_unit_test(a_retry_does_not_look_for_what_waiting_for_streams_has_freed),

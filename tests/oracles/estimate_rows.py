@@ -87,10 +87,12 @@ def of_ours(r, scratch):
 
 def read(path, scratch):
     with open(path) as f:
-        rows = list(csv.DictReader(line for line in f if not line.startswith("#")))
+        lines = list(f)
+    order = {"order": "falling" if lines[0].startswith("#") and "addresses fall" in lines[0] else "rising"}         # of addresses, as they were played
+    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
     if "alloc_peak" in rows[0]:
-        return [of_fake_peaks(r, os.path.dirname(os.path.abspath(path))) for r in rows]
-    return [of_ours(r, scratch) for r in rows]
+        return [dict(of_fake_peaks(r, os.path.dirname(os.path.abspath(path))), **order) for r in rows]
+    return [dict(of_ours(r, scratch), **order) for r in rows]
 
 
 def allocated(part, with_workspaces):
@@ -100,7 +102,7 @@ def allocated(part, with_workspaces):
 def estimate(vplan, row):
     """Errors of one row: {"peak": .., "reserved": .., phase: ..}, or the refusal's text."""
     command = [vplan, "estimate", row["model"], "--trainer", row.get("trainer", "torch"), "--json"] + row["options"]
-    p = subprocess.run(command, stdout=subprocess.PIPE)
+    p = subprocess.run(command, stdout=subprocess.PIPE, env=dict(os.environ, VPLAN_NULL_ADDRESSES=row.get("order", "rising")))
     j = json.loads(p.stdout)
     if p.returncode not in (0, 3):
         return j["error"]["message"]

@@ -44,6 +44,8 @@ WHAT = {
     "narrow_steps.csv": "8-bit weights, DoRA, NF4 without checkpoints",
     "feature_steps.csv": "packing, masks over NF4, DoRA",
     "checkpoint_steps.csv": "checkpoints of some layers, or in host memory",
+    "parted_steps.csv": "checkpoints of the first layers alone; addresses as a driver gives them",
+    "fallen_steps.csv": "of the rows above some, with addresses as a driver gives them",
     "later_steps.csv": "adapters and TRL of families recorded later, masks over NF4, longrope",
     "windowed_steps.csv": "adapters at and beyond the attention window",
     "again_steps.csv": "steps of families and heads recorded last",

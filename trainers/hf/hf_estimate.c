@@ -82,7 +82,8 @@ static int64_t at_most(const run *r)
 static vp_status begin(run *r, vp_err *err)
 {
     const vp_hf_request      *q    = r->request;
-    vp_caching_allocator_opts opts = {.device_total_bytes = q->limit_bytes};
+    vp_caching_allocator_opts opts = {.device_total_bytes = q->limit_bytes,
+                                      .addresses_fall     = !q->addresses_rise};
     vp_status                 st   = VP_OK;
 
     if (q->alloc_conf)

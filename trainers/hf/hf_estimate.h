@@ -67,6 +67,8 @@ typedef struct vp_hf_request {
     int     capability;       /* 90 */
     int64_t processors;       /* multiprocessors */
     /* of cuBLAS, a thread; 0: none, VP_HF_WORKSPACE_OF_CARD: by the compute capability */
+    bool
+        addresses_rise; /* of all segments, as where a stand-in gave them so; no card's driver does */
     int64_t     workspace_bytes;
     const char *alloc_conf; /* PYTORCH_ALLOC_CONF, or NULL */
     int64_t

@@ -239,9 +239,9 @@ vp_status vp_caching_allocator_new(const vp_caching_allocator_opts *opts,
     a = calloc(1, sizeof *a);
     VP_TRY_ALLOC(err, a);
     a->n_blocks = 1;
+    a->opts     = *opts;
     VP_TRY_ALLOC(err, blocks_reserve(a, 64));
     a->blocks[0]                    = (block){.used = true};
-    a->opts                         = *opts;
     a->others_bytes                 = opts->device_others_bytes;
     a->next_at                      = SMALL_SEGMENT_BYTES;
     a->large_segment_bytes          = opts->large_segment_bytes ? opts->large_segment_bytes
@@ -279,6 +279,8 @@ vp_status vp_caching_allocator_copy(const vp_caching_allocator *a, vp_caching_al
     *out = NULL;
     VP_TRY_ALLOC(err, b);
     b->blocks = NULL;
+    for (int i = 0; i < 2; i++)
+        b->segments[i].list = NULL;
     for (int s = 0; s < VP_CACHING_STREAMS; s++) {
         b->pools[s][0] = b->pools[s][1] = NULL;
         b->queues[s].blocks             = NULL;
@@ -286,6 +288,10 @@ vp_status vp_caching_allocator_copy(const vp_caching_allocator *a, vp_caching_al
     b->blocks = copy_of(a->blocks, (size_t)a->n_blocks * sizeof *b->blocks,
                         (size_t)a->cap_blocks * sizeof *b->blocks);
     VP_TRY_ALLOC(err, b->blocks);
+    for (int i = 0; a->segments[0].list && i < 2; i++)
+        VP_TRY_ALLOC(err, b->segments[i].list =
+                              copy_of(a->segments[i].list, (size_t)a->segments[i].n * sizeof(span),
+                                      (size_t)a->cap_blocks * sizeof(span)));
     for (int s = 0; s < VP_CACHING_STREAMS; s++) {
         size_t ring_bytes = (size_t)a->queues[s].cap * sizeof *a->queues[s].blocks;
 
@@ -313,6 +319,8 @@ void vp_caching_allocator_destroy(vp_caching_allocator *a)
         free(a->pools[s][1]);
         free(a->queues[s].blocks);
     }
+    for (int i = 0; i < 2; i++)
+        free(a->segments[i].list);
     free(a->blocks);
     free(a);
 }

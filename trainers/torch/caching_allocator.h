@@ -66,6 +66,11 @@ typedef struct vp_caching_allocator_opts {
     double garbage_collection_threshold;
     bool   expandable_segments;
 
+    /* Segments of 32 MiB and more lie below those that are there, from the top of the addresses on, and smaller ones above those that
+     * are there, as the driver gives them (dryrun/stand_in/README.md says on which cards that was confirmed). false: all rise. Of equal
+     * free blocks the lowest is taken, so it decides between them. */
+    bool addresses_fall;
+
     /* A block used on another stream (record_stream) is free once that stream is past its use.
      * false: it is by the next allocation, as where the host waits for the device, and in a dry
      * run. true: not before vp_caching_allocator_stream_done(). */
@@ -173,7 +178,7 @@ void vp_caching_allocator_reset_peaks(vp_caching_allocator *a);
 const vp_caching_figures *vp_caching_allocator_figures(const vp_caching_allocator *a);
 const vp_caching_oom     *vp_caching_allocator_oom(const vp_caching_allocator *a);
 
-/* Where a block in use lies and how large it is. A new segment lies above all that there are. */
+/* Where a block in use lies and how large it is. */
 void vp_caching_allocator_place(const vp_caching_allocator *a, vp_caching_block block,
                                 int64_t *address, int64_t *bytes);
 

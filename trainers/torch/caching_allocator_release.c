@@ -167,7 +167,7 @@ static uint32_t obtain(vp_caching_allocator *a, int stream, bool large, int64_t 
     if (segment_bytes > vp_caching_device_free_bytes(a))
         return 0;
     vp_caching_round_grows(a, a->pools[stream][large], segment_bytes);
-    at = vp_caching_addresses_new(a, segment_bytes, ROUND_BYTES);
+    at = vp_caching_addresses_of_segment(a, segment_bytes);
     if (!at)
         return 0;
     add_to(&a->figures.n_segments, 1);

@@ -97,8 +97,7 @@ void vp_caching_allocator_begin_round(vp_caching_allocator *a)
 }
 
 /* A round once more has this memory from its beginning, where it is free. What the round was given before it was there, it is given
- * again, unless a new segment fits a request better than the larger block that was taken for it: segments of the same size have higher
- * addresses. An expandable one grows at its end, where it is free last (find()); and where there are holes, in these first. */
+ * again, unless a new segment fits a request better than the larger block that was taken for it, or lies lower than one of its own size. An expandable one grows at its end, where it is free last (find()); and where there are holes, in these first. */
 void vp_caching_round_grows(vp_caching_allocator *a, const pool *p, int64_t segment_bytes)
 {
     const block *gap = &a->blocks[p->unmapped];
@@ -107,7 +106,7 @@ void vp_caching_round_grows(vp_caching_allocator *a, const pool *p, int64_t segm
         a->round.differs |= !p->unmapped || gap->left || gap->right;
     else
         for (unsigned bin = 0; bin <= bin_of(segment_bytes) && !a->round.differs; bin++)
-            a->round.differs = p->most_taken[bin] > segment_bytes;
+            a->round.differs = p->most_taken[bin] > segment_bytes - a->opts.addresses_fall;
 }
 
 bool vp_caching_allocator_repeat(vp_caching_allocator *a)

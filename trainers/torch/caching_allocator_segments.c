@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What a card without an end calls its total, where addresses must be reserved: more than any
  * request. */
@@ -36,7 +37,13 @@ bool vp_caching_blocks_grow(vp_caching_allocator *a, int64_t n)
     p = realloc(a->blocks, (size_t)cap * sizeof *p);
     if (!p)
         return false;
-    a->blocks     = p;
+    a->blocks = p;
+    for (int i = 0; a->opts.addresses_fall && i < 2; i++) {
+        span *list = realloc(a->segments[i].list, (size_t)cap * sizeof *list);
+        if (!list)
+            return false;
+        a->segments[i].list = list;
+    }
     a->cap_blocks = cap;
     return true;
 }
@@ -47,6 +54,10 @@ static int64_t piece_bytes(const vp_caching_allocator *a, bool large)
 {
     return large ? a->large_segment_bytes : SMALL_SEGMENT_BYTES;
 }
+
+/* From here on a segment's addresses fall, and are multiples of it; they fall from the top. */
+#define FALLING_BYTES (32 * VP_MIB)
+#define TOP_AT        NEVER_BYTES
 
 int64_t vp_caching_addresses_new(vp_caching_allocator *a, int64_t bytes, int64_t unit)
 {
@@ -60,9 +71,63 @@ int64_t vp_caching_addresses_new(vp_caching_allocator *a, int64_t bytes, int64_t
     return at;
 }
 
+/* The place i of the list, and the address, that a segment is given: the nearest to the list's beginning that has room. */
+static int64_t place_of(const spans *s, bool falls, int64_t bytes, int64_t *i)
+{
+    int64_t edge = falls ? TOP_AT : SMALL_SEGMENT_BYTES, at = 0;
+
+    *i = s->has_gaps ? 0 : s->n;
+    if (*i > 0)
+        edge = s->list[*i - 1].at + (falls ? 0 : s->list[*i - 1].bytes);
+    for (;; (*i)++) {
+        const span *next = *i < s->n ? &s->list[*i] : NULL;
+        at               = falls ? (edge - bytes) / FALLING_BYTES * FALLING_BYTES : edge;
+        if (!next || (falls ? at >= next->at + next->bytes : at + bytes <= next->at))
+            return at;
+        edge = next->at + (falls ? 0 : next->bytes);
+    }
+}
+
+int64_t vp_caching_addresses_of_segment(vp_caching_allocator *a, int64_t bytes)
+{
+    bool    falls = bytes >= FALLING_BYTES;
+    spans  *s     = &a->segments[falls];
+    int64_t i, at;
+
+    if (!a->opts.addresses_fall)
+        return vp_caching_addresses_new(a, bytes, ROUND_BYTES);
+    assert(s->n < a->cap_blocks); /* each is a block at least */
+    at                 = place_of(s, falls, bytes, &i);
+    const spans *other = &a->segments[!falls];
+    const span  *near  = other->n ? &other->list[other->n - 1] : NULL;
+    if (falls ? at < (near ? near->at + near->bytes : SMALL_SEGMENT_BYTES)
+              : at + bytes > (near ? near->at : TOP_AT))
+        return 0;
+    memmove(&s->list[i + 1], &s->list[i], (size_t)(s->n - i) * sizeof *s->list);
+    s->list[i] = (span){at, bytes};
+    s->n++;
+    return at;
+}
+
+/* Addresses that are given again to the next that fits. */
+static void give_back(spans *s, int64_t at)
+{
+    int64_t i = s->n - 1;
+
+    while (s->list[i].at != at)
+        i--;
+    s->has_gaps = (s->has_gaps || i < s->n - 1) && s->n > 1;
+    s->n--;
+    memmove(&s->list[i], &s->list[i + 1], (size_t)(s->n - i) * sizeof *s->list);
+}
+
 /* Those of the highest segment can be given out again: it is above all others then too. */
 static void addresses_delete(vp_caching_allocator *a, const block *segment)
 {
+    if (a->opts.addresses_fall && !segment->expandable) {
+        give_back(&a->segments[segment->bytes >= FALLING_BYTES], segment->at);
+        return;
+    }
     assert(segment->at + segment->bytes + SMALL_SEGMENT_BYTES <= a->next_at);
     if (segment->at + segment->bytes + SMALL_SEGMENT_BYTES == a->next_at)
         a->next_at = segment->at;

@@ -64,6 +64,17 @@ typedef struct event_queue {
     int64_t   n_claims; /* recorded uses that will need a place */
 } event_queue;
 
+/* Addresses of segments, in the order in which they are given. */
+typedef struct span {
+    int64_t at, bytes;
+} span;
+
+typedef struct spans {
+    span   *list; /* room for as many as there are blocks */
+    int64_t n;
+    bool    has_gaps; /* one that was not the last went */
+} spans;
+
 /* Events since vp_caching_allocator_begin_round(). */
 typedef struct event_round {
     int64_t since, n_device_frees; /* n_allocs and device frees when it began */
@@ -76,15 +87,16 @@ struct vp_caching_allocator {
     int64_t  n_blocks, cap_blocks;
     uint32_t spare; /* blocks that are nobody's, linked by next */
     int64_t  n_spare;
-    vp_caching_figures        figures;
-    pool                     *pools[VP_CACHING_STREAMS][2]; /* [1]: large */
-    int                       n_streams;                    /* that have pools */
-    int64_t                   n_events;
-    int64_t                   n_allocs; /* so far */
-    bool                      ages, rounds_up;
-    int64_t                   searches[2];
-    int64_t                   max_split_bytes, max_non_split_rounding_bytes, large_segment_bytes;
-    int64_t                   others_bytes, next_at;
+    vp_caching_figures figures;
+    pool              *pools[VP_CACHING_STREAMS][2]; /* [1]: large */
+    int                n_streams;                    /* that have pools */
+    int64_t            n_events;
+    int64_t            n_allocs; /* so far */
+    bool               ages, rounds_up;
+    int64_t            searches[2];
+    int64_t            max_split_bytes, max_non_split_rounding_bytes, large_segment_bytes;
+    int64_t            others_bytes, next_at;
+    spans segments[2]; /* where addresses fall: small ones rising, large ones falling */
     vp_caching_allocator_opts opts;
     vp_caching_oom            oom;
     event_queue               queues[VP_CACHING_STREAMS];

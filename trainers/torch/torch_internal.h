@@ -14,6 +14,8 @@ int64_t vp_caching_device_free_bytes(const vp_caching_allocator *a);
 
 /* Addresses for bytes above all those before, at a multiple of unit; 0 when there are no more. */
 int64_t vp_caching_addresses_new(vp_caching_allocator *a, int64_t bytes, int64_t unit);
+/* Those of a segment; 0: there are none. */
+int64_t vp_caching_addresses_of_segment(vp_caching_allocator *a, int64_t bytes);
 
 /* A whole segment, that is one free block, goes back to the device. */
 void vp_caching_segment_free(vp_caching_allocator *a, uint32_t b);

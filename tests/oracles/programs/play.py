@@ -28,7 +28,7 @@ def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90, total_byt
     libs = [null_dir + "/libvplan-null.so"]
     libs += sorted("%s/%s" % (null_dir, f) for f in os.listdir(null_dir) if f.startswith("lib") and ".so." in f)
     e = dict(os.environ, LD_PRELOAD=":".join(libs), HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1",
-             CUDA_VISIBLE_DEVICES="0", VPLAN_NULL_CC=str(capability), VPLAN_NULL_SM_COUNT=str(processors), VPLAN_NULL_ADDRESSES="rising", VPLAN_NULL_CUDNN="off",
+             CUDA_VISIBLE_DEVICES="0", VPLAN_NULL_CC=str(capability), VPLAN_NULL_SM_COUNT=str(processors), VPLAN_NULL_ADDRESSES=os.environ.get("VPLAN_NULL_ADDRESSES", "rising"), VPLAN_NULL_CUDNN="off",
              VPLAN_NULL_NAME="NVIDIA H100 80GB HBM3", VPLAN_NULL_TOTAL_BYTES=str(total_bytes),
              VPLAN_NULL_LIMIT_BYTES=str(total_bytes), VPLAN_NULL_CONTEXT_BYTES="0")
     e["LD_LIBRARY_PATH"] = null_dir + ":" + e.get("LD_LIBRARY_PATH", "")

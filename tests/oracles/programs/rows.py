@@ -6,7 +6,7 @@
     rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
-stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
+stand-in plays, addresses rising, or with VPLAN_NULL_ADDRESSES=falling as a card's driver gives them. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
 --trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
@@ -751,8 +751,8 @@ def main():
     with open(a.out, "a" if done > 0 else "w", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
         if done <= 0:
-            f.write("# made by tests/oracles/programs/rows.py: torch %s, transformers %s\n"
-                    % (torch.__version__.split("+")[0], transformers.__version__))
+            f.write("# made by tests/oracles/programs/rows.py: torch %s, transformers %s%s\n"
+                    % (torch.__version__.split("+")[0], transformers.__version__, "; addresses fall" * (os.environ["VPLAN_NULL_ADDRESSES"] == "falling")))
             out.writerow((COLUMNS + MORE + ["versions"] if a.like else columns_of(rows[0])) + ["reserved"] + ["allocated_" + p for p in phases_of(rows[0])])
         for row in rows[max(done, 0):]:
             got = play.in_child(lambda: measure(row))
