@@ -337,6 +337,25 @@ static const char *unread_of(const vp_checked *c, const vp_check_fit_options *o)
     return NULL;
 }
 
+static vp_status fill_request(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
+                              const vp_dryrun_context *outside, vp_choose_request *r, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    read_ligers(c, &r->job);
+    r->job.context_bytes       = outside->bytes;
+    r->job.context_least_bytes = outside->least_bytes;
+    r->job.prices              = vp_arena_array(arena, 1, sizeof *r->job.prices);
+    r->job.shelf               = vp_hf_shelf_new();
+    r->versions                = c->versions;
+    r->job.versions            = vp_hf_versions_of(arena, c->versions);
+    r->model_name              = o->model;
+    r->seq                     = o->seq;
+    VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);
+out:
+    return st;
+}
+
 /* Everything that can be missing is a reason, not an error. */
 static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
                         vp_check_fit *x, vp_err *err)
@@ -431,16 +450,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
                  "files train none";
         goto out;
     }
-    read_ligers(c, &r->job);
-    r->job.context_bytes       = outside.bytes;
-    r->job.context_least_bytes = outside.least_bytes;
-    r->job.prices              = vp_arena_array(arena, 1, sizeof *r->job.prices);
-    r->job.shelf               = vp_hf_shelf_new();
-    r->versions                = c->versions;
-    r->job.versions            = vp_hf_versions_of(arena, c->versions);
-    r->model_name              = model;
-    r->seq                     = o->seq;
-    VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);
+    VP_TRY(fill_request(arena, c, o, &outside, r, err));
 out:
     return st;
 }

@@ -1,4 +1,4 @@
-/* trainers/files/options.c: `python train.py --batch_size 8` of a script with a parser of its own: what the command says stands in
+/* trainers/files/script_options.c: `python train.py --batch_size 8` of a script with a parser of its own: what the command says stands in
  * for that option's default, wherever the script uses it, as argparse makes a value of it. */
 #include "trainers/files/check_internal.h"
 
