@@ -111,7 +111,8 @@ for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 1
     for row, errors in more:
         name = " ".join([row["name"], row["trainer"]] + row["options"])
         if ok(not isinstance(errors, str), name, errors):
-            ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and abs(errors["load"]) <= 1e-6, name, errors)
+            load = 5e-5 if path == "fallen_steps.csv" else 1e-6         # a block of NF4's that is not split
+            ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and abs(errors["load"]) <= load, name, errors)
             ok(abs(errors.get("evaluate", 0)) <= 0.0001, name + ": evaluation", errors)
 
 # ---- SFTTrainer on a T4 ----
