@@ -31,6 +31,8 @@ static const char train_py[] =
     "    loading[\"quantization_config\"] = BitsAndBytesConfig(**bits)\n"
     "if pathlib.Path(name).suffix == \".json\" or not any(pathlib.Path(name).glob(\"*.safetensors\")) "
     "and pathlib.Path(name).is_dir():\n"
+    "    if bits[\"load_in_4bit\"]:\n"
+    "        raise SystemExit(f\"{name}: a config without weights, which cannot be held in 4 bits\")\n"
     "    config = AutoConfig.from_pretrained(name@CLASSES@)  # no weights here: drawn\n"
     "    config.dtype = getattr(torch, loading.pop(\"dtype\"))\n"
     "    model = @CLASS@.from_config(config, dtype=config.dtype, **loading)\n"
