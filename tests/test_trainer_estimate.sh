@@ -299,6 +299,8 @@ ok(any(r["option"] == "--eval-batch 1" for r in large["remedies"]) and "--eval-b
    "a smaller evaluation is what is advised", (large["remedies"], large["fits_with"]))
 for options, words in ((("--attention", "math"), "no such evaluation"), (("--world", "2", "--parallel", "zero3"), "under --parallel zero3")):
     ok(words in phases_with("--eval-batch", "2", *options).get("error", {}).get("message", ""), "refused: %s" % words)
+p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", "torch", "--seq", "512", "--eval-batch", "2"], stderr=subprocess.PIPE, text=True)
+ok("llama with --trainer torch is not covered: no such evaluation" in p.stderr, "an evaluation of a plain loop's", p.stderr)
 ok("evaluate" in [p["name"] for p in phases_with("--eval-batch", "2", "--world", "2")["phases"]], "an evaluation under DDP")
 
 # ---- TRL's DPOTrainer: the reference is a second model, or the same one without its adapters ----

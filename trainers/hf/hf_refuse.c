@@ -52,6 +52,7 @@ static const struct {
 static const struct {
     const char *word, *without;
 } rare[] = {
+    {"trainer=", "--trainer torch"},
     {"adapter=bf16", "adapters in fp32"},
     {"dora=1", "LoRA without DoRA"},
     {"save=", "adapters alone"},
