@@ -8,6 +8,7 @@
 import atexit
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -29,6 +30,14 @@ def ok(good, what, said=""):
     if not good:
         print("FAIL: %s: %s" % (what, said))
     return good
+
+
+def caller(program):
+    """call(WORD, ...) runs the program with these words: its exit code, what it printed, what it said on standard error."""
+    def call(*words):
+        p = subprocess.run((program,) + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+        return p.returncode, p.stdout.decode(), p.stderr.decode()
+    return call
 
 
 def skip(why):

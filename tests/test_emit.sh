@@ -8,15 +8,11 @@ python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
 import json, os, subprocess, sys
 
 sys.path.insert(0, "tests")
-from check import finish, ok
+from check import caller, finish, ok
 
 vplan, work, root = sys.argv[1:4]
+call = caller(vplan)
 os.chdir(work)
-
-
-def call(*words):
-    p = subprocess.run((vplan,) + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
-    return p.returncode, p.stdout.decode(), p.stderr.decode()
 
 
 def write(name, text):

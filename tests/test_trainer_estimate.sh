@@ -111,8 +111,8 @@ for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 1
     for row, errors in more:
         name = " ".join([row["name"], row["trainer"]] + row["options"])
         if ok(not isinstance(errors, str), name, errors):
-            load = 5e-5 if path == "fallen_steps.csv" else 1e-6         # a block of NF4's that is not split
-            ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and abs(errors["load"]) <= load, name, errors)
+            known = path == "fallen_steps.csv" and row["name"] == "qwen2.5-0.5b" and "r=32,targets=all-linear" in row["options"] and "nf4" in row["options"]         # 17 KB; why is not known
+            ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and (abs(errors["load"]) <= 1e-6) != known, name, errors)
             ok(abs(errors.get("evaluate", 0)) <= 0.0001, name + ": evaluation", errors)
 
 # ---- SFTTrainer on a T4 ----
@@ -747,17 +747,19 @@ for text, words in (("512\nmany\n", [":2", "no length"]), ("", ["holds no length
 
 # ---- a full card: settings between allocated and reserved bytes, whose verdict PyTorch's own allocator gave (tests/oracles/programs/limits.py) ----
 del os.environ["VPLAN_NULL_ADDRESSES"]         # these were played as a card's driver gives addresses
-limits, careful = list(csv.DictReader(open("tests/golden/limits/verdicts.csv"))), []
+limits = list(csv.DictReader(open("tests/golden/limits/verdicts.csv")))
+# played, one has 0.02 % of its card left, and is refused; one reserves less than its card though the drawing thought more
+REFUSED, UNRETURNED = ("gpt2", "3007922566"), ("qwen2.5-0.5b", "11466497744")
 for r in limits:
     options = [w for k in ("micro_batch", "seq", "recompute", "precision", "accumulation", "budget") for w in ("--" + k.replace("_", "-"), r[k])]
     command = [vplan, "estimate", r["model"], "--trainer", "hf", "--device", "h100"] + options
     j = json.loads(subprocess.run(command + ["--json"], stdout=subprocess.PIPE).stdout)
-    careful += [r] * (r["fits"] == "1" and not j["fits"])
-    ok(not j["fits"] or r["fits"] == "1", "verdict: " + " ".join(command[2:]), (r["fits"], j["device_bytes"]))
-    ok(("cache_returns_per_step" in j) <= j["fits"] == (j["device_bytes"] <= int(r["budget"])), "and its bytes: " + " ".join(command[2:]), j["device_bytes"])
-    if "cache_returns_per_step" in j:
+    which = (r["model"], r["budget"])
+    ok(j["fits"] == (r["fits"] == "1" and which != REFUSED), "verdict: " + " ".join(command[2:]), (r["fits"], j["device_bytes"]))
+    ok(("cache_returns_per_step" in j) == (j["fits"] and which != UNRETURNED) and j["fits"] == (j["device_bytes"] <= int(r["budget"])), "and its bytes: " + " ".join(command[2:]), j["device_bytes"])
+    if j["fits"] and which != UNRETURNED:
         ok("giving back its cache" in " ".join(subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.split()), "people are told so", r)
-ok({r["fits"] for r in limits} == {"0", "1"} and len(limits) >= 12 and len(careful) <= 1, "both verdicts, and one at most that fits all the same", (len(limits), careful))
+ok({r["fits"] for r in limits} == {"0", "1"} and len(limits) >= 12, "both verdicts", len(limits))
 
 once = estimate(llama, "--precision", "bf16-mixed", *small)[1]
 more = estimate(llama, "--precision", "bf16-mixed", "--accumulation", "4", *small)[1]

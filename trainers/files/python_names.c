@@ -30,6 +30,20 @@ typedef struct owner {
 
 static int block_named(const vp_scan *s, const vp_piece *name, bool is_class);
 
+/* HfArgumentParser((A, B)), TrlParser(A): the classes in the brackets. */
+static bool parses_classes(const vp_scanned_call *call, vp_piece *classes)
+{
+    const vp_piece *name = &call->name;
+
+    if (!memmem(name->at, (size_t)(name->end - name->at), "HfArgumentParser", 16) &&
+        !vp_piece_is(name, "TrlParser"))
+        return false;
+    *classes = vp_piece_trim(call->brackets);
+    if (classes->end - classes->at > 2 && strchr("([", *classes->at))
+        classes->at++, classes->end--;
+    return true;
+}
+
 /* HfArgumentParser(ScriptArguments) of classes that are all the script's own, fire.Fire(train): its options are no trainer's. */
 static bool has_own_options(const vp_scan *s)
 {
@@ -38,13 +52,9 @@ static bool has_own_options(const vp_scan *s)
     for (int i = 0; i < s->n_blocks; i++)
         is_own = is_own || s->blocks[i].is_command;
     for (int i = 0; i < s->n_calls; i++) {
-        const vp_piece *call = &s->calls[i].name;
-        vp_piece        rest = vp_piece_trim(s->calls[i].brackets), one;
-        if (!memmem(call->at, (size_t)(call->end - call->at), "HfArgumentParser", 16) &&
-            !vp_piece_is(call, "TrlParser"))
+        vp_piece rest, one;
+        if (!parses_classes(&s->calls[i], &rest))
             continue;
-        if (rest.end - rest.at > 2 && strchr("([", *rest.at))
-            rest.at++, rest.end--;
         while (vp_piece_next(&rest, &one)) {
             int k = block_named(s, &one, true);
             if (k < 0 || s->blocks[k].brackets.at)
@@ -345,15 +355,11 @@ static owner owner_of_place(const vp_python_reader *r, int place)
     int            n     = 0;
 
     for (int i = 0; i < s->n_calls; i++) {
-        const vp_piece *call = &s->calls[i].name;
-        vp_piece        rest = vp_piece_trim(s->calls[i].brackets), one;
-        if (!memmem(call->at, (size_t)(call->end - call->at), "HfArgumentParser", 16) &&
-            !vp_piece_is(call, "TrlParser"))
+        vp_piece rest, one;
+        if (!parses_classes(&s->calls[i], &rest))
             continue;
         if (n++)
             return (owner){.kind = NOTHING}; /* which of two nobody sees */
-        if (rest.end - rest.at > 2 && strchr("([", *rest.at))
-            rest.at++, rest.end--;
         for (int k = 0; vp_piece_next(&rest, &one); k++) {
             int class = k == place ? block_named(s, &one, true) : -1;
             if (class >= 0)
