@@ -626,7 +626,7 @@ for name, text, what in (("gap.sh", "if [ -n \"$L\" ]; then ARGS=(--per_device_t
                          ("gap.sh", "accelerate launch t.py --output_dir o --per_device_train_batch_size 4 --gradient_accumulation_steps $((16 / n))\n", "gradient_accumulation_steps in gap.sh"),
                          ("gap.py", "from transformers import AutoModelForCausalLM as A\nimport transformers\nm = transformers.AutoModelForCausalLM.from_pretrained('gpt2')\nif wanted:\n    m.gradient_checkpointing_enable()\na = transformers.TrainingArguments('o', per_device_train_batch_size=2)\n", "gradient_checkpointing_enable in gap.py"),
                          ("gap.py", "from trl import SFTTrainer\nt = SFTTrainer(model=m, args=training_args)\n", "args=training_args"),
-                         ("gap.py", "import torch, transformers\nm = transformers.AutoModelForCausalLM.from_pretrained('gpt2', dtype='bfloat16')\na = transformers.TrainingArguments('o', per_device_train_batch_size=2, bf16=torch.cuda.is_bf16_supported())\n", "bf16 in gap.py"),
+                         ("gap.py", "import torch, transformers\nm = transformers.AutoModelForCausalLM.from_pretrained('gpt2', dtype='bfloat16')\na = transformers.TrainingArguments('o', per_device_train_batch_size=2, bf16=have())\n", "bf16 in gap.py"),
                          ("gap.py", "from trl import SFTConfig, DPOConfig\na = SFTConfig(output_dir='o', max_length=512)\nb = DPOConfig(output_dir='p', max_length=512)\n", "DPOConfig()")):
     code, j, err = check(write(name, text), "--model", "gpt2", "--device", "4090")
     ok(code == 0 and j["fits"] is None and j["fits_not_answered"] == "not answered: what %s says is not known" % what, "no verdict: " + what, (code, j.get("fits"), j.get("fits_not_answered")))

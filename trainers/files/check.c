@@ -319,6 +319,15 @@ static const vp_target *target_of(const vp_checked *c)
 
 /* ---- reading ---- */
 
+/* bf16=is_bf16_supported() on a card that has none. */
+static void answer_without_bf16(vp_value *v)
+{
+    if (v->asks_bf16)
+        v->boolean = !v->boolean, v->text = v->boolean ? "True" : "False";
+    for (vp_value *m = v->kind >= VP_VALUE_LIST ? v->first : NULL; m; m = m->next)
+        answer_without_bf16(m);
+}
+
 /* The README.md beside what emit writes, which a shell's star names too. */
 static bool is_for_people(const char *path)
 {
@@ -496,6 +505,10 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
     }
     if (st != VP_OK)
         return vp_fail(err, st, inner.file, inner.line, NULL, "%s", inner.message);
+    if (opts->no_bf16)
+        answer_without_bf16(file->doc->root);
+    for (vp_document *part = opts->no_bf16 ? file->doc->parts : NULL; part; part = part->next)
+        answer_without_bf16(part->root);
     if (kind && !file->doc->next)
         file->dialect = kind;
     else

@@ -366,7 +366,7 @@ static bool is_said_elsewhere(const vp_checked *c, const vp_checked_file *file, 
     for (int i = 0; i < c->n_files; i++) {
         const vp_checked_file *other = &c->files[i];
         const vp_value        *v;
-        if (other == file || !other->doc || !other->doc->root)
+        if (other == file || !other->doc || !other->doc->root || !other->dialect)
             continue;
         v = vp_value_at(other->doc->root, k->path);
         if (v && !is_unread(v) && !is_name_of_python(other, k, v))
@@ -720,8 +720,9 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
         const vp_key *k = path ? vp_file_key(c, file, path, &version) : NULL;
         if (!path)
             continue;
-        if (!k && file->doc->format == VP_FORMAT_PYTHON && isdigit((unsigned char)v->key[0]))
-            continue; /* an argument without a name: replace(old, ...) */
+        if (!k && file->doc->format == VP_FORMAT_PYTHON &&
+            (isdigit((unsigned char)v->key[0]) || (v->is_variable && v->call)))
+            continue; /* an argument without a name: replace(old, ...); what a call made */
         const char *known = k ? NULL : known_at(file, s->path, v->key);
         if (!k && !known && is_of_named(c, file, s, v))
             continue;
@@ -753,7 +754,9 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
         }
     }
     if (own.n_bytes)
-        vp_find(c, file, VP_NOTE, NULL, "", NULL, "keys of the script's own, not judged: %s",
+        vp_find(c, file, VP_NOTE, is_call(file) ? map : NULL, "", NULL,
+                is_call(file) ? "arguments that are not judged: %s"
+                              : "keys of the script's own, not judged: %s",
                 own.data);
     vp_text_release(&own);
 }

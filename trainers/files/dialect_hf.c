@@ -686,8 +686,11 @@ static const vp_key model_keys[] = {
 };
 
 static const vp_section model_sections[] = {
-    {"", VP_STRANGERS_DROPPED,
-     "config device_map trust_remote_code use_cache cache_dir token use_auth_token revision code_revision "
+    /* what they do not know goes to the model's configuration, which may have it */
+    {"", VP_STRANGERS_KEPT,
+     "config device_map device_mesh tp_size tqdm_class from_tf from_flax mirror offload_buffers state_dict proxies "
+     "generation_config distributed_config use_kernels kernel_config key_mapping gguf_file "
+     "adapter_kwargs trust_remote_code use_cache cache_dir token use_auth_token revision code_revision "
      "low_cpu_mem_usage use_safetensors max_memory offload_folder offload_state_dict force_download "
      "local_files_only ignore_mismatched_sizes subfolder variant tp_plan rope_scaling num_labels id2label "
      "label2id problem_type output_loading_info pad_token_id"},

@@ -13,7 +13,7 @@ static const vp_key unsloth_keys[] = {
     {"model_name", VP_KEY_TEXT},
     {"max_seq_length", VP_KEY_INT, "2048", .min = 1, .max = BIG,
      .costs = "samples are cut at 2,048 tokens"},
-    {"dtype", VP_KEY_TEXT},
+    {"dtype", VP_KEY_TEXT, "torch.bfloat16"}, /* on a card that has it */
     {"load_in_4bit", VP_KEY_BOOL, "true"},
     {"load_in_8bit", VP_KEY_BOOL, "false"},
     {"load_in_16bit", VP_KEY_BOOL, "false"},
@@ -34,8 +34,8 @@ static const vp_key unsloth_keys[] = {
     {"gradient_accumulation_steps", VP_KEY_INT, "1", .min = 1, .max = BIG},
     {"optim", VP_KEY_TEXT, "adamw_torch_fused", VP_HF_OPTIMIZERS},
     {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
-    {"bf16", VP_KEY_BOOL},
-    {"fp16", VP_KEY_BOOL},
+    {"bf16", VP_KEY_BOOL, "!fp16"}, /* where neither is written: unsloth/models/rl.py */
+    {"fp16", VP_KEY_BOOL, "false"},
     {"packing", VP_KEY_BOOL, "false"},
     {"eval_strategy", VP_KEY_WORD, "no", "no|steps|epoch"},
     {"per_device_eval_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG},
@@ -43,8 +43,24 @@ static const vp_key unsloth_keys[] = {
 
 static const vp_section unsloth_sections[] = {
     {"", VP_STRANGERS_KEPT,
-     "SETTINGS LOAD ADAPT TRAIN model args bias random_state loftq_config tokenizer "
-     "trainer"}};
+     "SETTINGS LOAD ADAPT TRAIN model args trainer "
+     /* the loader's */
+     "token device_map rope_scaling fix_tokenizer trust_remote_code use_exact_model_name "
+     "fast_inference gpu_memory_utilization float8_kv_cache random_state max_lora_rank "
+     "disable_log_stats qat_scheme unsloth_vllm_standby revision resize_model_vocab auto_model "
+     "auto_config whisper_language whisper_task torch_dtype attn_implementation num_labels "
+     /* the adapters' */
+     "bias loftq_config layers_to_transform layers_pattern init_lora_weights task_type "
+     "temporary_location target_parameters ensure_weight_tying finetune_vision_layers "
+     "finetune_language_layers finetune_attention_modules finetune_mlp_modules "
+     /* those of TRL's trainers and their arguments */
+     "tokenizer processing_class train_dataset eval_dataset data_collator formatting_func "
+     "compute_metrics callbacks optimizers peft_config ref_model reward_funcs max_length "
+     "max_prompt_length max_completion_length num_generations temperature beta loss_type epsilon "
+     "epsilon_high delta dataset_text_field dataset_num_proc dataset_kwargs packing_strategy "
+     "padding_free assistant_only_loss completion_only_loss eos_token pad_token model_init_kwargs "
+     "embedding_learning_rate vllm_sampling_params importance_sampling_level mask_truncated_completions "
+     "scale_rewards use_vllm vllm_mode"}};
 
 static const vp_saying unsloth_says[] = {
     {VP_ALWAYS, NULL, "model_name", "$model"},
@@ -120,4 +136,7 @@ const vp_dialect vp_dialect_unsloth = {
     .programs = "unsloth",
     .signs    = "full_finetuning",
     .only     = VP_FORMAT_PYTHON,
+    /* SFTConfig is one of them; of the versions that it takes (its pyproject.toml) the one that its notebooks install */
+    .base         = &vp_dialect_transformers,
+    .base_version = "4.56.2",
 };

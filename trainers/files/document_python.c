@@ -11,6 +11,7 @@
 #include "trainers/files/python_calls.h"
 #include "trainers/files/python_names.h"
 #include "trainers/files/python_reader.h"
+#include "trainers/files/python_scan.h"
 
 #include "base/text.h"
 #include "trainers/files/launch.h"
@@ -20,11 +21,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* To the end of the line. */
+/* To the end of the line; a string that goes on takes the lines along on which it does. */
 static void skip_line(vp_python_reader *r)
 {
-    while (r->at < r->end && *r->at != '\n')
-        r->at++;
+    while (r->at < r->end && *r->at != '\n') {
+        const char *from = r->at, *newline;
+        if (*r->at == '"' || *r->at == '\'')
+            r->at = vp_piece_behind_string(r->at, r->end, &r->line);
+        else if (*r->at == '#')
+            while (r->at < r->end && *r->at != '\n')
+                r->at++;
+        else
+            r->at++;
+        newline       = memrchr(from, '\n', (size_t)(r->at - from));
+        r->line_start = newline ? newline + 1 : r->line_start;
+    }
 }
 
 /* The arguments that another call made before v, of the same name or of another trainer; NULL: none. */
@@ -164,6 +175,11 @@ vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map)
             VP_TRY(vp_python_add_part(r, m));
             continue;
         }
+        if (map->call && !vp_python_tells_settings(map->call)) {
+            if (m->call && vp_python_makes_arguments(m->call))
+                VP_TRY(vp_python_join_root(r, m));
+            continue;
+        }
         if (strcmp(m->key, VP_PYTHON_UNKNOWN) == 0) {
             if (map->call &&
                 (vp_python_makes_arguments(map->call) || strncmp(map->call, "Fast", 4) == 0))
@@ -196,14 +212,16 @@ static const char *without_owner(const vp_python_reader *r, const char *name)
     for (const vp_value *v = dot ? r->doc->root->first : NULL; v; v = v->next)
         if (strncmp(v->key, name, (size_t)(dot - name)) == 0 && !v->key[dot - name])
             owner = v;
-    return strncmp(name, "config.", 7) == 0 || (owner && owner->call) ? dot + 1 : name;
+    bool is_settings = owner && owner->call && vp_python_tells_settings(owner->call);
+
+    return strncmp(name, "config.", 7) == 0 || is_settings ? dot + 1 : name;
 }
 
 /* The names that a statement assigns to: "a", of "a, b" the last; NULL: it assigns nothing. *changes: what was there
  * before goes in, as in a += 1. */
 static const char *take_targets(vp_python_reader *r, bool *changes, bool *is_plain)
 {
-    const char *name;
+    const char *name, *key;
     ptrdiff_t   n = 0;
 
     do {
@@ -217,8 +235,9 @@ static const char *take_targets(vp_python_reader *r, bool *changes, bool *is_pla
         return NULL;
     *changes = n > 0;
     r->at += n + 1;
-    *is_plain = !strchr(name, '.');
-    return without_owner(r, name);
+    key       = without_owner(r, name);
+    *is_plain = key == name;
+    return key;
 }
 
 /* A second value of a name where it depends on a condition, or on which function runs, which of them counts. */
@@ -289,7 +308,7 @@ static vp_status read_call(vp_python_reader *r)
     vp_value_drop_last(root, v);
     if (map)
         VP_TRY(take_update(r, map, v));
-    else if (vp_python_is_trainer(v->call))
+    else if (vp_python_trains_model(v->call))
         VP_TRY(vp_python_take_trainer(r, v));
     else
         VP_TRY(vp_python_join_root(r, v));
@@ -408,7 +427,7 @@ static vp_status read_statement(vp_python_reader *r)
         goto out;
     }
     if (returns)
-        r->at += strlen("return"), name = "return";
+        r->at += strlen("return"), name = "return", is_plain = true;
     else
         name = take_targets(r, &changes, &is_plain);
     if (!name) {
@@ -441,7 +460,7 @@ static vp_status read_statement(vp_python_reader *r)
     } else if (vp_python_is_of_deepspeed(v) && !vp_value_member(v, VP_PYTHON_UNKNOWN)) {
         VP_TRY(add_deepspeed(r, v));
         vp_value_drop_last(root, v);
-    } else if (v->call && vp_python_is_trainer(v->call)) {
+    } else if (v->call && vp_python_trains_model(v->call)) {
         vp_value_drop_last(root, v);
         VP_TRY(vp_python_take_trainer(r, v));
     } else if (vp_python_is_quantisation(v)) {
@@ -584,9 +603,29 @@ typedef struct blocks {
     struct {
         int  indent;
         bool is_condition, is_switch; /* about checkpoints */
+        bool is_dead;                 /* if False: */
     } open[VP_DOCUMENT_MAX_DEPTH];
     int n;
 } blocks;
+
+/* if False: what stands there for people to try. */
+static bool is_never(const char *at, const char *end)
+{
+    static const char *const words[] = {"if False:", "if 0:", "while False:", "while 0:"};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if ((size_t)(end - at) >= strlen(words[i]) && memcmp(at, words[i], strlen(words[i])) == 0)
+            return true;
+    return false;
+}
+
+static bool is_dead(const blocks *b)
+{
+    for (int i = 0; i < b->n; i++)
+        if (b->open[i].is_dead)
+            return true;
+    return false;
+}
 
 static void enter_line(blocks *b, vp_python_reader *r)
 {
@@ -608,6 +647,7 @@ static void enter_line(blocks *b, vp_python_reader *r)
     b->open[b->n].indent       = r->indent;
     b->open[b->n].is_condition = is;
     b->open[b->n].is_switch    = is && has_text(r->at, end, "gradient_checkpointing");
+    b->open[b->n].is_dead      = is_never(r->at, end);
     b->n++;
 }
 
@@ -647,6 +687,10 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         r.indent         = (int)(r.at - r.line_start);
         if (!after)
             enter_line(&open, &r);
+        if (is_dead(&open)) {
+            skip_line(&r);
+            continue;
+        }
         if (!ours)
             skip_condition(&r);
         r.conditional = r.conditional || r.at > from;

@@ -47,6 +47,12 @@ bool vp_python_trains(const char *call)
            !vp_python_ends_in(call, "LoraConfig") && !vp_python_ends_in(call, "BitsAndBytesConfig");
 }
 
+bool vp_python_tells_settings(const char *call)
+{
+    return strncmp(call, "Fast", 4) == 0 || vp_python_makes_arguments(call) ||
+           vp_python_ends_in(call, ".Config") || vp_python_ends_in(call, "Trainer");
+}
+
 /* A call that loads a model of transformers; tokenizers and images' processors are loaded alike. */
 bool vp_python_loads_model(const char *call)
 {
@@ -167,7 +173,8 @@ static void drop_variables(vp_document *doc)
     for (vp_value *next; v; v = next) {
         next = v->next;
         if (v->is_variable &&
-            !(v->kind == VP_VALUE_MAP && v->call && strcmp(v->call, VP_VALUE_UNREAD) != 0))
+            !(v->call && strcmp(v->call, VP_VALUE_UNREAD) != 0 &&
+              (vp_python_tells_settings(v->call) || vp_python_ends_in(v->call, "Accelerator"))))
             continue; /* what a call made of it stays where it stands */
         v->next = NULL;
         if (root->last)
@@ -187,14 +194,24 @@ static bool has_own_loop(const vp_document *doc)
     return false;
 }
 
-/* The class of arguments that a trainer makes where it is given none. */
-static const char *default_of(const char *trainer)
+/* The class of arguments that a trainer is given, or makes where it is given none. One that nobody here knows and that is given
+ * some is made of transformers'. */
+static const char *default_of(const vp_document *doc, const char *trainer)
 {
-    return strcmp(trainer, "SFTTrainer") == 0   ? "SFTConfig"
-           : strcmp(trainer, "DPOTrainer") == 0 ? "DPOConfig"
-           : strstr(trainer, "Trainer") == trainer || strncmp(trainer, "Seq2Seq", 7) == 0
-               ? "TrainingArguments"
-               : NULL;
+    static const char *const of[][2] = {
+        {"SFTTrainer", "SFTConfig"},       {"DPOTrainer", "DPOConfig"},
+        {"KTOTrainer", "KTOConfig"},       {"ORPOTrainer", "ORPOConfig"},
+        {"CPOTrainer", "CPOConfig"},       {"RewardTrainer", "RewardConfig"},
+        {"GKDTrainer", "GKDConfig"},       {"PRMTrainer", "PRMConfig"},
+        {"GRPOTrainer", "GRPOConfig"},     {"RLOOTrainer", "RLOOConfig"},
+        {"PPOTrainer", "PPOConfig"},       {"OnlineDPOTrainer", "OnlineDPOConfig"},
+        {"NashMDTrainer", "NashMDConfig"}, {"XPOTrainer", "XPOConfig"},
+        {"Trainer", "TrainingArguments"},  {"Seq2SeqTrainer", "Seq2SeqTrainingArguments"}};
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (strcmp(trainer, of[i][0]) == 0)
+            return of[i][1];
+    return doc->given ? "TrainingArguments" : NULL;
 }
 
 static void add_false(vp_document *doc, const char *key)
@@ -210,7 +227,7 @@ static void add_false(vp_document *doc, const char *key)
 static const char *as_trainer_takes(vp_document *doc, const char *arguments, const char *trainer)
 {
     if (!arguments)
-        return doc->files ? NULL : default_of(trainer);
+        return doc->files ? NULL : default_of(doc, trainer);
     if (strcmp(arguments, "TrainingArguments") != 0 || strcmp(trainer, "SFTTrainer") != 0)
         return arguments;
     if (!vp_value_member(doc->root, "activation_checkpointing"))
@@ -223,10 +240,11 @@ void vp_python_settle(vp_document *doc, const char *arguments, const char *train
 {
     drop_what_is_read(doc);
     drop_other_engines(doc);
-    if (arguments || doc->files)
-        doc->given = NULL;
+    bool is_given = arguments || doc->files;
     if (trainer && !is_of_unsloth(doc))
         arguments = as_trainer_takes(doc, arguments, trainer);
+    if (is_given)
+        doc->given = NULL;
     doc->call    = arguments;
     doc->program = is_of_unsloth(doc) ? "unsloth" : arguments;
     if (!doc->program && has_own_loop(doc))

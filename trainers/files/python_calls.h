@@ -12,6 +12,10 @@ bool vp_python_makes_arguments(const char *call);
 /* Whether these are the trainer's own, not those of a script's model or data. */
 bool vp_python_trains(const char *call);
 
+/* Whether what a call is given are settings: a trainer's arguments, a configuration, what Unsloth's classes are told. Tokenizers,
+ * data sets and all else have arguments by such names too. */
+bool vp_python_tells_settings(const char *call);
+
 /* Whether a call loads a model of transformers'. */
 bool vp_python_loads_model(const char *call);
 

@@ -64,8 +64,8 @@ vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map);
 /* "import ..." and "from ... import (...)", whose names may be a trainer's; false: the statement is another. */
 bool vp_python_read_import(vp_python_reader *r);
 
-/* Whether a call makes a trainer whose arguments are of one of the libraries that are known here. */
-bool vp_python_is_trainer(const char *call);
+/* Whether a call makes a trainer: of a library that is known here, or of a class that somebody made of its. */
+bool vp_python_trains_model(const char *call);
 
 /* Something gives the model adapters, of whatever kind; the first counts. */
 vp_status vp_python_note_adapters(vp_python_reader *r, const char *by, int line);

@@ -9,8 +9,7 @@ static bool is_letter(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Behind the string that begins here; one that ends with its line or the text ends there. */
-static const char *behind_string(const char *at, const char *end, int *line)
+const char *vp_piece_behind_string(const char *at, const char *end, int *line)
 {
     char quote = *at;
     bool three = end - at >= 3 && at[1] == quote && at[2] == quote;
@@ -47,7 +46,7 @@ static const char *find(const char *from, const char *end, const char *letters, 
 
     for (const char *at = from; at < end;) {
         if (*at == '"' || *at == '\'') {
-            at = behind_string(at, end, line);
+            at = vp_piece_behind_string(at, end, line);
             continue;
         }
         if (*at == '#') {
@@ -434,7 +433,7 @@ static void scan_names(vp_scan *s, const char *at, const char *end)
 
     while (at < end && !s->is_cut) {
         if (*at == '"' || *at == '\'') {
-            at          = behind_string(at, end, &line);
+            at          = vp_piece_behind_string(at, end, &line);
             begins_line = false;
         } else if (*at == '#') {
             at = behind_comment(at, end);

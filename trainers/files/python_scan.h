@@ -50,6 +50,9 @@ typedef struct vp_scan {
 /* NULL: out of memory. */
 vp_scan *vp_python_scan(vp_arena *arena, const char *text, const char *end);
 
+/* Behind the string that begins here, its line ends counted; one that ends with its line or the text ends there. */
+const char *vp_piece_behind_string(const char *at, const char *end, int *line);
+
 /* Behind a piece's strings, comments and brackets: to the first of these letters outside all of them; NULL: none. A letter '=' is
  * an assignment's alone. */
 const char *vp_piece_find(const vp_piece *p, const char *letters);

@@ -25,10 +25,9 @@ static const char *class_of(const char *call)
     return dot ? dot + 1 : call;
 }
 
-bool vp_python_is_trainer(const char *call)
+bool vp_python_trains_model(const char *call)
 {
-    return call && (is_one_of(class_of(call), transformers_classes) ||
-                    is_one_of(class_of(call), trl_classes));
+    return call && vp_python_ends_in(call, "Trainer");
 }
 
 /* Whether a word stands in the text as a name of its own. */
@@ -162,8 +161,9 @@ vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
     if (is_lightnings(r, v)) {
         VP_TRY(vp_python_add(r, r->doc->root, "trainer", &own));
         vp_python_be_same(own, v);
-        own->line    = v->line;
-        r->arguments = r->arguments ? r->arguments : "Trainer";
+        own->is_variable = false;
+        own->line        = v->line;
+        r->arguments     = r->arguments ? r->arguments : "Trainer";
         goto out;
     }
     if (r->imports & VP_PYTHON_UNSLOTH) { /* it gives TRL's trainers back what they had */

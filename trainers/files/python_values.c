@@ -75,10 +75,10 @@ vp_status vp_python_read_string(vp_python_reader *r, vp_value *v)
     char *text = vp_arena_alloc(r->doc->arena, (size_t)(stop - r->at) + 1);
     VP_TRY_ALLOC(r->err, text);
     for (; r->at < stop; r->at++) {
-        if (*r->at == '\n')
-            r->line++, r->line_start = r->at + 1;
         if (*r->at == '\\' && r->at + 1 < stop)
             r->at++;
+        if (*r->at == '\n')
+            r->line++, r->line_start = r->at + 1;
         text[n++] = *r->at;
     }
     r->at += three ? 3 : 1;
@@ -477,17 +477,42 @@ static vp_status read_name(vp_python_reader *r, vp_value *v, const char *name, i
         vp_python_be_unread(v);
     else if (last && last->kind < VP_VALUE_LIST)
         v->kind = last->kind, v->text = last->text, v->quoted = last->quoted,
-        v->boolean = last->boolean, v->integer = last->integer, v->real = last->real,
-        v->option = last->option, v->option_type = last->option_type,
+        v->boolean = last->boolean, v->asks_bf16 = last->asks_bf16, v->integer = last->integer,
+        v->real = last->real, v->option = last->option, v->option_type = last->option_type,
         v->option_line = last->option_line;
 out:
     return st;
+}
+
+/* PyTorch answers yes where it emulates bf16, too (torch/cuda/__init__.py), unless Unsloth answers in its place. */
+static void answer_bf16(const vp_python_reader *r, vp_value *v)
+{
+    bool by_card = v->n_children || (r->imports & VP_PYTHON_UNSLOTH) ||
+                   !vp_python_ends_in(v->call, "cuda.is_bf16_supported");
+
+    *v = (vp_value){.key       = v->key,
+                    .next      = v->next,
+                    .line      = v->line,
+                    .column    = v->column,
+                    .kind      = VP_VALUE_BOOL,
+                    .boolean   = true,
+                    .text      = "True",
+                    .asks_bf16 = by_card};
 }
 
 static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth)
 {
     vp_status st = VP_OK;
 
+    if (vp_python_at_word(r, "not")) {
+        r->at += strlen("not");
+        vp_python_skip(r, false);
+        VP_TRY(vp_python_read_value(r, v, depth + 1));
+        r->unread  = r->unread || v->kind != VP_VALUE_BOOL || v->option;
+        v->boolean = !v->boolean;
+        v->text    = v->boolean ? "True" : "False";
+        goto out;
+    }
     if (isdigit((unsigned char)*r->at) || *r->at == '-' || *r->at == '.') {
         const char *from = r->at;
         while (r->at < r->end && (isalnum((unsigned char)*r->at) || strchr("+-._", *r->at)) &&
@@ -514,7 +539,10 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
     } else if (r->at < r->end && *r->at == '(') {
         v->call = name;
         VP_TRY(read_items(r, v, ')', depth));
-        if (strcmp(name, "dict") == 0) /* {"a": 1}, written otherwise */
+        if (vp_python_ends_in(name, "is_bf16_supported") ||
+            vp_python_ends_in(name, "is_bfloat16_supported"))
+            answer_bf16(r, v);
+        else if (strcmp(name, "dict") == 0) /* {"a": 1}, written otherwise */
             VP_TRY(settle_dict(r, v));
         else if (vp_python_ends_in(name, ".get"))
             VP_TRY(take_get(r, v, depth));
