@@ -9,7 +9,7 @@
 typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *gradients, *optimizer, *attention, *loss, *recompute,
         *max, *class_name, *padding, *lengths, *measured, *resident, *versions, *lora, *peft,
-        *freeze, *load, *task, *parallel, *offload, *method, *calibration, *alloc_conf;
+        *freeze, *load, *prepare, *task, *parallel, *offload, *method, *calibration, *alloc_conf;
     vp_amount budget, reserve;
     int64_t   seq, target_seq, micro_batch, accumulation, eval_batch, packing, world, workers,
         prefetch;

@@ -135,10 +135,18 @@ static const vp_option rows[] = {
      .at        = offsetof(vp_estimate_options, load),
      .words     = "none|int8|nf4|nf4-dq",
      .help      = "Hold the frozen model's linear layers in bitsandbytes' 4 bits (nf4-dq: their "
-                  "scales quantised too) or 8 (int8), prepared by peft: what stays is fp32; needs "
-                  "--lora, and --recompute full, which peft turns on",
+                  "scales quantised too) or 8 (int8); needs --lora",
      .otherwise = "none",
      .example   = "nf4"},
+    {.name  = "--prepare",
+     .kind  = VP_OPTION_CHOICE,
+     .at    = offsetof(vp_estimate_options, prepare),
+     .words = "on|off",
+     .help  = "Whether peft's prepare_model_for_kbit_training() is called on a model whose weights "
+              "are quantised: it makes fp32 what is not (norms, embeddings, the head), which takes "
+              "more",
+     .otherwise = "on; off with --trainer trl, whose trainers do not call it",
+     .example   = "off"},
     {.name = "--qlora",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_estimate_options, qlora),
@@ -265,6 +273,7 @@ static const char *trainers_own(const vp_estimate_options *o)
            : o->peft         ? "peft"
            : o->freeze       ? "freeze"
            : o->load         ? "load"
+           : o->prepare      ? "prepare"
            : o->liger        ? "liger"
            : o->compiles     ? "compile"
            : o->keep_output  ? "keep-output"

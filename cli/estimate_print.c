@@ -159,11 +159,14 @@ static void print_setting(const vp_estimate_answer *a, bool all)
     if (vp_hf_has_other_adapters(q))
         print_method(&q->lora);
     else if (vp_hf_has_adapters(q))
-        vp_screen_line("adapters", "LoRA of rank %lld on %s, %s%s%s%s%s", (long long)q->lora.rank,
+        vp_screen_line("adapters", "LoRA of rank %lld on %s, %s%s%s%s%s%s", (long long)q->lora.rank,
                        q->lora.targets, q->lora.is_bf16 ? "bf16" : "fp32",
                        q->lora.is_dora ? ", DoRA" : "", beside_text(q, x, sizeof x),
-                       strcmp(q->load, "none") != 0 ? "; frozen weights in " : "",
-                       strcmp(q->load, "none") != 0 ? q->load : "");
+                       vp_hf_is_quantised(q) ? "; frozen weights in " : "",
+                       vp_hf_is_quantised(q) ? q->load : "",
+                       !q->prepare        ? ""
+                       : vp_hf_upcasts(q) ? ", prepared"
+                                          : ", not prepared");
     if (q->frozen_layers)
         vp_screen_line("frozen", "the embeddings and the first %lld layers",
                        (long long)q->frozen_layers);

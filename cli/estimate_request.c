@@ -308,6 +308,9 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .packed          = o->packing,
                .lora            = {.targets = "none"},
                .load            = o->load ? o->load : "none",
+               .prepare         = !o->prepare                     ? VP_HF_PREPARE_AS_TRAINER
+                                  : strcmp(o->prepare, "on") == 0 ? VP_HF_PREPARE_ON
+                                                                  : VP_HF_PREPARE_OFF,
                .resident        = resident_kind(o),
                .second          = a->second,
                .keep_output     = o->keep_output,

@@ -237,6 +237,10 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
                        "--load %s: quantised weights are not trained; say which "
                        "adapters are, with --lora",
                        o.load));
+    if (o.prepare && !is_quantised)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--prepare %s is of quantised weights: --qlora, or --load nf4 with --lora",
+                       o.prepare));
     VP_TRY(vp_estimate_open_model(name, &o, &a->model, err));
     VP_TRY(vp_estimate_open_second(&o, a, err));
     vp_estimate_fill(&o, a);

@@ -432,6 +432,19 @@ vit = dict(model_type="vit", architectures=["ViTForImageClassification"], hidden
 refused("layers as transformers 4 named them", vit, ["--micro-batch", "16", "--lora", "r=16,targets=query+value"], 4, ["query", "q_proj"])
 refused("4 bits that are trained", llama, ["--seq", "256", "--load", "nf4"], 2, ["--lora"])
 
+# ---- quantised weights that peft prepares, or nobody: what is not quantised is fp32 or 16 bits wide ----
+FOUR = ("estimate", "llama-3.1-8b", "--load", "nf4", "--lora", "r=8,targets=all-linear", "--precision", "bf16-amp", "--recompute", "full", "--seq", "512", "--micro-batch", "2", "--json")
+for trainer, own in (("torch", "on"), ("hf", "on"), ("trl", "off")):
+    unasked, on, off = [said(*FOUR, "--trainer", trainer, *o)[1] for o in ((), ("--prepare", "on"), ("--prepare", "off"))]
+    frozen = [sum(i["bytes"] for i in j["items"] if i["name"] == "frozen_parameters") for j in (on, off)]
+    # two tables of 128,256 rows of 4,096, and 65 norms
+    ok(frozen[0] - frozen[1] == 2 * (2 * 128256 * 4096 + 65 * 4096), "%s: what is not packed is twice as wide" % trainer, frozen)
+    ok(unasked["phases"] == {"on": on, "off": off}[own]["phases"] and unasked["settings"]["lora"]["prepare"] == own, "%s: unasked %s" % (trainer, own), unasked["settings"])
+for words, want, text in ((("--lora", "r=8", "--prepare", "off"), 2, "--load nf4"), (("--trainer", "vplan", "--prepare", "on"), 2, "--trainer hf"), (("--qlora", "--prepare", "maybe"), 2, "--prepare"),
+                          (("--qlora", "--prepare", "on", "--world", "2", "--parallel", "fsdp2"), 4, "--prepare on --parallel fsdp2"), (("--qlora", "--lora", "r=8,dora,targets=all-linear", "--prepare", "off"), 4, "--prepare on")):
+    code, j = said("estimate", "llama-3.2-1b", *words, "--json")
+    ok(code == want and text in j["error"]["message"], "--prepare: " + " ".join(words), (code, j.get("error")))
+
 # ---- two sequences: t5-base, as PyTorch's allocator counted it (torch 2.11.0, H100), less cuBLAS's workspaces ----
 t5 = dict(model_type="t5", architectures=["T5ForConditionalGeneration"], d_model=768, d_kv=64, d_ff=3072, num_layers=12,
           num_decoder_layers=12, num_heads=12, vocab_size=32128, relative_attention_num_buckets=32, dropout_rate=0.1)

@@ -75,6 +75,7 @@ def of_ours(r, scratch):
     elif r.get("resident"):
         options += ["--resident", r["resident"]]
     options += ["--freeze", r.get("freeze")] * (r.get("freeze", "none") not in ("", "none"))
+    options += ["--prepare", r.get("prepare")] * bool(r.get("prepare"))
     options += ["--alloc-conf", r.get("alloc_conf")] * bool(r.get("alloc_conf"))
     options += ["--offload", "activations"] * (r.get("offload") == "1")
     options += ["--versions", r.get("versions")] * bool(r.get("versions"))

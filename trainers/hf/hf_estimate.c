@@ -413,7 +413,7 @@ out:
 }
 
 /* Of the model whose linear layers are quantised: two in a byte, or one. What is not is fp32, but for biases, which are 16 bits: so
- * the model's count where it is within a thousandth. SFTTrainer leaves it as it was loaded, and so does who cuts it. */
+ * the model's count where it is within a thousandth. Else it is as it was loaded. */
 static int64_t quantised_parameters(const run *r)
 {
     int64_t each =

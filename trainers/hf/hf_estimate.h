@@ -32,6 +32,14 @@ typedef struct vp_hf_lora {
     int64_t     tokens; /* rows of the input's table trained beside them: new tokens */
 } vp_hf_lora;
 
+/* Whether peft's prepare_model_for_kbit_training(), which makes fp32 what is not quantised, is called before adapters are put
+ * on quantised weights. FSDP's cards join none that is fp32 with what is packed. */
+typedef enum vp_hf_prepare {
+    VP_HF_PREPARE_AS_TRAINER, /* it is; TRL's trainers do not call it */
+    VP_HF_PREPARE_ON,
+    VP_HF_PREPARE_OFF
+} vp_hf_prepare;
+
 typedef struct vp_hf_request {
     /* torch, a plain loop; hf, transformers' Trainer; trl, SFTTrainer; dpo, DPOTrainer, of whose batch each is a pair */
     const char *trainer;
@@ -52,7 +60,8 @@ typedef struct vp_hf_request {
     const char             *
         freeze; /* of a model that is trained whole: none (or NULL), embeddings, layers: those and the first */
     int64_t         frozen_layers;
-    const char     *load;         /* of the frozen model: none (or NULL), nf4, nf4-dq */
+    const char     *load;         /* of the frozen model: none (or NULL), nf4, nf4-dq, int8 */
+    vp_hf_prepare   prepare;      /* where it is loaded so */
     const char     *resident;     /* what else stays: none (or NULL), or vp_hf_resident_is() */
     const vp_model *second;       /* the second model of some; NULL: as the first. Borrowed */
     const char     *parallel;     /* vp_world_name(), or none (or NULL) */

@@ -691,8 +691,10 @@ static vp_status find_training(search *r, vp_err *err)
                          "1 KiB lower where both were recorded, and Trainer's clipping");
     }
     if (vp_hf_is_quantised(r->request) && r->found->sizes.symbols.at[VP_SYM_E])
-        vp_hf_assume(r->out, "experts are no linear layers: transformers leaves their weights in "
-                             "16 bits, and prepare_model_for_kbit_training makes them fp32");
+        vp_hf_assume(
+            r->out, "experts are no linear layers: transformers leaves their weights in 16 bits%s",
+            vp_hf_upcasts(r->request) ? ", and prepare_model_for_kbit_training makes them fp32"
+                                      : "");
 out:
     return st;
 }

@@ -41,6 +41,7 @@ static const struct {
     {"partial=1", "heads of which a part is rotated"},
     {"eval=2", "a second model's pass"},
     {"offload=1", "--offload activations"},
+    {"upcast=1", "--prepare on"},
     {"freeze=embeddings", "--freeze embeddings"},
     {"freeze=layers", "--freeze layers:N"},
     {"recompute=first", "--recompute first:N"},
@@ -58,7 +59,7 @@ static const struct {
     {"save=", "adapters alone"},
     {"tokens=1", "no trained tokens"},
     {"quantised=", "no --load"},
-    {"upcast=1", "packed weights that are cut over cards"},
+    {"upcast=1", "--prepare off"},
     {"liger=", "no kernels of Liger"},
     {"packed=1", "no --packing"},
     {"offload=1", "no --offload"},
@@ -134,8 +135,7 @@ static void say(const char *word, size_t n, const char *precision, char *buf, si
         join(buf, size, said);
         return;
     }
-    if (strncmp(text, "upcast", 6) == 0 || strncmp(text, "one", 3) == 0 ||
-        strncmp(text, "rest", 4) == 0)
+    if (strncmp(text, "one", 3) == 0 || strncmp(text, "rest", 4) == 0)
         return;
     bool        is_lora = strncmp(text, "lora=", 5) == 0, saves = strncmp(text, "save=", 5) == 0;
     char       *value  = strchr(text, '=');
@@ -159,6 +159,32 @@ static int weight_of(const char *word)
     return strncmp(word, "lora=", 5) == 0 || strncmp(word, "quantised=", 10) == 0 ? 4 : 1;
 }
 
+/* Weights that nobody prepares are often those that cards cut, with adapters of their format. */
+static bool is_of_cut_packed(const char *key)
+{
+    return begins_a_word(key, "quantised=") && begins_a_word(key, "adapter=bf16") &&
+           !begins_a_word(key, "upcast=1");
+}
+
+/* What of a word that other has and key has not is said in the way of key; NULL: nothing. */
+static const char *without(const char *word, const char *other, const char *said, const char *key)
+{
+    if (!begins_a_word(other, word) || begins_a_word(key, word))
+        return NULL;
+    if (strcmp(word, "upcast=1") != 0)
+        return said;
+    return is_of_cut_packed(key)              ? "packed weights that are cut over cards"
+           : begins_a_word(key, "quantised=") ? said
+                                              : NULL;
+}
+
+/* Of weights that are prepared nothing is said beside those that cannot be. */
+static bool is_silent(const char *word, const char *other)
+{
+    return strncmp(word, "upcast=", strlen("upcast=")) == 0 &&
+           (is_of_cut_packed(other) || !begins_a_word(other, "quantised="));
+}
+
 /* Words of one key that the other has not, as people say them, and how far that is. */
 static int differences(const char *key, const char *other, const char *precision, char *buf,
                        size_t size)
@@ -171,11 +197,14 @@ static int differences(const char *key, const char *other, const char *precision
         if (has_word(other, at, n))
             continue;
         distance += weight_of(at);
-        say(at, n, precision, buf, size);
+        if (!is_silent(at, other))
+            say(at, n, precision, buf, size);
     }
-    for (size_t i = 0; i < sizeof rare / sizeof *rare; i++)
-        if (begins_a_word(other, rare[i].word) && !begins_a_word(key, rare[i].word))
-            join(buf, size, rare[i].without);
+    for (size_t i = 0; i < sizeof rare / sizeof *rare; i++) {
+        const char *said = without(rare[i].word, other, rare[i].without, key);
+        if (said)
+            join(buf, size, said);
+    }
     return distance;
 }
 
@@ -358,6 +387,12 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
             "--load int8 --parallel %s was not played: cards that cut weights cut those of "
             "nf4 and nf4-dq; --parallel ddp keeps them whole",
             q->parallel);
+    if (vp_hf_cuts_quantised(q) && q->prepare == VP_HF_PREPARE_ON)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--prepare on --parallel %s does not run: prepare_model_for_kbit_training() "
+                       "makes fp32 what is not packed, and FSDP cuts only what has one format; "
+                       "leave it out",
+                       q->parallel);
     if (vp_hf_cuts_quantised(q) && vp_hf_weight_bytes(vp_hf_meant_precision(q)) != 2)
         return VP_FAIL(
             err, VP_ERR_INPUT,

@@ -174,7 +174,10 @@ bool vp_hf_halves_adapters(const vp_hf_request *q)
 
 bool vp_hf_upcasts(const vp_hf_request *q)
 {
-    return vp_hf_is_quantised(q) && !vp_hf_is_trl(q) && !is_by_fsdp(q);
+    bool asks =
+        q->prepare == VP_HF_PREPARE_AS_TRAINER ? !vp_hf_is_trl(q) : q->prepare == VP_HF_PREPARE_ON;
+
+    return vp_hf_is_quantised(q) && asks && !is_by_fsdp(q);
 }
 
 /* DeepSpeed's are what it updates in place of all 16-bit weights. */

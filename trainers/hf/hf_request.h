@@ -36,8 +36,7 @@ const char *vp_hf_computed_precision(const vp_hf_request *request);
 const char *vp_hf_meant_precision(const vp_hf_request *request);
 /* Adapters are computed with in 16 bits: asked for, or what DeepSpeed and FSDP make of all a model's weights. */
 bool vp_hf_halves_adapters(const vp_hf_request *request);
-/* Whether peft's prepare_model_for_kbit_training() makes what is not quantised fp32: FSDP's cards, which cut bf16 with what is packed,
- * and SFTTrainer leave it as it was loaded. */
+/* Whether what is not quantised is fp32, as vp_hf_prepare says; else it is as it was loaded. */
 bool vp_hf_upcasts(const vp_hf_request *request);
 /* Of an element that the optimizer updates in their place. */
 int64_t vp_hf_kept_adapter_bytes(const vp_hf_request *request);

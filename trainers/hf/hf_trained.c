@@ -29,11 +29,11 @@ static bool is_copy(const vp_hf_request *q, const vp_recorded *step, int64_t i)
                : !has_others && !vp_recorded_has_rank(step, i) && vp_hf_has_lora(q);
 }
 
-/* It is a copy of the frozen one, in its format: fp32 over quantised weights, which prepare_model_for_kbit_training()
- * makes of it; SFTTrainer leaves that out. */
+/* It is a copy of the frozen one, in its format: fp32 where that was prepared so. TRL's trainers make 16 bits of all that is
+ * trained over quantised weights. */
 static int64_t copy_bytes(const vp_hf_request *q)
 {
-    return vp_hf_is_quantised(q) && !vp_hf_is_trl(q) ? 4 : vp_hf_weight_bytes(q->precision);
+    return vp_hf_upcasts(q) && !vp_hf_is_trl(q) ? 4 : vp_hf_weight_bytes(q->precision);
 }
 
 static int64_t trained_bytes(const vp_hf_request *q, const vp_recorded *step, int64_t i)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--optimizers] [--narrow] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--optimizers] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
     rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising, or with VPLAN_NULL_ADDRESSES=falling as a card's driver gives them. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -312,6 +312,24 @@ def drawn_narrow(n, seed, models):
     return out
 
 
+PREPARED = ("llama-3.2-1b", "smollm2-360m", "tinyllama-1.1b", "llama-3.2-3b", "qwen2.5-0.5b", "qwen2.5-1.5b", "mistral-7b", "qwen3-0.6b", "qwen3-4b", "gemma2-2b", "phi3-mini")
+
+
+def drawn_prepared(n, seed, models):
+    """Adapters over 4 bits the other way round: by Trainer or a plain loop where nothing prepares the model, by TRL's SFTTrainer where peft does."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models or PREPARED)
+        c, trainer = dict(NAMED, **MODELS)[name], rng.choice(["torch", "hf", "hf", "trl", "trl"])
+        adapters = rng.choice(["all-linear", "all-linear", "q_proj+v_proj", "q_proj+k_proj+v_proj+o_proj"] if c["model_type"] != "phi3" else ["all-linear"])
+        optimizer = rng.choice(["adamw_torch_fused", "adamw_torch", "paged_adamw_8bit", "adamw_8bit", "paged_adamw_32bit"] if trainer != "torch" else ["adamw_torch_fused", "adamw_torch"])
+        out.append((name, c, rng.choice(["bf16-amp", "bf16-amp", "fp16-amp"]) if trainer == "hf" else "bf16-amp", "sdpa:flash", "full" if trainer == "trl" else rng.choice(["none", "full"]), optimizer,
+                    rng.choice([2, 2, 3, 4, 8]), rng.choice([64, 128, 256, 512, 1000, 1024, 2048]), "clm", rng.choice(["none", "none", "mask"]), trainer, adapters, rng.choice([8, 16, 32, 64]),
+                    rng.choice(["nf4", "nf4-dq", "nf4-dq"]), 0, "none", 0, 0, int(rng.random() < 0.5), "none", 0, 0, "none", "", "on" if trainer == "trl" else "off"))
+    return out
+
+
 def drawn_beside(n, seed, models):
     """Adapters with what is trained beside them: whole copies of the table and of the head, or some tokens of the table."""
     rng = random.Random(seed)
@@ -545,7 +563,7 @@ RECENT = [  # what was recorded last: adapters of experts too, whole models at a
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
-MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze", "alloc_conf"]
+MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze", "alloc_conf", "prepare"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 
 
@@ -591,7 +609,7 @@ def as_in(path, step):
     with open(path) as f:
         rows = list(csv.DictReader(x for x in f if not x.startswith("#")))
     usual = dict(zip(COLUMNS[8:], ("clm", "none", "torch", "none", 0, "none")))
-    usual.update({c: {"liger": "none", "save": "none", "freeze": "none", "alloc_conf": ""}.get(c, 0) for c in MORE})
+    usual.update({c: {"liger": "none", "save": "none", "freeze": "none", "alloc_conf": "", "prepare": ""}.get(c, 0) for c in MORE})
     columns, out = COLUMNS + MORE, []
     for r in rows[::step]:
         r = dict(usual, **r)
@@ -602,7 +620,7 @@ def as_in(path, step):
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
-    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen, alloc_conf = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none", "")[len(row) - len(COLUMNS):]
+    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen, alloc_conf, prepare = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none", "", "")[len(row) - len(COLUMNS):]
     if adapters != "none" and task in ("seqcls", "tokcls", "imgcls"):
         save = "classifier"
     if alloc_conf:
@@ -619,7 +637,7 @@ def measure(row):
     fields = {k: v for k, v in config.items() if k not in ("model_type", "architectures")}
     if "image_size" in fields:
         seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
-    v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and trainer not in play.TRL,
+    v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and (prepare == "on" if prepare else trainer not in play.TRL),
              trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=lora_dropout, packed=packing, dora=dora,
              save=save, tokens=tokens, x=tokens, offload=offload, freeze=frozen.partition(":")[0], n_frozen=int(frozen.partition(":")[2] or 0),
              liger=liger if liger != "none" else 0)
@@ -674,6 +692,7 @@ def main():
     p.add_argument("--parted", action="store_true")
     p.add_argument("--optimizers", action="store_true")
     p.add_argument("--narrow", action="store_true")
+    p.add_argument("--prepared", action="store_true")
     p.add_argument("--peft", action="store_true")
     p.add_argument("--frozen", action="store_true")
     p.add_argument("--allocators", action="store_true")
@@ -719,6 +738,8 @@ def main():
         rows = drawn_optimizers(n, a.seed, a.models)
     elif a.narrow:
         rows = drawn_narrow(n, a.seed, a.models)
+    elif a.prepared:
+        rows = drawn_prepared(n, a.seed, a.models)
     elif a.checkpoints:
         rows = drawn_checkpoints(n, a.seed, a.models)
     elif a.parted:
