@@ -206,53 +206,33 @@ static bool says(const char *value, const char *word)
     return value && strcmp(value, word) == 0;
 }
 
-/* The document that loads the model whose weights are packed, in a format of its own; NULL: none says so. */
-static const vp_document *loads_packed(const vp_checked *c)
+/* Whether peft prepares quantised weights a script says by calling it; files leave that to their trainer. Where they are loaded in
+ * fp32, or FSDP cuts them, there is one way only. NULL: so it is read. */
+static const char *read_preparation(vp_arena *arena, const vp_checked *c, vp_fit_job *job)
 {
-    for (int f = 0; f < c->n_files; f++)
-        if (c->files[f].dialect == &vp_dialect_model && c->files[f].doc &&
-            vp_value_at(c->files[f].doc->root, "quantization_config"))
-            return c->files[f].doc;
-    return NULL;
-}
-
-/* What is counted beside packed weights is what was recorded: of Trainer the others as peft's
- * prepare_model_for_kbit_training() leaves them, in fp32; of TRL as SFTTrainer and DPOTrainer take the model, which call it no
- * more. NULL: so does this script, or its weights are in fp32 anyhow, which played the same. FSDP takes none that is in fp32. */
-static const char *other_preparation(vp_arena *arena, const vp_checked *c, const vp_target *target)
-{
-    const char        *tuning = c->settings.value[VP_SETTING_TUNING];
     const char        *shares = c->settings.value[VP_SETTING_PARALLEL];
-    const vp_document *script = NULL, *model = loads_packed(c);
     const vp_value    *format = WRITTEN(c, "dtype", "torch_dtype");
-    bool               bytes  = holds_bytes(c);
-    int                line   = 0;
+    const vp_document *script = NULL, *caster = NULL;
+    bool               calls = false;
 
     for (int f = 0; f < c->n_files; f++)
         if (c->files[f].doc && c->files[f].doc->format == VP_FORMAT_PYTHON &&
             !c->files[f].is_part) {
             script = c->files[f].doc;
-            line   = line ? line : script->prepares;
+            caster = script->casts ? script : caster;
+            calls  = calls || script->prepares;
         }
-    if (!script || !target || !(bytes || says(tuning, "qlora")))
+    if (!script || !(job->in_bytes || says(c->settings.value[VP_SETTING_TUNING], "qlora")) ||
+        says(shares, "fsdp") || says(shares, "fsdp2") || (format && says(format->text, "float32")))
         return NULL;
-    if (says(target->name, "trl") && line)
-        return vp_arena_printf(
-            arena,
-            "not answered: prepare_model_for_kbit_training() in %s:%d makes fp32 "
-            "what TRL's trainers leave in 16 bits, and no such step was "
-            "recorded: it takes more; vplan dryrun -- COMMAND plays it",
-            script->name, line);
-    if (!says(target->name, "hf") || line || says(shares, "fsdp") || says(shares, "fsdp2") ||
-        (format && says(format->text, "float32")))
-        return NULL;
-    return vp_arena_printf(
-        arena,
-        "not answered: %s:%d loads weights in %s bits, the others are counted as "
-        "prepare_model_for_kbit_training() leaves them, in fp32, and the script "
-        "does not call it: it may take less; "
-        "vplan dryrun -- COMMAND plays it",
-        script->name, model ? model->root->line : 1, bytes ? "8" : "4");
+    if (caster)
+        return vp_arena_printf(arena,
+                               "not answered: %s:%d casts weights of a model by itself, and "
+                               "recorded were those that peft's prepare_model_for_kbit_training() "
+                               "casts, or none; vplan dryrun -- COMMAND plays it",
+                               caster->name, caster->casts);
+    job->prepare = calls ? VP_HF_PREPARE_ON : VP_HF_PREPARE_OFF;
+    return NULL;
 }
 
 /* A backend or a mode alone turn it on, too; Accelerate's files have a section of their own. */
@@ -441,7 +421,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     r->job.compiles = compiles(c);
     r->job.of_files = true;
     r->job.in_bytes = holds_bytes(c);
-    x->why          = other_preparation(arena, c, r->target);
+    x->why          = read_preparation(arena, c, &r->job);
     if (x->why)
         goto out;
     if (r->job.in_bytes && !(c->settings.value[VP_SETTING_TUNING] &&
@@ -701,14 +681,22 @@ static const char *plans_norm(const vp_language *l)
     return vp_setting_otherwise(VP_SETTING_CLIP_NORM);
 }
 
+/* Than the files that plan writes do it. */
+static bool is_prepared_otherwise(const vp_fit_job *job)
+{
+    vp_hf_prepare theirs = job->language->prepare ? job->language->prepare : VP_HF_PREPARE_ON;
+
+    return job->prepare && job->prepare != theirs;
+}
+
 /* Whether plan has no option for something that the files say. */
 static bool is_beyond_plan(const vp_check_fit *x)
 {
     const char *const *v = x->mended.settings.value;
 
-    return x->request.job.in_bytes || x->request.job.liger || x->request.job.liger_least ||
-           x->request.job.compiles || says(v[VP_SETTING_QUANT], "nf4") ||
-           says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
+    return x->request.job.in_bytes || is_prepared_otherwise(&x->request.job) ||
+           x->request.job.liger || x->request.job.liger_least || x->request.job.compiles ||
+           says(v[VP_SETTING_QUANT], "nf4") || says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
            says(v[VP_SETTING_OFFLOAD_PARAMS], "cpu") ||
            !says(v[VP_SETTING_CLIP_NORM], plans_norm(x->request.job.language));
 }

@@ -566,6 +566,17 @@ static vp_status note_checkpoints(vp_python_reader *r, const char *from, int lin
     return VP_OK;
 }
 
+/* param.data = param.data.to(torch.float32), as loops over a model's norms have it. */
+static void note_casts(vp_python_reader *r, const char *from, int line)
+{
+    static const char *const casts[] = {".data.to(torch.float", ".data.to(torch.bfloat",
+                                        "module.to(torch.float", "module.to(torch.bfloat"};
+
+    for (size_t i = 0; i < sizeof casts / sizeof *casts && !r->doc->casts; i++)
+        if (has_text(from, r->at, casts[i]))
+            r->doc->casts = line;
+}
+
 /* get_peft_model() of peft's; Unsloth's own says by its arguments what it makes. */
 static vp_status note_adapters(vp_python_reader *r, const char *from, int line)
 {
@@ -706,6 +717,7 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
             skip_line(&r);
         VP_TRY(note_files(&r, from, line));
         VP_TRY(note_adapters(&r, from, line));
+        note_casts(&r, from, line);
         if (strncmp(from, "def ", 4) != 0)
             VP_TRY(note_checkpoints(&r, from, line, is_switched(&open)));
     }

@@ -83,17 +83,20 @@ static const vp_axis torch_axes[] = {
     "gemma gemma2 gemma3_text glm glm4 gpt_oss granite llama mistral mixtral olmo2 phi3 qwen2 qwen3 " \
     "qwen3_moe qwen3_next"
 
+/* Who prepares quantised weights: the train.py that is written for hf does, SFTTrainer does not. LLaMA-Factory (model_utils/checkpointing.py:
+ * prepare_model_for_training), ms-swift (trainers/mixin.py) and Unsloth (unsloth_zoo/training_utils.py) leave what is not packed in 16
+ * bits unless told; axolotl (loaders/model.py: _configure_embedding_dtypes) makes it fp32 and 16 bits again. A loop is its user's. */
 static const vp_language languages[] = {
     {"hf", "hf", RECORDED, NULL, NULL, AXES(trainer_axes), .liger_families = LIGERS},
     {"trl", "hf", WIDENED, ITS_STEP("SFTTrainer"), "trl", AXES(trainer_axes),
-     .liger_families = LIGERS, .next_token = true},
+     .prepare = VP_HF_PREPARE_OFF, .liger_families = LIGERS, .next_token = true},
     {"torch", "torch", RECORDED, NULL, NULL, AXES(torch_axes), .first_by_files = true},
     {"axolotl", "hf", WIDENED, ITS_STEP("axolotl"), NULL, AXES(trainer_axes),
-     .liger_families = LIGERS, .next_token = true},
+     .prepare = VP_HF_PREPARE_OFF, .liger_families = LIGERS, .next_token = true},
     {"llamafactory", "hf", WIDENED, ITS_STEP("LLaMA-Factory"), NULL, AXES(trainer_axes),
-     .liger_families = LIGERS_OF_LLAMAFACTORY, .next_token = true},
+     .prepare = VP_HF_PREPARE_OFF, .liger_families = LIGERS_OF_LLAMAFACTORY, .next_token = true},
     {"ms-swift", "hf", WIDENED, ITS_STEP("ms-swift"), NULL, AXES(trainer_axes),
-     .liger_families = LIGERS, .next_token = true},
+     .prepare = VP_HF_PREPARE_OFF, .liger_families = LIGERS, .next_token = true},
     {"accelerate", "torch", PLAYED, ITS_LOOP("accelerate"), NULL, AXES(trainer_axes)},
     {"deepspeed", "torch", WIDENED, ITS_LOOP("DeepSpeed"), NULL, AXES(trainer_axes),
      .wraps = "at stage 0 DeepSpeed's engine keeps 16-bit weights and gradients and fp32 copies of "
@@ -118,7 +121,7 @@ static const vp_language languages[] = {
      "Unsloth's kernels and checkpoints, which take less, are not modelled: bytes are assumed to "
      "be no more than those of transformers' Trainer, with a wide interval; vplan dryrun -- "
      "COMMAND plays yours",
-     NULL, AXES(trainer_axes), .is_foreign = true,
+     NULL, AXES(trainer_axes), .prepare = VP_HF_PREPARE_OFF, .is_foreign = true,
      .families = "llama mistral gemma gemma2 qwen2 qwen3 qwen3_moe cohere granite"},
 };
 

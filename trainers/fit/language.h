@@ -8,6 +8,7 @@
 #define VP_TRAINERS_FIT_LANGUAGE_H
 
 #include "trainers/files/target.h"
+#include "trainers/hf/hf_estimate.h"
 
 typedef enum vp_axis_kind {
     VP_AXIS_FREE,  /* every word is tried unless one is pinned                      */
@@ -35,7 +36,9 @@ typedef struct vp_language {
     int            n_axes;
     /* why its step of 16 bits on weights that nobody cuts is not that of step_of; NULL: it is */
     const char *wraps;
-    bool        is_foreign; /* its modules are not transformers': step_of stands for other code */
+    /* whether its own code, or the files that are written for it, prepare quantised weights; 0: as step_of */
+    vp_hf_prepare prepare;
+    bool          is_foreign; /* its modules are not transformers': step_of stands for other code */
     const char
         *families; /* by transformers' names, of the models that it has, by spaces; NULL: any */
     const char *liger_families; /* that it has kernels of Liger's for; NULL: not known */

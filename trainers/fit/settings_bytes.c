@@ -33,6 +33,9 @@ static const double TILED_LOW = 0.6;
 /* The same of a step with some of Liger's kernels, where that with all was not recorded. */
 static const double LIGER_LOW = 0.6;
 
+/* And of one over quantised weights, where the others are 16 bits wide and not fp32: no more than half. */
+static const double PREPARED_LOW = 0.5;
+
 /* Several processes that nobody tells how to share have a copy each. */
 static const char *parallel_of(const vp_settings *s)
 {
@@ -288,6 +291,50 @@ static vp_status estimate_with_some(const vp_fit_job *job, vp_hf_request *q, vp_
     return st;
 }
 
+/* The step of a trainer that prepares quantised weights stands for that of one that does not, where this was not recorded: it takes
+ * more. */
+static bool is_overprepared(const vp_fit_job *job, const vp_hf_request *q)
+{
+    return !job->prepare && job->language->prepare == VP_HF_PREPARE_OFF && vp_hf_upcasts(q);
+}
+
+static vp_status estimate_unprepared(const vp_fit_job *job, vp_hf_request *q, vp_hf_estimate *e,
+                                     vp_err *err)
+{
+    vp_err        why = {0}, other_why = {0};
+    vp_hf_request other = *q;
+    vp_status     st    = estimate_with_some(job, q, e, &why);
+
+    other.prepare = VP_HF_PREPARE_ON;
+    if (st == VP_ERR_INPUT && is_overprepared(job, &other)) {
+        vp_status other_st = estimate_with_some(job, &other, e, &other_why);
+        if (other_st != VP_ERR_INPUT) {
+            *q  = other;
+            st  = other_st;
+            why = other_why;
+        }
+    }
+    if (st != VP_OK)
+        *err = why;
+    return st;
+}
+
+/* Which way a trainer, or a script, has what stands beside quantised weights. */
+static void say_preparation(const vp_fit_job *job, const vp_hf_request *q, vp_hf_estimate *e)
+{
+    if (!vp_hf_is_quantised(q))
+        return;
+    assume(e,
+           !vp_hf_upcasts(q)
+               ? "what is not quantised trains in the format it was loaded in, not in fp32 "
+                 "(prepare_model_for_kbit_training)"
+           : is_overprepared(job, q)
+               ? "what is not quantised is counted in fp32; in the format it was loaded in, which "
+                 "was not recorded with these settings, it takes less"
+               : "what is not quantised trains in fp32, as prepare_model_for_kbit_training() "
+                 "leaves it");
+}
+
 /* Whether any step of that trainer's own was recorded of such a model: then what was not is refused, and no other trainer's
  * stands in for it. */
 static bool has_own(const vp_fit_job *job, const vp_hf_request *own)
@@ -418,6 +465,7 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
                          .shelf           = job->shelf,
                          .lora            = {.targets = "none"},
                          .load            = load_of(job, s),
+                         .prepare         = job->prepare ? job->prepare : job->language->prepare,
                          .clips           = clips(job, s),
                          .liger           = liger_of(job, s),
                          .eval_batch      = eval_batch_of(s),
@@ -454,8 +502,11 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
     }
     q.at_most_share = share_of(job, &q, is_own);
     if (!is_own || method)
-        VP_TRY(estimate_with_some(job, &q, &e, err));
+        VP_TRY(estimate_unprepared(job, &q, &e, err));
     interval_of(job, &q, is_own, e.stands_in, &low, &high);
+    if (is_overprepared(job, &q))
+        widen(PREPARED_LOW, &low, &low);
+    say_preparation(job, &q, &e);
     reach_ligers(job, &q, &e, &low);
     say_without_liger(job, s, &e);
     if (is_tiled(job, s) && !is_own) {
