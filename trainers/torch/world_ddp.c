@@ -3,6 +3,7 @@
 #include "trainers/torch/world_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { FIRST_BUCKET = 1 << 20, BUCKET = 25 << 20, BROADCAST = 250 << 20 };
 
@@ -134,7 +135,23 @@ out:
 
 enum { CAST, CLONE };
 
-/* After the first step the buckets are made anew, in the order in which gradients came. The output is gone before backward. */
+/* The gradient of tied tables is there first and whole last: the look-up, which is the first thing forward, adds to it. */
+static void put_tied_last(vp_world *w)
+{
+    int64_t i = 0, table = w->n_trained ? w->trained[0] : 0;
+
+    if (!w->opts.is_tied || !vp_recorded_tables(w->step))
+        return;
+    while (i < w->n_gradients && w->gradients[i] != table)
+        i++;
+    if (i == w->n_gradients)
+        return;
+    memmove(&w->gradients[i], &w->gradients[i + 1],
+            (size_t)(w->n_gradients - i - 1) * sizeof *w->gradients);
+    w->gradients[w->n_gradients - 1] = table;
+}
+
+/* After the first step the buckets are made anew, in the order in which gradients were whole. The output is gone before backward. */
 static vp_status begin(vp_world *w, vp_err *err)
 {
     vp_ledger_free(w->ledger, &w->buffers[CAST]);
@@ -142,6 +159,7 @@ static vp_status begin(vp_world *w, vp_err *err)
     if (w->opts.finds_unused || w->n_steps != 1 || w->is_backward || w->filled)
         return VP_OK;
     w->filled = w->n_gradients;
+    put_tied_last(w);
     return make_buckets(w, w->gradients, w->n_gradients, FIRST_BUCKET, BUCKET, err);
 }
 

@@ -2,7 +2,7 @@
 
     world_step.py '{"config": {...}, "parallel": "fsdp2", ...}' OUT.json
 
-Two steps, each with backward after forward and an optimizer step, and the peaks of each phase as the allocator counts them,
+Two steps, or as many as "steps" says, each with backward after forward and an optimizer step, and the peaks of each phase as the allocator counts them,
 the largest over micro-steps. DDP is
 PyTorch's around a plain loop, or transformers' Trainer's; FSDP is what Accelerate's prepare() makes of a model and an optimizer; ZeRO is deepspeed.initialize()
 with the settings that `vplan emit --for deepspeed` writes.
@@ -207,7 +207,7 @@ def main():
     end("load")
     inputs = play.batch(dict(task="clm", mask=0, lora=s.get("lora", "none")), dict(B=s["micro_batch"], S=s["seq"]))
     n = s.get("accumulation", 1)
-    for step in (1, 2):
+    for step in range(1, s.get("steps", 2) + 1):
         for micro in range(1, n + 1):
             with loop.without_reduction() if micro < n and not s.get("sync_each_batch") else contextlib.nullcontext():
                 loop.run(inputs, lambda: end("forward%d" % step))
