@@ -643,6 +643,15 @@ printf 'import torch\nfrom lightning.fabric.utilities.cloud_io import _atomic_sa
 expect "Lightning's checkpoints with --steps" 0 "checkpoints were not written" dry --device l4 --steps 1 -- "$python" "$work/light/fit.py"
 [ ! -e "$work/light/last.ckpt" ] && ok || bad "--steps writes Lightning's checkpoint"
 
+# Unsloth copies the rows of the head whose tokens nobody trained, which are zeros in the table; here all are. With a stand-in of its function.
+mkdir -p "$work/sloth/unsloth_zoo"
+touch "$work/sloth/unsloth_zoo/__init__.py"
+printf 'import torch\ndef fix_untrained_tokens(table, head):\n    return head[torch.where(table.amax(1) <= 0)[0]].clone()\n' > "$work/sloth/unsloth_zoo/tokenizer_utils.py"
+printf 'import sys\nimport torch\nfrom unsloth_zoo.tokenizer_utils import *\ntable, head = [torch.zeros(4096, 512, device="cuda") for _ in "th"]\n%s\n' \
+    'torch.cuda.reset_peak_memory_stats(); rows = fix_untrained_tokens(table, head); print(tuple(rows.shape), torch.cuda.max_memory_allocated() < 3 * head.nbytes); print(tuple(head[table.amax(1) <= 0].shape))' > "$work/sloth/fix.py"
+expect "Unsloth's untrained tokens" 0 "no token of the vocabulary is untrained" dry --device l4 -- "$python" "$work/sloth/fix.py"
+expect "of which there are none, and of other masks all" 0 "(0, 512) True (4096, 512)" dry --device l4 -- "$python" "$work/sloth/fix.py"
+
 # Checkpoints of an earlier run stay: a dry run's are zeros. What the command makes itself is written, and deleted.
 cat > "$work/saves.py" <<'P'
 import os, shutil, sys, torch

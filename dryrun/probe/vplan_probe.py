@@ -59,7 +59,8 @@ def start():
             "torch._inductor.fx_passes.joint_graph": _probe.on_constant_folding,
             "torch._inductor.fx_passes.pad_mm": _probe.on_padding,
             "transformers.generation.stopping_criteria": _probe.on_stopping,
-            "transformers.generation.utils": _probe.on_generation}))
+            "transformers.generation.utils": _probe.on_generation,
+            "unsloth_zoo.tokenizer_utils": _probe.on_untrained}))
         _probe.hook_exceptions()           # for an import of torch that fails
         if "argparse" in sys.modules:
             _probe.on_argparse(sys.modules["argparse"])

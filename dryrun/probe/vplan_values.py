@@ -90,6 +90,22 @@ class Values:
             for name in ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa"):
                 self.remark(module, name)
 
+    def on_untrained(self, module):
+        """Unsloth looks for rows of the table that are zeros, tokens which nobody trained, and copies these rows of the head. Here all
+        are zeros; real models have few or none."""
+        plain, probe = getattr(module, "fix_untrained_tokens", None), self
+        if plain is None:
+            return
+
+        def fix_untrained_tokens(*args, **kwargs):
+            probe.note("untrained", "no token of the vocabulary is untrained (Unsloth looks for such rows of the table)")
+            select, probe.select = probe.select, 0
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                probe.select = select
+        module.fix_untrained_tokens = fix_untrained_tokens
+
     def on_stopping(self, module):
         kind = getattr(module, "StoppingCriteriaList", None)
         if kind is None:
