@@ -163,6 +163,14 @@ want = {"micro_batch": 2, "accumulation": 4, "seq": 4096, "tuning": "qlora", "lo
 ok(code == 0 and j["target"] == "unsloth" and want.items() <= j["common"].items(), "Unsloth's calls are read, constants too", (code, j.get("common"), j.get("findings")))
 unread = sorted(f["key"] for f in j["findings"] if "not read" in f["message"] and f["line"] == 5)
 ok(unread == ["bf16", "fp16"], "what is no literal is named, and the rest of the call read", unread)
+# what Unsloth does unasked: defaults of its own in TRL's SFTConfig, and bf16 where dtype and both switches are left to it
+code, j, err = check(write("unasked.py", """from unsloth import FastLanguageModel
+model, tokenizer = FastLanguageModel.from_pretrained("a/b", max_seq_length = 2048, dtype = None)
+model = FastLanguageModel.get_peft_model(model, r = 16)
+trainer = SFTTrainer(model = model, args = SFTConfig(output_dir = "out", max_steps = 60))
+"""))
+want = {"micro_batch": 4, "accumulation": 2, "optimizer": "adamw_8bit", "precision": "bf16-amp", "tuning": "qlora", "recompute": "full", "offload": "activations"}
+ok(code == 0 and want.items() <= j["common"].items(), "Unsloth's own defaults", (code, j.get("common"), j.get("findings")))
 for name in ("open.toml", "twice.toml", "table.toml", "plain.toml", "over.toml", "two.toml", "zero.toml", "bomb.yaml", "tabs.yaml", "colon.yaml", "open.json", "tag.yaml", "noanchor.yaml", "two.yaml", "brace.json"):
     code, j, err = check(write(name, hostile[name]))
     ok(code == 4 and (j["findings"][0]["line"] or 0) >= 1, name + ": the line", j["findings"])

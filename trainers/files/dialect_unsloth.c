@@ -1,6 +1,7 @@
 /* trainers/files/dialect_unsloth.c: what a script of Unsloth's calls FastLanguageModel.from_pretrained,
  * get_peft_model and TRL's SFTConfig with. Read in unsloth 2026.10.9 (unsloth/models/loader.py,
- * llama.py, _utils.py); SFTConfig's defaults stay TRL's.
+ * llama.py, _utils.py, rl.py), whose import gives TRL's SFTConfig defaults of its own: 4 samples, 2 of them
+ * accumulated, adamw_8bit.
  *
  * use_gradient_checkpointing "unsloth" checkpoints every block and moves its input to the host; below
  * 512 tokens Unsloth takes that for True (apply_unsloth_gradient_checkpointing). */
@@ -29,16 +30,16 @@ static const vp_key unsloth_keys[] = {
     {"target_modules", VP_KEY_LIST, "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj"},
     {"modules_to_save", VP_KEY_LIST},
     {"use_rslora", VP_KEY_BOOL, "false"},
-    {"per_device_train_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG,
-     .costs = "8 samples a device at once"},
-    {"gradient_accumulation_steps", VP_KEY_INT, "1", .min = 1, .max = BIG},
-    {"optim", VP_KEY_TEXT, "adamw_torch_fused", VP_HF_OPTIMIZERS},
+    {"per_device_train_batch_size", VP_KEY_INT, "4", .min = 1, .max = BIG,
+     .costs = "4 samples a device at once"},
+    {"gradient_accumulation_steps", VP_KEY_INT, "2", .min = 1, .max = BIG},
+    {"optim", VP_KEY_TEXT, "adamw_8bit", VP_HF_OPTIMIZERS},
     {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
     {"bf16", VP_KEY_BOOL, "!fp16"}, /* where neither is written: unsloth/models/rl.py */
     {"fp16", VP_KEY_BOOL, "false"},
     {"packing", VP_KEY_BOOL, "false"},
     {"eval_strategy", VP_KEY_WORD, "no", "no|steps|epoch"},
-    {"per_device_eval_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG},
+    {"per_device_eval_batch_size", VP_KEY_INT, "4", .min = 1, .max = BIG},
 };
 
 static const vp_section unsloth_sections[] = {
@@ -77,6 +78,10 @@ static const vp_saying unsloth_says[] = {
     {VP_SETTING_PRECISION, "bf16-amp", "dtype", "torch.bfloat16"},
     {VP_SETTING_PRECISION, "bf16-amp", "bf16", "true"},
     {VP_SETTING_PRECISION, "bf16-amp", "fp16", "false"},
+    /* left to Unsloth: 16 bits, bf16 on cards that have it (loader.py); SFTConfig follows (rl.py) */
+    {VP_SETTING_PRECISION, "bf16-amp", "dtype", NULL, "tuning!=full", .read_only = true},
+    {VP_SETTING_PRECISION, "bf16-amp", "bf16", NULL, "tuning!=full", .read_only = true},
+    {VP_SETTING_PRECISION, "bf16-amp", "fp16", NULL, "tuning!=full", .read_only = true},
     {VP_SETTING_PRECISION, "fp16-amp", "dtype", "torch.float16", "tuning!=full"},
     {VP_SETTING_PRECISION, "fp16-amp", "bf16", "false", "tuning!=full"},
     {VP_SETTING_PRECISION, "fp16-amp", "fp16", "true", "tuning!=full"},
