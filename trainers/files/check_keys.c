@@ -209,7 +209,9 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
     }
     bool is_real = v->kind == VP_VALUE_REAL ||
                    (v->kind == VP_VALUE_STRING && !v->quoted && strpbrk(text, ".eE"));
-    if (whole && is_real && x > 0 && x < 1e12) {
+    bool is_taken =
+        file->dialect->bool_is_number || (file->dialect->maps_take_reals && strchr(k->path, '.'));
+    if (whole && is_real && !is_taken && x > 0 && x < 1e12) {
         snprintf(better, sizeof better, "%.0f", x);
         vp_find(c, file, VP_WARNING, v, k->path, better,
                 "%s is a real number: what wants a whole one may refuse it", shown);

@@ -316,6 +316,7 @@ const vp_dialect vp_dialect_deepspeed = {
                   "fp16.enabled zero_allow_untested_optimizer",
     .flag_signs = "",
     .hjson      = true,
+    .maps_take_reals = true,
 };
 
 /* ---- accelerate ---- */

@@ -22,6 +22,8 @@ static const char *find(vp_arena *arena, const char *beside, const char *path)
         return vp_arena_strdup(arena, path);
     if (path[0] == '/' || !slash)
         return NULL;
+    while (strncmp(path, "./", 2) == 0)
+        path += 2;
     own = vp_arena_printf(arena, "%.*s/%s", (int)(slash - beside), beside, path);
     return own && access(own, F_OK) == 0 ? own : NULL;
 }

@@ -183,6 +183,76 @@ bool vp_shell_sum(const char *text, size_t n, vp_shell_lookup lookup, const void
     return !x.failed && !next(&x);
 }
 
+/* ---- what commands print ---- */
+
+/* cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd: where the script lies is where it runs, as far as a text can say. */
+static bool is_folder(const char *text, size_t n, char *out, size_t size)
+{
+    static const char *const names[] = {"0", "BASH_SOURCE", "BASH_SOURCE[0]", NULL};
+    static const char *const paths[] = {"realpath", "readlink", NULL};
+    static const char *const more[]  = {"cd", "--", "-f", "-P", "-L", "1", "2", "/dev/null", NULL};
+    int                      n_up    = 0,
+        n_dirname  = 0; /* one level up each, but for a dirname that takes the script's name off */
+    bool is_script = false, is_pwd = false, is_path = false;
+
+    for (size_t i = 0, k; i < n; i += k + !k) {
+        char word[64];
+        for (k = 0; i + k < n && !isspace((unsigned char)text[i + k]) &&
+                    !strchr("\"'$(){}`&;|>", text[i + k]);)
+            k++;
+        snprintf(word, sizeof word, "%.*s", (int)k, text + i);
+        if (strspn(word, "/.") == strlen(word)) {
+            for (const char *up = word; (up = strstr(up, "..")) != NULL; up += 2)
+                n_up++;
+            continue;
+        }
+        bool is_dirname = strcmp(word, "dirname") == 0, is_here = strcmp(word, "pwd") == 0;
+        n_dirname += is_dirname;
+        is_pwd    = is_pwd || is_here;
+        is_script = is_script || vp_shell_is_in(word, names);
+        is_path   = is_path || vp_shell_is_in(word, paths);
+        if (!is_dirname && !is_here && !vp_shell_is_in(word, names) &&
+            !vp_shell_is_in(word, paths) && !vp_shell_is_in(word, more))
+            return false;
+    }
+    if (is_script ? !n_dirname : !is_pwd && !is_path)
+        return false;
+    n_up += n_dirname - is_script;
+    snprintf(out, size, ".");
+    for (; n_up > 0 && strlen(out) + 4 < size; n_up--)
+        strcat(out, "/..");
+    return true;
+}
+
+/* echo $CUDA_VISIBLE_DEVICES | tr ',' '\n' | wc -l, and awk's NF. */
+static bool counts_cards(const char *text, size_t n, vp_shell_lookup lookup, const void *of,
+                         char *out, size_t size)
+{
+    static const char name[] = "CUDA_VISIBLE_DEVICES";
+    const char       *cards  = lookup(of, name, sizeof name - 1);
+    int               count  = 1;
+
+    if (!cards || !memmem(text, n, name, sizeof name - 1) || !memchr(text, ',', n) ||
+        !(memmem(text, n, "wc -l", 5) || memmem(text, n, "{print NF}", 10)) || strchr(cards, '$'))
+        return false;
+    for (const char *p = cards; *p; p++)
+        count += *p == ',';
+    snprintf(out, size, "%d", count);
+    return true;
+}
+
+bool vp_shell_prints(const char *text, size_t n, vp_shell_lookup lookup, const void *of, char *out,
+                     size_t size)
+{
+    size_t blanks = 0;
+
+    while (blanks < n && isspace((unsigned char)text[blanks]))
+        blanks++;
+    out[0] = '\0';
+    return (blanks < n && text[blanks] == '#' && !memchr(text, '\n', n)) ||
+           is_folder(text, n, out, size) || counts_cards(text, n, lookup, of, out, size);
+}
+
 /* ---- #SBATCH ---- */
 
 /* What slurm sets of its own from what a script asks it for (man sbatch, of 24.05). */

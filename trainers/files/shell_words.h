@@ -23,6 +23,12 @@ typedef const char *(*vp_shell_lookup)(const void *of, const char *name, size_t 
 /* What stands in $((...)): whole numbers and variables with + - * / % and brackets. false: something else, or too large. */
 bool vp_shell_sum(const char *text, size_t n, vp_shell_lookup lookup, const void *of, int64_t *out);
 
+/* What the command of a $(...) prints, where the text says it: nothing of `# a comment`; "." or "./.." of what asks for the
+ * folder that the script runs or lies in, pwd or dirname "$0"; how many cards CUDA_VISIBLE_DEVICES names, of what counts
+ * them. false: nobody knows. */
+bool vp_shell_prints(const char *text, size_t n, vp_shell_lookup lookup, const void *of, char *out,
+                     size_t size);
+
 /* The variables that slurm sets, as the script's own #SBATCH lines ask it: assignments, a line each. */
 vp_status vp_shell_of_queue(vp_arena *arena, const char *bytes, int64_t n, const char **out,
                             vp_err *err);

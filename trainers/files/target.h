@@ -197,10 +197,12 @@ typedef struct vp_dialect {
     const char *own;
     bool        text_is_number; /* "2e-5" as text becomes a number in its parser */
     bool        exponents;      /* 2e-5 is a number to its reader of YAML, "2e-5" is not */
-    bool        bool_is_number; /* false is 0 to its parser (pydantic) */
-    bool        hjson;          /* comments and commas too many are taken */
-    bool        flags;          /* a command line */
-    vp_format   only;           /* the one form its files have; BY_NAME: any */
+    bool        bool_is_number; /* false is 0 and 4.0 is 4 to its parser (pydantic) */
+    bool
+              maps_take_reals; /* 1e9 is a whole number in its maps, which pydantic reads; what stands above them is passed on */
+    bool      hjson; /* comments and commas too many are taken */
+    bool      flags; /* a command line */
+    vp_format only;  /* the one form its files have; BY_NAME: any */
     /* keys whose product the processes are divided by before the global batch is; NULL */
     const char *shards;
     const char
