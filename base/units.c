@@ -307,8 +307,10 @@ int64_t vp_amount_of(const vp_amount *amount, int64_t all)
 
 const char *vp_size_text(int64_t bytes, char *buf, size_t buf_size)
 {
-    uint64_t m = magnitude_of(bytes), steps;
-    char     whole[48];
+    static const int64_t large[] = {VP_GIB, 1024 * VP_GIB, 1024 * 1024 * VP_GIB};
+    const int64_t       *unit = large, *last = large + sizeof large / sizeof *large - 1;
+    uint64_t             m = magnitude_of(bytes), steps;
+    char                 whole[48];
 
     if (m < 10 * (uint64_t)VP_KIB) {
         put_count(m, bytes < 0, whole, sizeof whole);
@@ -328,9 +330,12 @@ const char *vp_size_text(int64_t bytes, char *buf, size_t buf_size)
                  (unsigned)(steps % 10));
         return buf;
     }
-    steps = in_steps(m, VP_GIB, 100);
+    /* From here on no more than four digits before the point. */
+    steps = in_steps(m, *unit, 100);
+    while (steps >= 1000000 && unit < last)
+        steps = in_steps(m, *++unit, 100);
     put_count(steps / 100, bytes < 0, whole, sizeof whole);
-    snprintf(buf, buf_size, "%s.%02u GiB", whole, (unsigned)(steps % 100));
+    snprintf(buf, buf_size, "%s.%02u %ciB", whole, (unsigned)(steps % 100), "GTP"[unit - large]);
     return buf;
 }
 

@@ -40,7 +40,8 @@ vp_status vp_amount_parse(const char *text, vp_amount *amount, vp_err *err);
 /* Bytes of an amount of which `all` are the whole, rounded down; 0 where nothing was said. */
 int64_t vp_amount_of(const vp_amount *amount, int64_t all);
 
-/* "24.00 GiB", "512.0 MiB", "1,234 B": for people. Returns buf. */
+/* "24.00 GiB", "512.0 MiB", "1,234 B": for people; from 10,000 GiB on "9.77 TiB", so that no unit has more than four digits. Returns
+ * buf. */
 const char *vp_size_text(int64_t bytes, char *buf, size_t buf_size);
 
 /* "6.4 of 7.6 MiB, 1.2 MiB free" or "24.00 of 23.52 GiB, short by 494.5 MiB". Returns buf. */

@@ -197,11 +197,14 @@ static void a_size_is_shown_in_the_unit_people_read(void **state)
     assert_string_equal(size_text(24 * VP_GIB), "24.00 GiB");
     assert_string_equal(size_text(1536 * VP_MIB), "1.50 GiB");
     assert_string_equal(size_text(2048 * VP_GIB), "2,048.00 GiB");
+    assert_string_equal(size_text(9999 * VP_GIB), "9,999.00 GiB");
+    assert_string_equal(size_text(10000 * VP_GIB), "9.77 TiB");
+    assert_string_equal(size_text(10000 * 1024 * VP_GIB), "9.77 PiB");
     assert_string_equal(size_text(-1536 * VP_MIB), "-1.50 GiB");
     assert_string_equal(size_text(-5), "-5 B");
     /* 2^63 / 2^30 = 2^33 */
-    assert_string_equal(size_text(INT64_MIN), "-8,589,934,592.00 GiB");
-    assert_string_equal(size_text(INT64_MAX), "8,589,934,592.00 GiB");
+    assert_string_equal(size_text(INT64_MIN), "-8,192.00 PiB");
+    assert_string_equal(size_text(INT64_MAX), "8,192.00 PiB");
 }
 
 static void a_size_that_rounds_to_1024_moves_to_the_next_unit(void **state)
