@@ -508,10 +508,18 @@ static bool is_size(const char *text)
     return text[strspn(text, "0123456789.")] && vp_size_parse(text, &bytes, &ignored) == VP_OK;
 }
 
+/* Settings fit the one as they fit the other; only seconds differ. */
+static bool holds_alike(const vp_device *a, const vp_device *b)
+{
+    return a->usable_bytes == b->usable_bytes && a->compute_capability == b->compute_capability &&
+           a->multiprocessors == b->multiprocessors;
+}
+
 static vp_status resolve_device(const vp_cli *cli, const char **name, vp_err *err)
 {
     static char found[64];
-    vp_device   card;
+    vp_device   card, fastest = {0};
+    bool        are_alike  = true;
     vp_text     candidates = {0};
     struct stat info;
     char        asked[MAX_NAME], x[MAX_NAME], alias[MAX_NAME], product[MAX_NAME], shown[128];
@@ -538,13 +546,17 @@ static vp_status resolve_device(const vp_cli *cli, const char **name, vp_err *er
             break;
         }
         if (begins(x, asked) || has_words(card.name, *name)) {
-            snprintf(found, sizeof found, "%s", card.name);
+            are_alike = are_alike && (!n || holds_alike(&card, &fastest));
+            if (!n || card.memory_bytes_per_s > fastest.memory_bytes_per_s) {
+                fastest = card;
+                snprintf(found, sizeof found, "%s", card.name);
+            }
             vp_text_printf(&candidates, "%s%s", n++ ? ", " : "", card.name);
         }
     }
     VP_TRY_ALLOC(err, !candidates.failed);
     vp_text_escape(*name, shown, sizeof shown);
-    if (n > 1)
+    if (n > 1 && !are_alike)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device %s means several cards: %s%s%s", shown,
                        candidates.data, is_size(*name) ? "; for any of that size --budget " : "",
                        is_size(*name) ? shown : ""));
@@ -552,7 +564,11 @@ static vp_status resolve_device(const vp_cli *cli, const char **name, vp_err *er
         st = strchr(*name, '/') ? VP_OK : suggest_device(*name, err);
         goto out;
     }
-    vp_cli_note(cli, "--device %s is taken as %s", shown, found);
+    if (n > 1)
+        vp_cli_note(cli, "--device %s is taken as %s, the fastest of those that hold as much: %s",
+                    shown, found, candidates.data);
+    else
+        vp_cli_note(cli, "--device %s is taken as %s", shown, found);
     *name = found;
 out:
     vp_text_release(&candidates);

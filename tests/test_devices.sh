@@ -157,6 +157,14 @@ def plan_here(**driver):
     return p.returncode, json.loads(p.stdout)
 
 
+# ---- a name that several cards have: one that holds as much as the others is taken, else all are named ----
+ONE = ("plan", "gpt2", "--trainer", "torch", "--seq", "128", "--global-batch", "2", "--device")
+code, out, said = run(*ONE, "a100-80gb")
+ok(code == 0 and "on a100-sxm-80gb" in out and "a100-80gb is taken as a100-sxm-80gb" in " ".join(said.split()) and "a100-pcie-80gb" in said, "a100-80gb: the faster of two that hold as much", (code, said))
+for name, which in (("a100", ("a100-pcie-40gb", "a100-sxm-80gb")), ("v100-16gb", ("v100-pcie-16gb", "v100-sxm2-16gb"))):
+    code, out, said = run(*ONE, name)
+    ok(code == 2 and "means several cards" in said and all(w in said for w in which), "%s: some of which hold more" % name, (code, said))
+
 h200, free = cards["h200-sxm-141gb"], 20000000000
 code, doc = plan_here(VPLAN_NULL_NAME=h200["product"])
 ok(code == 0 and (doc["settings"]["device"], doc["budget_bytes"]) == (h200["name"], h200["usable_bytes"]), "the card here, all that is usable", doc)
