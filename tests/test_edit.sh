@@ -224,5 +224,10 @@ for target, name, key in (("torch", "vplan_settings.py", "recompute"), ("torchti
     for word in ("first:1", "first:16", "every:3", "blocks:0+4"):
         ok(call("check", "--for", target, write(name, good.replace("first:5", word)))[0] == 0, "%s of %s is not" % (word, target))
 
+# ---- ways to share the model that one card, or copies of it, have not ----
+for way, has in (("FSDP", "fsdp: full_shard auto_wrap  # why\nfsdp_config:\n  fsdp_version: 2\n"), ("FSDP1 in a list", "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config: {xla: false}\n"), ("DeepSpeed", "deepspeed: ds.json\n")):
+    for parallel, world in (("none", 1), ("ddp", 4)):
+        edit("%s goes for %s" % (way, parallel), "hf", "hf.yaml", T + has + "seed: 1\n", T + "seed: 1\n", loss="liger-all", parallel=parallel, world=world, **hf)
+
 finish()
 P
