@@ -759,7 +759,7 @@ static void print_mend(const vp_check_fit *x)
 
     if (m->chosen.best) {
         printf("lines to change; with all of them %s, and %s a step\n",
-               vp_size_text(m->chosen.best->bytes.high_bytes, bytes, sizeof bytes),
+               vp_size_text(m->chosen.best->bytes->high_bytes, bytes, sizeof bytes),
                vp_time_text(m->chosen.best->seconds, time, sizeof time));
         for (int64_t i = 0; i < m->n_lines; i++)
             print_line(&m->lines[i]);
@@ -769,7 +769,7 @@ static void print_mend(const vp_check_fit *x)
                            "it nothing that converges alike fits");
     } else if (m->chosen.least) {
         vp_screen_line("nothing", "of what converges alike fits; the least needs %s",
-                       vp_size_text(m->chosen.least->bytes.high_bytes, bytes, sizeof bytes));
+                       vp_size_text(m->chosen.least->bytes->high_bytes, bytes, sizeof bytes));
         if (m->cards)
             vp_screen_line("cards", "%lld of them, sharing by %s, would each need %s",
                            (long long)m->cards, m->cards_parallel,
@@ -792,7 +792,7 @@ static void print_for_adapters(const vp_check_fit *x, const vp_checked *c,
     words.n -= 2; /* nothing is there to write yet */
     if (!c->n_errors && !is_beyond_plan(x) && vp_plan_answers(words.n, (char **)words.words)) {
         vp_quote_words("plan", &words, &command);
-    } else if (vp_devices_larger(m->chosen.least ? m->chosen.least->bytes.high_bytes
+    } else if (vp_devices_larger(m->chosen.least ? m->chosen.least->bytes->high_bytes
                                                  : m->now.high_bytes,
                                  x->request.budget_bytes, x->device.compute_capability, &card)) {
         vp_changed_words(line, NULL, set, sizeof set / sizeof *set, &words);

@@ -7,6 +7,7 @@
 #include "cli/rows.h"
 #include "cli/words.h"
 
+#include "base/beside.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -329,7 +330,8 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     r->job.profile = a->profile;
     r->job.prices  = vp_arena_array(a->arena, 1, sizeof *r->job.prices);
     r->job.shelf   = vp_hf_shelf_new();
-    VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);
+    r->sayable     = vp_sayable_new();
+    VP_TRY_ALLOC(err, r->job.prices && r->job.shelf && r->sayable);
     r->job.padded              = t->padding && strcmp(t->padding, "mask") == 0;
     r->job.context_bytes       = a->context.bytes;
     r->job.context_least_bytes = a->context.least_bytes;
@@ -391,21 +393,50 @@ static void drop_unseen(const answer *a, vp_chosen *other)
         other->best = NULL;
 }
 
+typedef vp_status choose_other(vp_arena *arena, const vp_choose_request *request, vp_chosen *out,
+                               vp_err *err);
+
+/* A search beside another one: what both would write is its own. */
+typedef struct unasked {
+    choose_other     *choose;
+    vp_choose_request request;
+    vp_eager_prices   prices;
+    vp_arena         *arena;
+    vp_chosen        *out;
+    vp_status         st;
+    vp_err            err;
+} unasked;
+
+static void choose_unasked(void *with)
+{
+    unasked *u = with;
+
+    u->st = u->choose(u->arena, &u->request, u->out, &u->err);
+}
+
 /* What nobody gets unasked and is faster by what is seen: Liger's kernels, which are to be installed; layers that one's own code has to
  * name. */
 static vp_status try_unasked(answer *a, vp_err *err)
 {
+    unasked   liger = {vp_choose_with_liger, a->request, *a->request.job.prices, a->liger_arena,
+                       &a->with_liger};
+    bool      asks_liger = a->chosen.best && !a->request.pinned[VP_SETTING_LOSS];
+    vp_beside beside;
     vp_status st = VP_OK;
 
-    if (!a->chosen.best)
-        return VP_OK;
-    if (!a->request.pinned[VP_SETTING_LOSS])
-        VP_TRY(vp_choose_with_liger(a->arena, &a->request, &a->with_liger, err));
+    liger.request.job.prices = &liger.prices;
+    if (asks_liger)
+        vp_beside_offer(&beside, choose_unasked, &liger);
+    if (a->chosen.best && !a->request.pinned[VP_SETTING_RECOMPUTE])
+        st = vp_choose_with_first(a->arena, &a->request, &a->with_first, err);
+    if (asks_liger)
+        vp_beside_finish(&beside);
+    if (st == VP_OK && liger.st != VP_OK) {
+        *err = liger.err;
+        st   = liger.st;
+    }
     drop_unseen(a, &a->with_liger);
-    if (!a->request.pinned[VP_SETTING_RECOMPUTE])
-        VP_TRY(vp_choose_with_first(a->arena, &a->request, &a->with_first, err));
     drop_unseen(a, &a->with_first);
-out:
     return st;
 }
 
@@ -413,12 +444,14 @@ static void release(answer *a)
 {
     vp_fit_search_free(a->search);
     vp_hf_shelf_free(a->request.job.shelf);
+    vp_sayable_free(a->request.sayable);
     vp_chosen_release(&a->chosen);
     vp_chosen_release(&a->with_liger);
     vp_chosen_release(&a->with_first);
     json_decref(a->versions);
     vp_profile_free(a->profile);
     vp_model_free(a->model);
+    vp_arena_free(a->liger_arena);
     vp_arena_free(a->arena);
 }
 
@@ -426,12 +459,12 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
                               const vp_plan_trainer_options *t, const vp_command_line *line,
                               const char *path, bool force, vp_cli *cli, vp_err *err)
 {
-    answer    a    = {.arena = vp_arena_new(), .path = path, .line = line};
+    answer a = {.arena = vp_arena_new(), .liger_arena = vp_arena_new(), .path = path, .line = line};
     json_t   *doc  = NULL;
     vp_text   text = {0};
     vp_status st   = VP_OK;
 
-    VP_TRY_ALLOC(err, a.arena);
+    VP_TRY_ALLOC(err, a.arena && a.liger_arena);
     VP_TRY(set_up(&a, model_name, o, t, err));
     VP_TRY(choose(&a, err));
     if (a.search && !a.chosen.best) /* of a precision that was given up for one that fits */
@@ -516,7 +549,7 @@ static bool fit_with(const char *model_name, const vp_plan_options *plain,
            choose(&a, &none) == VP_OK && a.chosen.best;
     *seq = a.request.seq;
     if (fits) {
-        out->needs_bytes = a.chosen.best->bytes.high_bytes;
+        out->needs_bytes = a.chosen.best->bytes->high_bytes;
         write_offer(line, out, &out->command);
     }
     release(&a);

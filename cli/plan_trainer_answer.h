@@ -7,7 +7,7 @@
 #include "trainers/fit/what_fits.h"
 
 typedef struct vp_plan_trainer_answer {
-    vp_arena         *arena;
+    vp_arena         *arena, *liger_arena; /* of what is searched beside */
     vp_model         *model;
     vp_profile       *profile;
     vp_device         device;

@@ -54,12 +54,12 @@ static json_t *assumptions_json(const answer *a)
     json_t          *list    = json_array();
     vp_text          refused = {0};
 
-    json_array_append_new(list, json_sprintf("libraries: %s", b->bytes.versions));
-    say_other_versions(a, b->bytes.versions, list);
-    for (int i = 0; i < b->bytes.n_assumptions; i++)
-        json_array_append_new(list, json_string(b->bytes.assumptions[i]));
-    if (b->bytes.why)
-        json_array_append_new(list, json_string(b->bytes.why));
+    json_array_append_new(list, json_sprintf("libraries: %s", b->bytes->versions));
+    say_other_versions(a, b->bytes->versions, list);
+    for (int i = 0; i < b->bytes->n_assumptions; i++)
+        json_array_append_new(list, json_string(b->bytes->assumptions[i]));
+    if (b->bytes->why)
+        json_array_append_new(list, json_string(b->bytes->why));
     if (a->precision_why)
         json_array_append_new(list, json_string(a->precision_why));
     if (*a->calibration.card)
@@ -67,7 +67,7 @@ static json_t *assumptions_json(const answer *a)
                               vp_calibration_said(&a->calibration, a->calibration_path, false));
     json_array_append_new(list,
                           json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
-                                       100 * b->bytes.low, 100 * b->bytes.high, b->bytes.basis));
+                                       100 * b->bytes->low, 100 * b->bytes->high, b->bytes->basis));
     json_array_append_new(
         list, json_sprintf("seconds: %s, with the kernels that transformers launches in place of "
                            "vplan's; they rank settings and are no measurement",
@@ -100,7 +100,7 @@ static vp_status choice_json(const answer *a, const vp_choice *c, json_t **out, 
     VP_TRY(own_settings(a, &c->settings, &own, NULL, err));
     *out = json_pack("{s:o, s:o, s:I, s:o, s:f, s:b, s:b}", "settings", own, "common",
                      vp_settings_common_json(&c->settings), "device_bytes",
-                     (json_int_t)c->bytes.device_bytes, "interval", interval_json(&c->bytes),
+                     (json_int_t)c->bytes->device_bytes, "interval", interval_json(c->bytes),
                      "step_time_s", c->seconds, "fits", (int)c->fits, "tight", (int)c->is_tight);
     VP_TRY_ALLOC(err, *out);
 out:
@@ -132,7 +132,7 @@ static json_t *proof_json(const answer *a)
                      c->best ? "optimal" : "infeasible", "gap",
                      c->best ? json_real(0) : json_null(), "bound_s",
                      c->best ? json_real(c->best->seconds) : json_null(), "least_budget_bytes",
-                     c->best ? json_null() : json_integer((json_int_t)c->least->bytes.high_bytes),
+                     c->best ? json_null() : json_integer((json_int_t)c->least->bytes->high_bytes),
                      "checked_by", "vplan", "method", "enumeration", "sized",
                      (json_int_t)c->n_sized, "not_recorded", (json_int_t)c->n_refused);
 }
@@ -145,7 +145,7 @@ static json_t *next_gib_json(const answer *a)
         return json_null();
     return json_pack(
         "{s:o, s:I, s:f, s:o}", "common", vp_settings_common_json(&r->settings), "device_bytes",
-        (json_int_t)r->bytes.device_bytes, "step_time_s", r->seconds, "saves_seconds",
+        (json_int_t)r->bytes->device_bytes, "step_time_s", r->seconds, "saves_seconds",
         a->chosen.best ? json_real(a->chosen.best->seconds - r->seconds) : json_null());
 }
 
@@ -163,8 +163,8 @@ static json_t *faster_json(const answer *a, const vp_choice *f, const char *opti
     vp_text_printf(&words, "%s%s%s", option, value ? " " : "", value ? value : "");
     out = json_pack("{s:s, s:s, s:o, s:I, s:o, s:f}", "option", vp_text_string(&words), "command",
                     vp_text_string(&command), "common", vp_settings_common_json(&f->settings),
-                    "device_bytes", (json_int_t)f->bytes.device_bytes, "interval",
-                    interval_json(&f->bytes), "step_time_s", f->seconds);
+                    "device_bytes", (json_int_t)f->bytes->device_bytes, "interval",
+                    interval_json(f->bytes), "step_time_s", f->seconds);
     vp_text_release(&command);
     vp_text_release(&words);
     return out;
@@ -196,8 +196,8 @@ vp_status vp_plan_trainer_document(const answer *a, json_t **out, vp_err *err)
         "schema_version", 1, "kind", "settings", "trainer", a->request.target->name, "versions",
         versions, "model", "name", a->request.model_name, "class", model->class_name, "labels",
         model->n_labels ? json_integer(model->n_labels) : NULL, "params_total",
-        (json_int_t)b->bytes.n_params, "params_trainable", (json_int_t)b->bytes.n_trained, "device",
-        a->device.name, "budget_bytes", (json_int_t)a->request.budget_bytes, "padding",
+        (json_int_t)b->bytes->n_params, "params_trainable", (json_int_t)b->bytes->n_trained,
+        "device", a->device.name, "budget_bytes", (json_int_t)a->request.budget_bytes, "padding",
         a->request.job.padded ? "mask" : "none", "settings", fits ? own : json_null(), "common",
         fits ? vp_settings_common_json(&b->settings) : json_object());
     VP_TRY_ALLOC(err, *out);
@@ -206,18 +206,19 @@ vp_status vp_plan_trainer_document(const answer *a, json_t **out, vp_err *err)
         json_object_update_new(
             *out,
             json_pack(
-                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:O, s:o, s:o, s:o, s:o, s:o}",
-                "allocated_peak_bytes", vp_json_int_or_null(fits ? b->bytes.allocated_bytes : -1),
-                "reserved_peak_bytes", vp_json_int_or_null(fits ? b->bytes.reserved_bytes : -1),
-                "device_bytes", vp_json_int_or_null(fits ? b->bytes.device_bytes : -1), "interval",
-                fits ? interval_json(&b->bytes) : json_null(), "peak_phase",
-                fits ? json_string(b->bytes.peak_phase) : json_null(), "step_time_s",
+                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:O, s:O, s:o, s:o, s:o, s:o, s:o}",
+                "allocated_peak_bytes", vp_json_int_or_null(fits ? b->bytes->allocated_bytes : -1),
+                "reserved_peak_bytes", vp_json_int_or_null(fits ? b->bytes->reserved_bytes : -1),
+                "device_bytes", vp_json_int_or_null(fits ? b->bytes->device_bytes : -1), "interval",
+                fits ? interval_json(b->bytes) : json_null(), "peak_phase",
+                fits ? json_string(b->bytes->peak_phase) : json_null(), "step_time_s",
                 fits ? json_real(b->seconds) : json_null(), "tokens_per_s",
                 fits ? json_real((double)tokens / b->seconds) : json_null(), "compared",
-                (json_int_t)(a->chosen.n + a->chosen.n_between - a->chosen.n_refused), "proof",
-                proof_json(a), "least", least, "alternatives", alternatives, "next_gib",
-                next_gib_json(a), "faster", faster_json(a, a->with_liger.best, "--liger", NULL),
-                "faster_first", faster_first_json(a), "assumptions", assumptions_json(a), "changes",
+                (json_int_t)a->chosen.n_space, "priced", (json_int_t)a->chosen.n_priced, "played",
+                (json_int_t)a->chosen.n_played, "proof", proof_json(a), "least", least,
+                "alternatives", alternatives, "next_gib", next_gib_json(a), "faster",
+                faster_json(a, a->with_liger.best, "--liger", NULL), "faster_first",
+                faster_first_json(a), "assumptions", assumptions_json(a), "changes",
                 vp_fit_changes_json(&a->changes, a->line))) == 0);
     if (*a->calibration.card)
         json_object_set_new(*out, "calibration",

@@ -73,7 +73,7 @@ static void print_alternatives(const answer *a)
         const vp_choice *c = a->chosen.alternatives[i];
         difference_text(&c->settings, &than->settings, text, sizeof text);
         printf("  %-*s %12s %9s%s\n", WIDTH_OF_SETTINGS, vp_screen_head(text, WIDTH_OF_SETTINGS),
-               vp_size_text(c->bytes.high_bytes, bytes, sizeof bytes),
+               vp_size_text(c->bytes->high_bytes, bytes, sizeof bytes),
                vp_time_text(c->seconds, time, sizeof time),
                c->fits       ? ""
                : c->is_tight ? " tight"
@@ -104,7 +104,7 @@ static void print_one_faster(const vp_choice *f, const char *option, const char 
 
     vp_screen_line("faster", "%s: %s a step, %s at most; %s; %s", option,
                    vp_time_text(f->seconds, time, sizeof time),
-                   vp_size_text(f->bytes.high_bytes, bytes, sizeof bytes),
+                   vp_size_text(f->bytes->high_bytes, bytes, sizeof bytes),
                    text_of(&f->settings, text, sizeof text), why);
 }
 
@@ -144,7 +144,7 @@ static void print_own(const json_t *own)
 static void print_best(const answer *a)
 {
     const vp_choice    *b = a->chosen.best;
-    const vp_fit_bytes *x = &b->bytes;
+    const vp_fit_bytes *x = b->bytes;
     char                s[4][32], text[300], likely[16];
     double              tokens = (double)(a->request.global_batch * a->request.seq);
 
@@ -181,6 +181,20 @@ static void print_next(const answer *a)
     vp_text_release(&command);
 }
 
+/* Seconds of a number of first layers lie between those of fewer and of more; bytes are played until one fits. */
+static void print_compared(const answer *a)
+{
+    const vp_chosen *c = &a->chosen;
+    char             space[32], priced[32] = "all", played[32];
+
+    if (c->n_priced < c->n_space)
+        vp_count_text(c->n_priced, priced, sizeof priced);
+    vp_screen_line("compared", "%s settings that %s can be told here: seconds of %s, bytes of %s%s",
+                   vp_count_text(c->n_space, space, sizeof space), a->request.target->name, priced,
+                   vp_count_text(c->n_played, played, sizeof played),
+                   c->best ? ", from the fastest on until one fits" : ", none of which fits");
+}
+
 void vp_plan_trainer_print(const answer *a, const json_t *doc)
 {
     const vp_chosen         *c = &a->chosen;
@@ -193,7 +207,7 @@ void vp_plan_trainer_print(const answer *a, const json_t *doc)
     snprintf(speed, sizeof speed, "%s tokens/s (assumed)",
              vp_count_text((int64_t)((double)(r->global_batch * r->seq) / b->seconds), count,
                            sizeof count));
-    vp_screen_answer(b->bytes.high_bytes, r->budget_bytes, c->best ? speed : NULL);
+    vp_screen_answer(b->bytes->high_bytes, r->budget_bytes, c->best ? speed : NULL);
     vp_screen_line("model", "%s on %s, trainer %s, sequence %lld, global batch %lld",
                    a->model->name, a->device.name, r->target->name, (long long)r->seq,
                    (long long)r->global_batch);
@@ -204,10 +218,7 @@ void vp_plan_trainer_print(const answer *a, const json_t *doc)
                        b->is_tight ? "; tight" : "");
     if (c->best)
         print_own(json_object_get(doc, "settings"));
-    vp_screen_line("compared",
-                   "%lld settings, all that %s can be told here, by their seconds; bytes of %lld%s",
-                   (long long)(c->n + c->n_between - c->n_refused), r->target->name,
-                   (long long)c->n_sized, c->best ? ", up to the first that fits" : "");
+    print_compared(a);
     if (c->best)
         print_next_gib(a);
     print_faster(a);

@@ -93,6 +93,7 @@ static void note_needed(vp_choose_search *x, const vp_choice *c, int64_t bytes)
 typedef struct play {
     vp_fit_job job;
     vp_choice *choice;
+    bool       is_first; /* of this choice */
     vp_err     why;
     vp_status  st;
 } play;
@@ -111,9 +112,11 @@ static bool has_to_play(vp_choose_search *x, vp_choice *c, int64_t at_most_bytes
         c->beyond_bytes = at_most_bytes;
         return false;
     }
-    *out                   = (play){.job = x->r->job, .choice = c};
+    *out                   = (play){.job = x->r->job, .choice = c, .is_first = !c->bytes};
     out->job.at_most_bytes = at_most_bytes;
     out->job.terse = out->job.terse || (x->out->refused_first && other_words(x, c, &other) > 0);
+    if (!vp_choose_has_bytes(x, c)) /* here, since who plays it shares no arena */
+        out->st = VP_FAIL(&out->why, VP_ERR_NOMEM, "out of host memory");
     return true;
 }
 
@@ -121,7 +124,8 @@ static void play_it(void *with)
 {
     play *p = with;
 
-    p->st = vp_fit_bytes_of(&p->job, &p->choice->settings, &p->choice->bytes, &p->why);
+    if (p->choice->bytes)
+        p->st = vp_fit_bytes_of(&p->job, &p->choice->settings, p->choice->bytes, &p->why);
 }
 
 /* What came of it. */
@@ -132,13 +136,14 @@ static vp_status take_play(vp_choose_search *x, const play *p)
     int64_t            at_most = p->job.at_most_bytes;
     vp_status          st      = VP_OK;
 
+    x->out->n_played += p->is_first && p->st != VP_ERR_INPUT;
     if (p->st == VP_OK) {
         vp_choose_take_bytes(x, c);
     } else if (p->st == VP_ERR_NO_FIT && at_most) {
         c->beyond_bytes = at_most;
-        if (c->bytes.is_too_large_at_rest)
+        if (c->bytes->is_too_large_at_rest)
             first->rest_bytes = vp_max_i64(first->rest_bytes, at_most);
-        if (c->bytes.is_needed_too_large)
+        if (c->bytes->is_needed_too_large)
             note_needed(x, c, at_most);
     } else if (p->st == VP_ERR_INPUT) {
         c->out = true;
@@ -305,7 +310,7 @@ static vp_status find_richer(vp_choose_search *x)
         int64_t m = x->variants[v].too_large_from;
         for (vp_choice *c; m && (c = vp_choose_of(x, v, m)) != NULL;) {
             VP_TRY(size_within(x, c, budget));
-            if (!c->sized || c->bytes.high_bytes > budget)
+            if (!c->sized || c->bytes->high_bytes > budget)
                 break;
             if ((!o->best || c->seconds < o->best->seconds) &&
                 (!o->richer || c->seconds < o->richer->seconds))
@@ -331,7 +336,7 @@ static vp_choice *least_sized(vp_chosen *o)
     vp_choice *least = NULL;
 
     for (int64_t i = 0; i < o->n; i++)
-        if (o->all[i].sized && (!least || o->all[i].bytes.high_bytes < least->bytes.high_bytes))
+        if (o->all[i].sized && (!least || o->all[i].bytes->high_bytes < least->bytes->high_bytes))
             least = &o->all[i];
     return least;
 }
@@ -355,19 +360,19 @@ static int64_t listed_at_most(const vp_chosen *o, const vp_choice *c)
         while (one->sized && at < n && least[at]->seconds != one->seconds)
             at++;
         if (!one->sized ||
-            (at == LISTED && one->bytes.high_bytes >= least[n - 1]->bytes.high_bytes) ||
-            (at < n && one->bytes.high_bytes >= least[at]->bytes.high_bytes))
+            (at == LISTED && one->bytes->high_bytes >= least[n - 1]->bytes->high_bytes) ||
+            (at < n && one->bytes->high_bytes >= least[at]->bytes->high_bytes))
             continue;
         n += at == n && n < LISTED;
         at -= at == LISTED;
-        for (; at > 0 && least[at - 1]->bytes.high_bytes > one->bytes.high_bytes; at--)
+        for (; at > 0 && least[at - 1]->bytes->high_bytes > one->bytes->high_bytes; at--)
             least[at] = least[at - 1];
         least[at] = one;
     }
     for (int i = 0; i < n; i++)
         if (tells_nothing(least[i], c))
-            return least[i]->bytes.high_bytes;
-    return n < LISTED ? 0 : least[LISTED - 1]->bytes.high_bytes;
+            return least[i]->bytes->high_bytes;
+    return n < LISTED ? 0 : least[LISTED - 1]->bytes->high_bytes;
 }
 
 /* What a process has when a variant's model is loaded; the most where that is not known. */
@@ -479,13 +484,16 @@ static bool does_slowest_fit(const vp_choose_search *x)
     return false;
 }
 
+static bool asks_first(const vp_choose_request *r)
+{
+    return r->wanted != VP_CHOOSE_ANY && (r->job.language->first_by_files || r->first_by_code);
+}
+
 static vp_status find_best(vp_choose_search *x)
 {
-    const vp_choose_request *r = x->r;
-    bool                     asks_first =
-        r->wanted != VP_CHOOSE_ANY && (r->job.language->first_by_files || r->first_by_code);
-    vp_chosen *o  = x->out;
-    vp_status  st = VP_OK;
+    const vp_choose_request *r  = x->r;
+    vp_chosen               *o  = x->out;
+    vp_status                st = VP_OK;
 
     x->something_fits = x->r->wanted == VP_CHOOSE_ALL && does_slowest_fit(x);
     for (int64_t i = 0; i < o->n && !o->best; i++) {
@@ -494,19 +502,19 @@ static vp_status find_best(vp_choose_search *x)
         if (c->sized && c->fits)
             o->best = c;
     }
-    if (asks_first && (o->best || r->wanted == VP_CHOOSE_ALL))
+    if (asks_first(r) && (o->best || r->wanted == VP_CHOOSE_ALL))
         VP_TRY(vp_choose_first_layers(x));
     if (x->r->wanted != VP_CHOOSE_ALL)
         goto out;
     VP_TRY(find_richer(x));
-    if (o->best && asks_first)
+    if (o->best && asks_first(r))
         VP_TRY(vp_choose_richer_first_layers(x));
     if (!o->best && x->r->nothing_fits && was_any_recorded(o))
         VP_TRY(x->r->nothing_fits(x->r, x->err));
     if (!o->best)
         VP_TRY(find_least(x));
     if (!o->best && x->r->least_is_known)
-        VP_TRY(x->r->least_is_known(x->r, o->least->bytes.high_bytes, x->err));
+        VP_TRY(x->r->least_is_known(x->r, o->least->bytes->high_bytes, x->err));
     note_refused(x);
 out:
     return st;
@@ -553,7 +561,7 @@ static void list_leanest(vp_chosen *o)
         const vp_choice *least = NULL;
         for (int64_t i = 0; i < o->n; i++)
             if (is_alternative(o, &o->all[i]) &&
-                (!least || o->all[i].bytes.high_bytes < least->bytes.high_bytes))
+                (!least || o->all[i].bytes->high_bytes < least->bytes->high_bytes))
                 least = &o->all[i];
         if (!least)
             return;
@@ -601,9 +609,24 @@ static vp_status mark_tight(vp_choose_search *x)
         if (!listed || listed->fits)
             continue;
         vp_choice *c = &o->all[listed - o->all];
-        VP_TRY(vp_fit_tightly(&x->r->job, &c->settings, &c->bytes, x->r->budget_bytes, &c->is_tight,
+        VP_TRY(vp_fit_tightly(&x->r->job, &c->settings, c->bytes, x->r->budget_bytes, &c->is_tight,
                               &c->n_returns, x->err));
     }
+out:
+    return st;
+}
+
+/* What was compared. */
+static vp_status count_space(vp_choose_search *x)
+{
+    vp_chosen *o     = x->out;
+    int64_t    first = 0, priced = 0;
+    vp_status  st = VP_OK;
+
+    if (asks_first(x->r))
+        VP_TRY(vp_choose_count_first(x, &first, &priced));
+    o->n_space  = x->n_listed - o->n_refused + first;
+    o->n_priced = x->n_listed - o->n_refused + priced;
 out:
     return st;
 }
@@ -626,6 +649,7 @@ vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen
         goto out;
     VP_TRY(list_alternatives(&x));
     VP_TRY(mark_tight(&x));
+    VP_TRY(count_space(&x));
 out:
     if (st != VP_OK)
         vp_chosen_release(out);

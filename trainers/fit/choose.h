@@ -11,6 +11,7 @@
 #ifndef VP_TRAINERS_FIT_CHOOSE_H
 #define VP_TRAINERS_FIT_CHOOSE_H
 
+#include "trainers/fit/sayable.h"
 #include "trainers/fit/settings_bytes.h"
 
 typedef enum vp_choose_wanted {
@@ -23,6 +24,7 @@ typedef enum vp_choose_wanted {
 typedef struct vp_choose_request {
     vp_fit_job       job;
     const vp_target *target;
+    vp_sayable      *sayable;  /* or NULL */
     const json_t    *versions; /* {library: version}; NULL: as recorded */
     const char      *model_name;
     int64_t          seq, global_batch, world, budget_bytes;
@@ -49,9 +51,11 @@ typedef struct vp_choice {
     bool        out;          /* its step was not recorded */
     int64_t     beyond_bytes; /* where it is not sized: it needs more than that; 0: not known */
     int64_t
-                 needed_bytes; /* it needs more than that by what was found of another setting of the allocator; 0: not known */
-    int64_t      variant, micro_batch;
-    vp_fit_bytes bytes;
+            needed_bytes; /* it needs more than that by what was found of another setting of the allocator; 0: not known */
+    int64_t variant, micro_batch;
+    bool *
+        is_priced; /* of what recomputes all: the first layers alone, by their number; NULL: none */
+    vp_fit_bytes *bytes; /* the search's arena's; NULL: nobody asked for them */
 } vp_choice;
 
 enum { VP_MAX_ALTERNATIVES = 5, VP_MAX_REFUSALS = 8, VP_MAX_DIVISORS = 256 };
@@ -59,8 +63,10 @@ enum { VP_MAX_ALTERNATIVES = 5, VP_MAX_REFUSALS = 8, VP_MAX_DIVISORS = 256 };
 typedef struct vp_chosen {
     vp_choice *all; /* from the fastest on */
     int64_t    n;
-    int64_t    n_sized, n_refused, n_untold;
-    int64_t n_between; /* settings that recompute the first layers alone, of which all has none */
+    int64_t    n_sized, n_refused;
+    /* of VP_CHOOSE_ALL: settings that the trainer can be told and that are not known to be unrecorded, all of which there are to compare;
+     * whose seconds were worked out, which all others lie between; whose steps were played, as far as it took */
+    int64_t          n_space, n_priced, n_played;
     const vp_choice *best;   /* NULL: nothing fits */
     const vp_choice *least;  /* where nothing fits: what needs least; NULL: nothing was sized */
     const vp_choice *richer; /* what one more GiB would buy; NULL: nothing */

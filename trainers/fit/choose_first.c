@@ -2,6 +2,8 @@
  * which what is allocated would fit. */
 #include "trainers/fit/choose_internal.h"
 
+#include "base/beside.h"
+#include "base/checked.h"
 #include "base/units.h"
 
 #include <float.h>
@@ -85,34 +87,75 @@ static vp_status make_choice(const vp_choose_search *x, const between *b, int64_
     out->settings.device_bytes = out->settings.reserved_high_bytes = -1;
     VP_TRY(vp_fit_seconds_of(&x->r->job, &out->settings, x->n_trained, &out->seconds, x->err));
     out->settings.step_time_s = out->seconds;
+    if (!b->full->is_priced)
+        b->full->is_priced = vp_arena_array(x->arena, layers_of(x), sizeof *b->full->is_priced);
+    VP_TRY_ALLOC(x->err, b->full->is_priced);
+    b->full->is_priced[n] = true;
 out:
     return st;
 }
 
-/* What c takes; or that it needs more than at_most_bytes (0: whatever it needs), or was not recorded, which more layers may be. */
+/* A choice that is played within so many bytes (0: whatever it needs), by whichever thread. */
+typedef struct trial {
+    vp_fit_job job;
+    vp_choice  choice;
+    bool       is_first; /* of this choice */
+    vp_err     why;
+    vp_status  st;
+} trial;
+
+static vp_status begin_trial(const vp_choose_search *x, const vp_choice *c, int64_t at_most_bytes,
+                             trial *out)
+{
+    *out                   = (trial){.job = x->r->job, .choice = *c, .is_first = !c->bytes};
+    out->job.at_most_bytes = at_most_bytes;
+    out->job.terse         = true;
+    return vp_choose_has_bytes(x, &out->choice)
+               ? VP_OK
+               : VP_FAIL(x->err, VP_ERR_NOMEM, "out of host memory");
+}
+
+static void play_trial(void *with)
+{
+    trial *t = with;
+
+    t->st = vp_fit_bytes_of(&t->job, &t->choice.settings, t->choice.bytes, &t->why);
+}
+
+/* What came of it: what it takes; or that it needs more, or was not recorded, which more layers may be. */
+static vp_status take_trial(vp_choose_search *x, trial *t, vp_choice *out)
+{
+    int64_t at_most_bytes = t->job.at_most_bytes;
+
+    x->out->n_played += t->is_first && t->st != VP_ERR_INPUT;
+    x->out->n_sized += at_most_bytes && (t->st == VP_OK || t->st == VP_ERR_NO_FIT);
+    if (t->st == VP_OK)
+        vp_choose_take_bytes(x, &t->choice);
+    else if (t->st == VP_ERR_NO_FIT && at_most_bytes)
+        t->choice.beyond_bytes = at_most_bytes;
+    else if (t->st == VP_ERR_INPUT)
+        t->choice.out = true;
+    else
+        *x->err = t->why;
+    *out = t->choice;
+    return out->sized || out->beyond_bytes || out->out ? VP_OK : t->st;
+}
+
 static vp_status size(vp_choose_search *x, vp_choice *c, int64_t at_most_bytes)
 {
-    vp_fit_job job = x->r->job;
-    vp_err     why = {0};
+    trial     t;
+    vp_status st = VP_OK;
 
-    job.at_most_bytes = at_most_bytes;
-    job.terse         = true;
-    vp_status st      = vp_fit_bytes_of(&job, &c->settings, &c->bytes, &why);
-    x->out->n_sized += at_most_bytes && (st == VP_OK || st == VP_ERR_NO_FIT);
-    if (st == VP_OK)
-        vp_choose_take_bytes(x, c);
-    else if (st == VP_ERR_NO_FIT && at_most_bytes)
-        c->beyond_bytes = at_most_bytes;
-    else if (st == VP_ERR_INPUT)
-        c->out = true;
-    else
-        *x->err = why;
-    return c->sized || c->beyond_bytes || c->out ? VP_OK : st;
+    VP_TRY(begin_trial(x, c, at_most_bytes, &t));
+    play_trial(&t);
+    VP_TRY(take_trial(x, &t, c));
+out:
+    return st;
 }
 
 static bool is_within(const vp_choice *c, int64_t at_most_bytes)
 {
-    return c->sized && c->bytes.high_bytes <= at_most_bytes;
+    return c->sized && c->bytes->high_bytes <= at_most_bytes;
 }
 
 /* The most layers, a multiple of each, that take less than so many seconds; 0: none do. */
@@ -209,6 +252,43 @@ out:
     return st;
 }
 
+/* From fewest on and below low, the first number of layers that is within these bytes, if any is; two cores try one each. */
+static vp_status fewest_within(vp_choose_search *x, const between *b, int64_t each, int64_t fewest,
+                               int64_t low, int64_t at_most_bytes, vp_choice *best, vp_choice *less,
+                               bool *is_found)
+{
+    vp_choice one, fewer = {.out = true};
+    trial     two[2];
+    vp_status st = VP_OK;
+
+    if (fewest > each)
+        VP_TRY(make_choice(x, b, fewest - each, &fewer));
+    for (int64_t at = fewest; at < low; at += 2 * each) {
+        const bool has_other = at + each < low;
+        vp_beside  beside;
+        for (int i = 0; i < 1 + has_other; i++) {
+            VP_TRY(make_choice(x, b, at + i * each, &one));
+            VP_TRY(begin_trial(x, &one, at_most_bytes, &two[i]));
+        }
+        if (has_other)
+            vp_beside_offer(&beside, play_trial, &two[1]);
+        play_trial(&two[0]);
+        if (has_other)
+            vp_beside_finish(&beside);
+        for (int i = 0; i < 1 + has_other; i++, fewer = one) {
+            VP_TRY(take_trial(x, &two[i], &one));
+            if (!is_within(&one, at_most_bytes))
+                continue;
+            *best     = one;
+            *less     = fewer;
+            *is_found = true;
+            goto out;
+        }
+    }
+out:
+    return st;
+}
+
 /* The fewest first layers by which b is faster than so many seconds and within these bytes; *less: the next fewer, which need more, or
  * were not recorded. is_found: there are such. */
 static vp_status halve_layers(vp_choose_search *x, const between *b, double seconds,
@@ -216,13 +296,13 @@ static vp_status halve_layers(vp_choose_search *x, const between *b, double seco
                               bool *is_found)
 {
     int64_t   each = 1, low = 0, high = 0, fewest;
-    vp_choice c = {0}, fewer = {.out = true};
+    vp_choice c  = {0};
     vp_status st = VP_OK;
 
     *less     = (vp_choice){.out = true};
     *is_found = false;
     VP_TRY(probe_most(x, b, seconds, at_most_bytes, &each, &high, &c));
-    if (high == 0 || (!is_within(&c, at_most_bytes) && c.bytes.is_needed_too_large))
+    if (high == 0 || (!is_within(&c, at_most_bytes) && c.bytes->is_needed_too_large))
         goto out;
     *is_found = is_within(&c, at_most_bytes);
     *best     = c;
@@ -242,22 +322,10 @@ static vp_status halve_layers(vp_choose_search *x, const between *b, double seco
             *less = c;
         }
     }
-    if (low == 0 || halves || less->bytes.is_needed_too_large)
+    if (low == 0 || halves || (less->bytes && less->bytes->is_needed_too_large))
         goto out;
     VP_TRY(fewest_allocated(x, b, each, low - each, at_most_bytes, &fewest));
-    if (fewest > each)
-        VP_TRY(make_choice(x, b, fewest - each, &fewer));
-    for (; fewest < low; fewest += each) {
-        VP_TRY(make_choice(x, b, fewest, &c));
-        VP_TRY(size(x, &c, at_most_bytes));
-        if (is_within(&c, at_most_bytes)) {
-            *best     = c;
-            *less     = fewer;
-            *is_found = true;
-            goto out;
-        }
-        fewer = c;
-    }
+    VP_TRY(fewest_within(x, b, each, fewest, low, at_most_bytes, best, less, is_found));
 out:
     return st;
 }
@@ -281,7 +349,6 @@ static vp_status keep(vp_choose_search *x, const vp_choice *c, int64_t *order)
     o->all[o->n]       = *c;
     o->all[o->n].order = *order = o->n;
     o->n++;
-    o->n_between--;
 out:
     return st;
 }
@@ -300,7 +367,7 @@ static bool needs_more(const vp_choose_search *x, const vp_choice *c, int64_t at
     const vp_choose_variant *like = &x->variants[x->variants[c->variant].like];
 
     return like->rest_bytes >= at_most_bytes || c->needed_bytes >= at_most_bytes ||
-           (c->beyond_bytes >= at_most_bytes && c->bytes.is_needed_too_large);
+           (c->beyond_bytes >= at_most_bytes && c->bytes && c->bytes->is_needed_too_large);
 }
 
 /* What was kept with the same settings; NULL. */
@@ -375,9 +442,6 @@ static void note_refused(vp_choose_search *x, const between *list, int64_t n)
     vp_chosen *o = x->out;
 
     for (int64_t i = 0; i < n; i++)
-        if (!x->variants[list[i].variant].refused)
-            o->n_between += layers_of(x) - 1;
-    for (int64_t i = 0; i < n; i++)
         if (x->variants[list[i].variant].refused && o->n_refusals < VP_MAX_REFUSALS) {
             o->refusals[o->n_refusals++] = "recompute first:N";
             return;
@@ -440,7 +504,8 @@ vp_status vp_choose_richer_first_layers(vp_choose_search *x)
                     .halves        = true,
                     .seconds       = o->richer ? o->richer->seconds : o->best->seconds};
     between   *list;
-    int64_t    n = 0, best_order = o->best->order, richer_order, n_sized = o->n_sized;
+    int64_t    n = 0, best_order = o->best->order, richer_order;
+    int64_t    n_sized = o->n_sized, n_played = o->n_played;
     vp_choice *kept;
     vp_status  st = VP_OK;
 
@@ -448,7 +513,8 @@ vp_status vp_choose_richer_first_layers(vp_choose_search *x)
         goto out;
     VP_TRY(list_between(x, q.at_most_bytes, &list, &n));
     VP_TRY(search_first(x, list, n, &q));
-    o->n_sized = n_sized; /* beyond the budget */
+    o->n_sized  = n_sized; /* beyond the budget */
+    o->n_played = n_played;
     if (!q.is_found)
         goto out;
     kept         = kept_as(o, &q.best);
@@ -458,6 +524,27 @@ vp_status vp_choose_richer_first_layers(vp_choose_search *x)
     vp_choose_sort(o);
     o->best   = of_order(o, best_order);
     o->richer = of_order(o, richer_order);
+out:
+    return st;
+}
+
+vp_status vp_choose_count_first(vp_choose_search *x, int64_t *n_space, int64_t *n_priced)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; is_asked(x) && i < x->out->n; i++) {
+        const vp_choice *full = &x->out->all[i];
+        int64_t          v;
+        if (!recomputes(x, full->variant, "full") || none_of(x, full->variant) < 0 ||
+            x->variants[full->variant].refused)
+            continue;
+        VP_TRY(variant_of(x, full->variant, &v));
+        if (v < 0)
+            continue;
+        *n_space += (layers_of(x) - 1) / vp_max_i64(x->variants[v].round, 1);
+        for (int64_t n = 1; full->is_priced && n < layers_of(x); n++)
+            *n_priced += full->is_priced[n];
+    }
 out:
     return st;
 }

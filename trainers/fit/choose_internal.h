@@ -24,7 +24,8 @@ typedef struct vp_choose_search {
     vp_chosen               *out;
     vp_choose_variant       *variants;
     int64_t                  n_variants, cap_variants, cap_all;
-    int64_t                  n_trained;      /* parameters */
+    int64_t                  n_listed;  /* what is in all from the start: no first layers alone */
+    int64_t                  n_trained; /* parameters */
     bool                     something_fits; /* of VP_CHOOSE_ALL: the slowest does */
     vp_err                   first_untold;
     vp_err                  *err;
@@ -41,6 +42,8 @@ void vp_choose_sort(vp_chosen *o);
 vp_choice *vp_choose_of(vp_choose_search *x, int64_t variant_idx, int64_t micro_batch);
 /* As far as it was looked at. */
 bool vp_choose_is_too_large(const vp_choice *c);
+/* Makes room for c->bytes where there is none yet. False: out of memory. */
+bool vp_choose_has_bytes(const vp_choose_search *x, vp_choice *c);
 /* c->bytes are known. */
 void vp_choose_take_bytes(const vp_choose_search *x, vp_choice *c);
 
@@ -49,6 +52,9 @@ void vp_choose_take_bytes(const vp_choose_search *x, vp_choice *c);
 vp_status vp_choose_first_layers(vp_choose_search *x);
 /* Something fits: likewise what one more GiB would buy, beside what x->out->richer is. */
 vp_status vp_choose_richer_first_layers(vp_choose_search *x);
+
+/* Among how many settings that recompute the first layers alone it was searched, and how many of them were priced. */
+vp_status vp_choose_count_first(vp_choose_search *x, int64_t *n_space, int64_t *n_priced);
 
 /* Whether the target's files have words for it; asked once. */
 bool vp_choose_can_be_told(vp_choose_search *x, vp_choose_variant *v);

@@ -40,20 +40,11 @@ const char *vp_choose_count_text(vp_arena *arena, int64_t n)
 /* Whether the target's files have words for it. */
 bool vp_choose_can_be_told(vp_choose_search *x, vp_choose_variant *v)
 {
-    vp_emitted emitted;
-    vp_err     why = {0};
-
     if (v->is_asked)
         return v->is_told;
     v->is_asked = true;
-    v->is_told  = vp_emit(x->arena, x->r->target, &v->settings, NULL, &emitted, &why) == VP_OK;
-    if (v->is_told) {
-        vp_emitted_release(&emitted);
-    } else {
-        x->out->n_untold++;
-        if (!x->first_untold.message[0])
-            x->first_untold = why;
-    }
+    v->is_told  = vp_sayable_holds(x->r->sayable, x->r->target, &v->settings,
+                                  x->first_untold.message[0] ? NULL : &x->first_untold);
     return v->is_told;
 }
 
@@ -297,6 +288,7 @@ vp_status vp_choose_list(vp_choose_search *x)
                 (m < each || !is_synced(x, v)))
                 VP_TRY(add_choice(x, v, m));
     assert(x->out->n > 0);
+    x->n_listed = x->out->n;
     vp_choose_sort(x->out);
 out:
     return st;
@@ -317,13 +309,20 @@ bool vp_choose_is_too_large(const vp_choice *c)
     return c->sized ? !c->fits : c->beyond_bytes > 0;
 }
 
+bool vp_choose_has_bytes(const vp_choose_search *x, vp_choice *c)
+{
+    if (!c->bytes)
+        c->bytes = vp_arena_array(x->arena, 1, sizeof *c->bytes);
+    return c->bytes;
+}
+
 void vp_choose_take_bytes(const vp_choose_search *x, vp_choice *c)
 {
     c->sized                    = true;
-    c->fits                     = c->bytes.high_bytes <= x->r->budget_bytes;
-    c->settings.allocated_bytes = c->bytes.allocated_bytes;
-    c->settings.reserved_bytes  = c->bytes.reserved_bytes;
-    c->settings.device_bytes    = c->bytes.device_bytes;
+    c->fits                     = c->bytes->high_bytes <= x->r->budget_bytes;
+    c->settings.allocated_bytes = c->bytes->allocated_bytes;
+    c->settings.reserved_bytes  = c->bytes->reserved_bytes;
+    c->settings.device_bytes    = c->bytes->device_bytes;
     c->settings.reserved_high_bytes =
-        c->bytes.reserved_bytes + (c->bytes.high_bytes - c->bytes.device_bytes);
+        c->bytes->reserved_bytes + (c->bytes->high_bytes - c->bytes->device_bytes);
 }

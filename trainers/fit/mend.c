@@ -173,7 +173,7 @@ static vp_status list_lines(vp_arena *arena, const vp_checked *c, const vp_fit_j
         from  = i + 1;
     }
     add_lines(m, edits, n, differs_in, from, N_CHANGED - 1,
-              bytes.device_bytes - best->bytes.device_bytes, best->seconds - s);
+              bytes.device_bytes - best->bytes->device_bytes, best->seconds - s);
 out:
     return st;
 }

@@ -129,7 +129,7 @@ static bool choose_with(finder *f, vp_fit_change *c, const vp_device *card, vp_c
     if (f->last == VP_OK && chosen.best) {
         if (card)
             memcpy(c->device, card->name, sizeof c->device);
-        c->high_bytes = chosen.best->bytes.high_bytes;
+        c->high_bytes = chosen.best->bytes->high_bytes;
         c->seconds    = chosen.best->seconds;
         fits          = true;
     }
