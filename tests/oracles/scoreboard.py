@@ -42,6 +42,7 @@ WHAT = {
     "allocator_steps.csv": "the allocator set otherwise",
     "int8_steps.csv": "8-bit weights",
     "narrow_steps.csv": "8-bit weights, DoRA, NF4 without checkpoints",
+    "prepared_steps.csv": "NF4 that nobody prepares, and TRL's that peft does",
     "feature_steps.csv": "packing, masks over NF4, DoRA",
     "checkpoint_steps.csv": "checkpoints of some layers, or in host memory",
     "parted_steps.csv": "checkpoints of the first layers alone; addresses as a driver gives them",
