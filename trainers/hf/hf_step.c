@@ -34,10 +34,14 @@ static vp_status say_first(const vp_hf_found *found, const vp_hf_request *q, vp_
 vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq, vp_ledger *ledger,
                          vp_recorded **out, vp_err *err)
 {
-    vp_symbols *symbols = &found->sizes.symbols;
-    vp_err      why     = {0};
-    vp_status   st      = VP_OK;
+    vp_symbols   *symbols  = &found->sizes.symbols;
+    const int64_t n_layers = found->sizes.n_layers[0] + found->sizes.n_layers[1];
+    vp_err        why      = {0};
+    vp_status     st       = VP_OK;
 
+    if (vp_hf_first_recomputed(q) > n_layers)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "--recompute first:%lld: the model has %lld layers",
+                       (long long)vp_hf_first_recomputed(q), (long long)n_layers));
     symbols->at[VP_SYM_B] = q->packed ? 1 : vp_hf_is_dpo(q) ? 2 * q->batch : q->batch;
     symbols->at[VP_SYM_S] = q->packed ? vp_mul(q->batch, seq) : seq;
     symbols->at[VP_SYM_o] = vp_mul(q->batch, q->packed);
