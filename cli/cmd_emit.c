@@ -183,6 +183,23 @@ static void print_launch(const char *folder, const char *launch)
     vp_text_release(&command);
 }
 
+static void put_option(const char *name, const char *value, vp_text *out)
+{
+    if (!value)
+        return;
+    vp_text_printf(out, " %s ", name);
+    vp_text_quoted(out, value);
+}
+
+/* What check has to be told to say whether they fit, and files may not say. */
+static void put_fit(const vp_settings *s, vp_text *out)
+{
+    put_option("--model", s->model, out);
+    put_option("--device", s->device, out);
+    put_option("--seq", s->value[VP_SETTING_SEQ], out);
+    put_option("--padding", s->padded ? "mask" : NULL, out);
+}
+
 static void print_text(const emit_options *o, const vp_settings *s, const vp_emitted *e)
 {
     vp_text check = {0};
@@ -205,7 +222,7 @@ static void print_text(const emit_options *o, const vp_settings *s, const vp_emi
             vp_text_quoted(&check, o->folder);
             vp_text_printf(&check, "/%s", e->files[i].name);
         }
-    vp_text_printf(&check, "%s", s->padded ? " --padding mask" : "");
+    put_fit(s, &check);
     vp_emitted_check_options(e, &check);
     vp_screen_command("check", vp_text_string(&check));
     print_launch(o->folder, e->launch);
@@ -240,12 +257,27 @@ out:
     return st;
 }
 
+/* What plan wrote, or may have. */
+static bool is_of_settings(const vp_checked_file *file)
+{
+    const vp_value *kind   = file->doc ? vp_value_member(file->doc->root, "kind") : NULL;
+    const vp_value *common = file->doc ? vp_value_member(file->doc->root, "common") : NULL;
+
+    return kind && common && common->kind == VP_VALUE_MAP && kind->kind == VP_VALUE_STRING &&
+           strcmp(kind->text, "settings") == 0;
+}
+
 static vp_status read_base(const emit_options *o, const vp_target *target, const vp_settings *s,
                            vp_arena *arena, edited *x, vp_err *err)
 {
     vp_status st = VP_OK;
 
     VP_TRY(check_base(o, target, s, arena, x, err));
+    if (is_of_settings(&x->checked.files[0]))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "%s: a file of settings, which no trainer reads; --edit "
+                       "wants one of yours that %s reads",
+                       o->edit, target->name));
     if (!x->checked.files[0].doc || !x->checked.files[0].dialect) {
         const vp_finding *f = x->checked.n_findings ? &x->checked.findings[0] : NULL;
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, o->edit, f ? f->line : 0, NULL, "%s",
@@ -333,22 +365,14 @@ static void print_recheck(const char *path, const char *target, const vp_setting
 {
     const vp_checked *c     = &x->checked;
     const char       *world = s->value[VP_SETTING_WORLD];
-    bool said = c->settings.value[VP_SETTING_WORLD] && !c->by_default[VP_SETTING_WORLD];
-    const char *const with[][2] = {{"--for", target},
-                                   {"--model", s->model},
-                                   {"--device", s->device},
-                                   {"--seq", s->value[VP_SETTING_SEQ]},
-                                   {"--padding", s->padded ? "mask" : NULL},
-                                   {"--world", said || strcmp(world, "1") == 0 ? NULL : world}};
-    vp_text           command   = {0};
+    bool    said    = c->settings.value[VP_SETTING_WORLD] && !c->by_default[VP_SETTING_WORLD];
+    vp_text command = {0};
 
     vp_text_printf(&command, "vplan check ");
     vp_text_quoted(&command, path);
-    for (size_t i = 0; i < sizeof with / sizeof *with; i++)
-        if (with[i][1]) {
-            vp_text_printf(&command, " %s ", with[i][0]);
-            vp_text_quoted(&command, with[i][1]);
-        }
+    put_option("--for", target, &command);
+    put_fit(s, &command);
+    put_option("--world", said || strcmp(world, "1") == 0 ? NULL : world, &command);
     for (int64_t i = 0; i < x->n_edits; i++)
         if (!x->edits[i].file && x->edits[i].to)
             vp_text_printf(&command, " -- %s=%s", x->edits[i].path, x->edits[i].to);

@@ -229,5 +229,8 @@ for way, has in (("FSDP", "fsdp: full_shard auto_wrap  # why\nfsdp_config:\n  fs
     for parallel, world in (("none", 1), ("ddp", 4)):
         edit("%s goes for %s" % (way, parallel), "hf", "hf.yaml", T + has + "seed: 1\n", T + "seed: 1\n", loss="liger-all", parallel=parallel, world=world, **hf)
 
+# ---- the settings themselves are no trainer's file ----
+refused("a file of settings", "hf", "own.json", json.dumps({"schema_version": 1, "kind": "settings", "common": COMMON}), "no trainer reads", loss="full", **hf)
+
 finish()
 P

@@ -106,6 +106,12 @@ for name, text, want in (("a.json", "{", "a.json:1"), ("b.json", "{}", "common")
     ok(code == 4 and want in err, "settings " + text, (code, err))
 code, _, err = call("emit", write("x.json", dict(settings, schema_version=99)), "--for", "hf")
 ok(code == 4 and "schema_version" in err, "settings of another version", (code, err))
+for versions, key in ((3, "versions"), (["5.17"], "versions"), ({"transformers": 5.17}, "versions.transformers")):
+    code, _, err = call("emit", write("x.json", dict(settings, versions=versions)), "--for", "hf")
+    ok(code == 4 and "x.json:1: %s: must be" % key in err, "versions that are no texts: %s" % versions, (code, err))
+# with the model and the card that they were planned for, check is told both
+code, out, err = call("emit", write("x.json", dict(settings, device="rtx-4090-24gb")), "--for", "hf", "-o", "told", "--force")
+ok(code == 0 and " --model gpt2 --device rtx-4090-24gb --seq %d" % COMMON["seq"] in " ".join(out.replace("\\\n", " ").split()), "check's command", out)
 for words in ((s,), (s, "--for", "hg"), ("--for", "hf"), (s, "--for", "hf", "--versions", "x"), (s, "--for", "hf", "--versions", "a=b")):
     ok(call("emit", *words)[0] == 2, "emit " + " ".join(words), "no usage error")
 
