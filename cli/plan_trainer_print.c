@@ -192,7 +192,8 @@ static void print_compared(const answer *a)
     vp_screen_line("compared", "%s settings that %s can be told here: seconds of %s, bytes of %s%s",
                    vp_count_text(c->n_space, space, sizeof space), a->request.target->name, priced,
                    vp_count_text(c->n_played, played, sizeof played),
-                   c->best ? ", from the fastest on until one fits" : ", none of which fits");
+                   c->best ? ", from the fastest on until one fits, and of those listed"
+                           : ", none of which fits");
 }
 
 void vp_plan_trainer_print(const answer *a, const json_t *doc)

@@ -44,7 +44,8 @@ static vp_status note_refusal(vp_choose_search *x, const vp_choice *c, const cha
 {
     vp_chosen  *o   = x->out;
     const char *why = refusal_text(x, c, message);
-    vp_status   st  = VP_OK;
+    vp_setting  ignored;
+    vp_status   st = VP_OK;
 
     VP_TRY_ALLOC(x->err, why);
     x->variants[c->variant].refused = true;
@@ -53,6 +54,8 @@ static vp_status note_refusal(vp_choose_search *x, const vp_choice *c, const cha
             goto out;
     if (why[0] && o->n_refusals < VP_MAX_REFUSALS)
         o->refusals[o->n_refusals++] = why;
+    if (other_words(x, c, &ignored) == 0)
+        x->whole = why;
     if (!o->refused_first)
         o->refused_first = vp_arena_strdup(x->arena, message);
 out:
@@ -616,6 +619,25 @@ out:
     return st;
 }
 
+/* Where another way than the first was recorded, the first is refused by the one word in which that differs, as others are, and not by
+ * the whole message, which would be why there is none. */
+static vp_status name_first(vp_choose_search *x)
+{
+    vp_chosen       *o    = x->out;
+    const vp_choice *said = o->best ? o->best : o->least;
+    vp_setting       one  = 0;
+    vp_status        st   = VP_OK;
+
+    for (int i = 0; i < o->n_refusals; i++)
+        if (o->refusals[i] == x->whole && other_words(x, said, &one) == 1) {
+            o->refusals[i] = vp_arena_printf(x->arena, "%s %s", vp_setting_key(one),
+                                             x->variants[0].settings.value[one]);
+            VP_TRY_ALLOC(x->err, o->refusals[i]);
+        }
+out:
+    return st;
+}
+
 /* What was compared. */
 static vp_status count_space(vp_choose_search *x)
 {
@@ -650,6 +672,7 @@ vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen
     VP_TRY(list_alternatives(&x));
     VP_TRY(mark_tight(&x));
     VP_TRY(count_space(&x));
+    VP_TRY(name_first(&x));
 out:
     if (st != VP_OK)
         vp_chosen_release(out);

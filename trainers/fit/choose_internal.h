@@ -27,6 +27,7 @@ typedef struct vp_choose_search {
     int64_t                  n_listed;  /* what is in all from the start: no first layers alone */
     int64_t                  n_trained; /* parameters */
     bool                     something_fits; /* of VP_CHOOSE_ALL: the slowest does */
+    const char              *whole; /* of refusals, the one of the first way: a message; NULL */
     vp_err                   first_untold;
     vp_err                  *err;
 } vp_choose_search;
