@@ -16,6 +16,11 @@ def has_autocast(v):
     return v["precision"] in ("bf16-mixed", "bf16-amp", "fp16-mixed", "fp16-amp")
 
 
+def checkpoints(v):
+    """gradient_checkpointing_kwargs: use_reentrant is False, transformers 5's own default, unless the word says otherwise."""
+    return {"use_reentrant": v["recompute"].endswith(":reentrant")}
+
+
 def formats(v):
     """TrainingArguments' bf16 and fp16."""
     half = v["precision"].startswith("fp16")
@@ -202,7 +207,7 @@ class Sft(Trainer):
         words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<eos>": 0, "a": 1}, unk_token="<eos>"))
         tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>")
         self.trainer = self.make(m, tokenizer, output_dir=tempfile.gettempdir() + "/none", report_to=[],
-                                 gradient_checkpointing=v["recompute"] == "full", activation_offloading=bool(v.get("offload")), per_device_train_batch_size=batch,
+                                 gradient_checkpointing=v["recompute"].startswith("full"), gradient_checkpointing_kwargs=checkpoints(v), activation_offloading=bool(v.get("offload")), per_device_train_batch_size=batch,
                                  **formats(v), **options)
         self.trainer.current_gradient_accumulation_steps = 1
         self.trainer.model_wrapped = self.m = self.trainer.accelerator.prepare(m)

@@ -164,7 +164,7 @@ def make_model(v, config, mark=lambda phase: None):
     if v["recompute"] != "none":
         every, offload = int(v["recompute"].partition("every:")[2] or 1), bool(v.get("offload")) and v.get("trainer") not in TRL
         variant = {"every_n_layers": every, "offload": offload} if every > 1 or offload else {}
-        m.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False}, **variant)
+        m.gradient_checkpointing_enable(gradient_checkpointing_kwargs=loops.checkpoints(v), **variant)
         if v["recompute"].startswith("first"):
             for layer in before_layers(m)[1][int(v["recompute"].partition(":")[2] or v["n_first"]):]:
                 layer.gradient_checkpointing = False

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--optimizers] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--reentrant] [--optimizers] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
     rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising, or with VPLAN_NULL_ADDRESSES=falling as a card's driver gives them. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -381,6 +381,25 @@ def drawn_parted(n, seed, models):
     return out
 
 
+REENTRANT = ("llama-3.2-1b", "smollm2-360m", "llama-3.1-8b", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2-7b", "mistral-7b", "qwen3-0.6b", "gemma2-2b", "phi3-mini", "gpt2",
+             "gpt2-medium")
+
+
+def drawn_reentrant(n, seed, models):
+    """Checkpoints by use_reentrant=True: whole models, LoRA and adapters over NF4, by a plain loop, Trainer and TRL."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name, lora = rng.choice(models or REENTRANT), rng.choice(["none", "none", "all-linear", "all-linear", "q_proj+v_proj"])
+        c, load = dict(NAMED, **MODELS)[name], rng.choice(["none", "nf4", "nf4-dq"]) if lora == "all-linear" else "none"
+        if lora == "q_proj+v_proj" and c["model_type"] in ("gpt2", "phi3"):
+            continue
+        precision = rng.choice(["bf16-mixed", "bf16-amp"]) if lora == "none" else "bf16-amp"
+        out.append((name, c, precision, "sdpa:flash", "full:reentrant", rng.choice(OPTIMIZERS[:3]), rng.choice([2, 3, 4, 8]), rng.choice([128, 250, 256, 512, 777, 1000, 1024]), "clm",
+                    "none", rng.choice(["torch", "hf", "trl"]), lora, rng.choice([4, 8, 16, 32]) if lora != "none" else 0, load))
+    return out
+
+
 PEFT = ("llama-3.2-1b", "smollm2-135m", "smollm2-360m", "tinyllama-1.1b", "llama-2-7b", "llama-3.1-8b", "mistral-7b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2-7b",
         "qwen3-0.6b", "gpt2", "gpt2-medium", "gemma2-2b", "phi3-mini")
 
@@ -690,6 +709,7 @@ def main():
     p.add_argument("--beside", action="store_true")
     p.add_argument("--checkpoints", action="store_true")
     p.add_argument("--parted", action="store_true")
+    p.add_argument("--reentrant", action="store_true")
     p.add_argument("--optimizers", action="store_true")
     p.add_argument("--narrow", action="store_true")
     p.add_argument("--prepared", action="store_true")
@@ -742,6 +762,8 @@ def main():
         rows = drawn_prepared(n, a.seed, a.models)
     elif a.checkpoints:
         rows = drawn_checkpoints(n, a.seed, a.models)
+    elif a.reentrant:
+        rows = drawn_reentrant(n, a.seed, a.models)
     elif a.parted:
         rows = drawn_parted(n, a.seed, a.models)
     elif a.beside:
