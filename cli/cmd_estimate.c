@@ -400,8 +400,10 @@ static const vp_option rows[] = {
     {VP_ROW_RECOMPUTE(vp_estimate_options, recompute),
      .help      = "What each block recomputes in backward instead of keeping it; full keeps a "
                   "block's input only, segments:N the inputs of N segments of blocks; of PyTorch "
-                  "trainers none, full (gradient checkpointing), every:N, the first of each N "
-                  "layers, or first:N, the first N layers",
+                  "trainers none, full (gradient checkpointing), full:reentrant, the same by "
+                  "use_reentrant=True (full is that where --versions has transformers 4, and "
+                  "full:non-reentrant is not), every:N, the first of each N layers, or first:N, "
+                  "the first N layers",
      .otherwise = "none; full with --qlora"},
     {.name      = "--max",
      .kind      = VP_OPTION_CHOICE,

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "trainers/hf/hf_find.h"
+#include "trainers/hf/hf_versions.h"
 #include "trainers/torch/world.h"
 
 #include <stdio.h>
@@ -28,10 +29,10 @@ static bool expandable(vp_hf_request *q)
 
 static bool recompute(vp_hf_request *q)
 {
-    bool on = strcmp(q->recompute, "full") == 0;
-
-    q->recompute = "full";
-    return !on;
+    if (strcmp(q->recompute, "full") == 0 || vp_hf_is_reentrant(q))
+        return false;
+    q->recompute = vp_hf_usual_checkpoints(q->versions, vp_hf_is_trl(q));
+    return true;
 }
 
 /* Cards that cut the gradients keep whole ones while they are only added up. */
@@ -491,7 +492,7 @@ static vp_hf_request with_adapters(const vp_hf_request *asked)
     q.load          = "nf4-dq";
     q.freeze        = "none";
     q.frozen_layers = 0;
-    q.recompute     = "full";
+    q.recompute     = vp_hf_usual_checkpoints(q.versions, vp_hf_is_trl(&q));
     q.precision     = qlora_precision(&q);
     q.offload       = "none";
     if (q.world > 1)

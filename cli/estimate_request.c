@@ -4,6 +4,7 @@
 
 #include "trainers/files/settings.h"
 #include "trainers/hf/hf_resident.h"
+#include "trainers/hf/hf_versions.h"
 #include "trainers/torch/caching_allocator.h"
 #include "trainers/torch/world.h"
 
@@ -77,6 +78,8 @@ static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
 
 static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
 {
+    static const char recorded[] = "none|full|full:reentrant|full:non-reentrant|every:N";
+
     if (o->ladder)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--ladder is for vplan's own runtime, not for --trainer %s; what would make "
@@ -134,11 +137,11 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
     if (o->recompute && strncmp(o->recompute, "first:", strlen("first:")) == 0)
         return vp_count_parse(o->recompute + strlen("first:"), "--recompute first:N", 1, 1 << 30,
                               &(int64_t){0}, err);
-    if (o->recompute && strcmp(o->recompute, "none") != 0 && strcmp(o->recompute, "full") != 0 &&
-        strncmp(o->recompute, "every:", strlen("every:")) != 0)
+    if (o->recompute && !vp_word_is_among(o->recompute, recorded, strlen(recorded)))
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "--recompute %s: recorded were none, full (gradient checkpointing), every:N "
-                       "(of each N layers the first) and first:N (the first N layers)",
+                       "--recompute %s: recorded were none, full (gradient checkpointing), "
+                       "full:reentrant (by use_reentrant=True), full:non-reentrant, every:N (of "
+                       "each N layers the first) and first:N (the first N layers)",
                        o->recompute);
     return VP_OK;
 }
@@ -258,6 +261,15 @@ out:
     return st;
 }
 
+/* Gradient checkpointing by use_reentrant=False where somebody says that, else as the libraries have it. */
+static const char *recompute_word(const char *word, const vp_estimate_options *o)
+{
+    return strcmp(word, "full:non-reentrant") == 0 ? "full"
+           : strcmp(word, "full") == 0
+               ? vp_hf_usual_checkpoints(o->versions, strcmp(o->trainer, "trl") == 0)
+               : word;
+}
+
 /* "teacher" of "teacher=gpt2". */
 static const char *resident_kind(const vp_estimate_options *o)
 {
@@ -299,11 +311,12 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .versions             = o->versions,
                .attention            = attention_word(o->attention),
                .optimizer            = o->optimizer ? optimizer_word(o->optimizer) : d->optimizer,
-               .recompute            = o->recompute              ? o->recompute
-                                       : offloads_activations(o) ? "full"
-                                                                 : d->recompute,
-               .offloads             = offloads_activations(o),
-               .padded               = (o->padding && strcmp(o->padding, "mask") == 0) ||
+               .recompute            = recompute_word(o->recompute              ? o->recompute
+                                                      : offloads_activations(o) ? "full"
+                                                                                : d->recompute,
+                                           o),
+               .offloads = offloads_activations(o),
+               .padded   = (o->padding && strcmp(o->padding, "mask") == 0) ||
                          (!o->padding && strcmp(trainer_of(o), "dpo") == 0),
                .packed          = o->packing,
                .lora            = {.targets = "none"},

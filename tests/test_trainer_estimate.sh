@@ -696,13 +696,31 @@ for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("t
     ok(rc == code and (rc == 0 or "2.11.0" in j["error"]["message"]), "versions %s" % text, (rc, j.get("error")))
     ok(code != 4 or "5.17.0" in j["error"]["message"] and "4.57.6" in j["error"]["message"], "what is known besides %s" % text, j.get("error"))
 # the recording's own program, less the second copy of the frequencies, and a mask of 8 bytes for each of 1,024 tokens
-now, before = [estimate(llama, "--precision", "bf16", "--recompute", "full", "--seq", "512", "--micro-batch", "2", *v)[1] for v in ((), ("--versions", "transformers=4.57"))]
+now, before = [estimate(llama, "--precision", "bf16", "--recompute", "full:reentrant", "--seq", "512", "--micro-batch", "2", *v)[1] for v in ((), ("--versions", "transformers=4.57"))]
 ok(before["allocated_peak_bytes"] - now["allocated_peak_bytes"] == 8 * 1024 - 512 and before["phases"][0]["allocated_bytes"] == now["phases"][0]["allocated_bytes"] - 512,
    "transformers 4.57: what is otherwise", (before["allocated_peak_bytes"], now["allocated_peak_bytes"]))
 ok("libraries: torch=2.11.0 transformers=4.57.6 peft=0.18.1" in before["assumptions"] and "libraries: torch=2.11.0 transformers=5.17.0 peft=0.21.2" in now["assumptions"],
    "the versions that an answer stands for", before["assumptions"])
-for words in ("a mask of ones", "use_reentrant=False", "torch_dtype"):
+for words in ("a mask of ones", "use_reentrant=True, transformers 4's own default", "torch_dtype"):
     ok(any(words in x for x in before["assumptions"]) and not any(words in x for x in now["assumptions"]), "a default that was another: %s" % words, before["assumptions"])
+# gradient checkpointing is by use_reentrant=True there unless somebody says otherwise
+OLD = ("--seq", "512", "--micro-batch", "2", "--versions", "transformers=4.57")
+for precision in ("bf16-mixed", "bf16"):
+    unsaid, by_true, by_false = [estimate(llama, "--precision", precision, "--recompute", word, *OLD)[1] for word in ("full", "full:reentrant", "full:non-reentrant")]
+    ok(unsaid["phases"] == by_true["phases"] and unsaid["settings"]["recompute"] == "full:reentrant" and unsaid["phases"] != by_false["phases"] and by_false["settings"]["recompute"] == "full",
+       "transformers 4.57 in %s: checkpoints by use_reentrant=True" % precision, [x.get("error") for x in (unsaid, by_true, by_false)])
+# where those by True were not recorded, and on several cards, those by False stand in, and that is said
+opt = dict(model_type="opt", hidden_size=128, num_attention_heads=4, ffn_dim=512, vocab_size=512, num_hidden_layers=4, max_position_embeddings=512, word_embed_proj_dim=128)
+for config, words in ((opt, ()), (llama, ("--world", "2", "--parallel", "ddp")), (llama, ("--attention", "eager"))):
+    by_false, by_true = [estimate(config, "--precision", "bf16", "--recompute", word, "--seq", "256", "--micro-batch", "2", *words)[1] for word in ("full", "full:reentrant")]
+    text = [a for a in by_true.get("assumptions", ()) if "use_reentrant=True were not recorded" in a]
+    same = [[(p["allocated_bytes"], p["reserved_bytes"]) for p in x.get("phases", ())] for x in (by_false, by_true)]
+    ok(same[0] and same[0] == same[1] and len(text) == 1 and by_true["interval"]["high_bytes"] > by_false["interval"]["high_bytes"],
+       "what stands in for use_reentrant=True, %s %s" % (config["model_type"], words), (by_true.get("error"), text))
+by_true = estimate(llama, "--precision", "bf16", "--recompute", "full:reentrant", "--seq", "256", "--micro-batch", "2")[1]
+ok(not any("stand in" in a for a in by_true["assumptions"]), "nothing stands in where it was recorded", by_true["assumptions"])
+rc, j = estimate(llama, "--precision", "bf16", "--recompute", "full:re", "--seq", "256")
+ok(rc == 4 and "full:reentrant" in j["error"]["message"], "full: and another word", (rc, j))
 ok(any("use_cache" in x for x in estimate(llama, "--precision", "bf16-mixed", "--seq", "512", "--versions", "transformers=4.57")[1]["assumptions"]), "without checkpoints the cache is named")
 for words in (("--world", "2", "--parallel", "ddp"), ("--recompute", "every:2"), ("--attention", "eager", "--recompute", "full")):
     rc, j = estimate(llama, "--precision", "bf16", "--seq", "512", "--versions", "transformers=4.57", *words)

@@ -57,7 +57,8 @@ def of_ours(r, scratch):
     if not os.path.exists(path):
         with open(path, "w") as f:
             f.write(r["config"])
-    options = ["--precision", r["precision"], "--attention", r.get("attention", "sdpa:flash"), "--recompute", r["recompute"], "--optimizer",
+    recompute = {"full": "full:non-reentrant"}.get(r["recompute"], r["recompute"]) if r.get("versions") else r["recompute"]         # as rows.py tells all libraries
+    options = ["--precision", r["precision"], "--attention", r.get("attention", "sdpa:flash"), "--recompute", recompute, "--optimizer",
                r["optimizer"], "--micro-batch", r["micro_batch"]]
     for column, option in (("task", "--task"), ("seq", "--seq"), ("target_seq", "--target-seq"), ("padding", "--padding"),
                            ("eval_batch", "--eval-batch"), ("packing", "--packing"), ("device", "--device")):

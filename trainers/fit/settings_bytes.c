@@ -139,7 +139,7 @@ static const char *attention_of(const vp_settings *s)
 }
 
 static const char *const BORROWED_BASIS =
-    "Trainer's own runs were within 0.1 % of the plain loop's step that stands in, one was 5.3 % above";
+    "another step stands in, which was at most 6.7 % off where both were recorded";
 
 static const char *const RANKS_BASIS = "most of the ranks that were played are within less";
 

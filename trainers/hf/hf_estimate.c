@@ -565,12 +565,11 @@ static void finish_world(run *r)
 static void finish_offload(run *r)
 {
     const vp_hf_request *q      = r->request;
-    const char          *every  = strchr(q->recompute, ':');
     const vp_symbols    *s      = &r->found.sizes.symbols;
-    int64_t              n_each = every ? strtoll(every + 1, NULL, 10) : 1, pinned = 1;
-    int64_t              n_kept   = vp_ceil_div(r->found.sizes.n_layers[0], n_each);
-    int64_t              bytes_of = vp_hf_weight_bytes(vp_hf_computed_precision(q));
-    int64_t              bytes    = vp_mul(vp_mul(s->at[VP_SYM_N], s->at[VP_SYM_h]), bytes_of);
+    int64_t              pinned = 1;
+    int64_t n_kept   = vp_ceil_div(r->found.sizes.n_layers[0], vp_hf_every_recomputed(q));
+    int64_t bytes_of = vp_hf_weight_bytes(vp_hf_computed_precision(q));
+    int64_t bytes    = vp_mul(vp_mul(s->at[VP_SYM_N], s->at[VP_SYM_h]), bytes_of);
 
     while (pinned < bytes)
         pinned *= 2;

@@ -42,13 +42,27 @@ bool vp_hf_has_prefix(const vp_hf_request *q)
     return strcmp(q->lora.targets, "prefix") == 0;
 }
 
+/* N of "word:N"; otherwise: another word. */
+static int64_t number_behind(const char *word, const char *recompute, int64_t otherwise)
+{
+    size_t n = strlen(word);
+
+    return strncmp(recompute, word, n) == 0 ? strtoll(recompute + n, NULL, 10) : otherwise;
+}
+
 int64_t vp_hf_first_recomputed(const vp_hf_request *q)
 {
-    static const char word[] = "first:";
+    return number_behind("first:", q->recompute, 0);
+}
 
-    return strncmp(q->recompute, word, sizeof word - 1) == 0
-               ? strtoll(q->recompute + sizeof word - 1, NULL, 10)
-               : 0;
+int64_t vp_hf_every_recomputed(const vp_hf_request *q)
+{
+    return number_behind("every:", q->recompute, 1);
+}
+
+bool vp_hf_is_reentrant(const vp_hf_request *q)
+{
+    return strcmp(q->recompute, "full:reentrant") == 0;
 }
 
 bool vp_hf_freezes(const vp_hf_request *q)

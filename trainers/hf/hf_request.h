@@ -16,18 +16,22 @@ bool vp_hf_has_other_adapters(const vp_hf_request *request); /* one that is not 
 bool vp_hf_has_prefix(const vp_hf_request *request);         /* prefix tuning */
 /* Of "first:N" N: checkpoints of so many layers from the first on; else 0. */
 int64_t vp_hf_first_recomputed(const vp_hf_request *request);
-bool    vp_hf_freezes(const vp_hf_request *request);       /* parts of a model that is trained */
-bool    vp_hf_saves_modules(const vp_hf_request *request); /* whole ones beside adapters */
-bool    vp_hf_is_plain(const vp_hf_request *request);      /* a plain loop, not Trainer's */
-bool    vp_hf_is_trl(const vp_hf_request *request);        /* SFTTrainer, DPOTrainer */
-bool    vp_hf_is_dpo(const vp_hf_request *request);
-bool    vp_hf_has_liger(const vp_hf_request *request);
-bool    vp_hf_is_quantised(const vp_hf_request *request);
-bool    vp_hf_lacks_flash(const vp_hf_request *request);     /* its card has none, or it is off */
-bool    vp_hf_turns_flash_off(const vp_hf_request *request); /* asked for */
-bool    vp_hf_is_emulated(const vp_hf_request *request);     /* bf16 on a card without it */
-bool    vp_hf_is_shared(
-       const vp_hf_request *request); /* by several cards, or as if there were others */
+/* Of "every:N" N: of so many layers one has a checkpoint; else 1. */
+int64_t vp_hf_every_recomputed(const vp_hf_request *request);
+/* "full:reentrant": checkpoints of all layers by torch.utils.checkpoint with use_reentrant=True. */
+bool vp_hf_is_reentrant(const vp_hf_request *request);
+bool vp_hf_freezes(const vp_hf_request *request);       /* parts of a model that is trained */
+bool vp_hf_saves_modules(const vp_hf_request *request); /* whole ones beside adapters */
+bool vp_hf_is_plain(const vp_hf_request *request);      /* a plain loop, not Trainer's */
+bool vp_hf_is_trl(const vp_hf_request *request);        /* SFTTrainer, DPOTrainer */
+bool vp_hf_is_dpo(const vp_hf_request *request);
+bool vp_hf_has_liger(const vp_hf_request *request);
+bool vp_hf_is_quantised(const vp_hf_request *request);
+bool vp_hf_lacks_flash(const vp_hf_request *request);     /* its card has none, or it is off */
+bool vp_hf_turns_flash_off(const vp_hf_request *request); /* asked for */
+bool vp_hf_is_emulated(const vp_hf_request *request);     /* bf16 on a card without it */
+bool vp_hf_is_shared(
+    const vp_hf_request *request); /* by several cards, or as if there were others */
 bool vp_hf_cuts_quantised(
     const vp_hf_request *request); /* of weights that are packed each card has a part */
 

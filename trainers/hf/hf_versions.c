@@ -46,6 +46,16 @@ static const char *next_of(const char *at)
     return at + (*at == ',');
 }
 
+const char *vp_hf_usual_checkpoints(const char *versions, bool is_trl)
+{
+    static const char of[] = "transformers=";
+
+    for (const char *at = versions ? versions : ""; *at && !is_trl; at = next_of(at))
+        if (strncmp(at, of, sizeof of - 1) == 0 && strtol(at + sizeof of - 1, NULL, 10) < 5)
+            return "full:reentrant";
+    return "full";
+}
+
 /* The first of wanted that is another; NULL: none. */
 static const char *differs(const char *seen, const char *wanted)
 {
@@ -75,15 +85,16 @@ static bool has_ones(const vp_hf_request *q, const vp_hf_found *found)
     return found->as >= 0 ? vp_recorded_has_ones(found->program, found->as) : !q->padded;
 }
 
-static bool recomputes(const vp_hf_request *q, const vp_hf_found *found)
+static bool is_reentrant(const vp_hf_request *q, const vp_hf_found *found)
 {
     (void)found;
-    return strcmp(q->recompute, "none") != 0;
+    return vp_hf_is_reentrant(q);
 }
 
 static bool keeps_all(const vp_hf_request *q, const vp_hf_found *found)
 {
-    return !recomputes(q, found);
+    (void)found;
+    return strcmp(q->recompute, "none") == 0;
 }
 
 static bool loads_half(const vp_hf_request *q, const vp_hf_found *found)
@@ -101,9 +112,9 @@ static const struct {
     {"transformers", "5", has_ones,
      "batches have a mask of ones, as collators make it: without any, and without a cache, "
      "transformers 4.57 masks all pairs of tokens and flash attention does not run"},
-    {"transformers", "5", recomputes,
-     "checkpoints by use_reentrant=False; what transformers 4's own default, True, takes is not "
-     "counted"},
+    {"transformers", "5", is_reentrant,
+     "checkpoints by use_reentrant=True, transformers 4's own default; by False: --recompute "
+     "full:non-reentrant"},
     {"transformers", "5", keeps_all,
      "config.use_cache=False; transformers 4's Trainer leaves it on, and the keys and values that "
      "layers then keep are not counted"},

@@ -17,6 +17,10 @@ bool vp_hf_is_other_version(const char *versions, const char *library, const cha
  * The arena's. */
 const char *vp_hf_versions_of(vp_arena *arena, const json_t *versions);
 
+/* What gradient checkpointing is where nobody says use_reentrant: until transformers 5 that is True, but by TRL. versions: as
+ * vp_hf_request has them, or NULL. */
+const char *vp_hf_usual_checkpoints(const char *versions, bool is_trl);
+
 /* Whether the found program is known to run with those of request->versions, or none are asked for. */
 bool vp_hf_knows_versions(const vp_hf_request *request, const vp_hf_found *found);
 
