@@ -251,7 +251,7 @@ write("acc.yaml", "distributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_conf
 write("sft.yaml", "model_name_or_path: a/b\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 8\nbf16: true\nmax_length: 512\n")
 launch = ("accelerate", "launch", "--config_file", "acc.yaml", "--num_processes", "8", "--module", "trl.scripts.sft", "--config", "sft.yaml", "--per_device_train_batch_size", "4")
 for words, target, common in (
-    (("llamafactory-cli", "train", "factory.yaml"), "llamafactory", {"micro_batch": 2, "parallel": "zero2", "recompute": "full"}),
+    (("llamafactory-cli", "train", "factory.yaml"), "llamafactory", {"micro_batch": 2, "parallel": "zero2", "recompute": "full:reentrant"}),
     (("axolotl", "train", "beside/axolotl.yaml", "--micro-batch-size", "8"), "axolotl", {"micro_batch": 8, "parallel": "zero3"}),
     (launch, "trl", {"micro_batch": 4, "accumulation": 8, "world": 8, "parallel": "zero2", "seq": 512, "recompute": "full"}),
     (("accelerate", "launch", "--use_deepspeed", "--deepspeed_config_file", "ds.json", "train.py", "--per_device_train_batch_size", "4", "--bf16", "true"), "hf", {"micro_batch": 4, "parallel": "zero2"}),
@@ -524,7 +524,7 @@ write("zero.yaml", "compute_environment: LOCAL_MACHINE\ndeepspeed_config:\n  off
 write("zero-args.yaml", "output_dir: o\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 4\nbf16: true\ngradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: true}\n")
 code, j, err = check("zero.yaml", "zero-args.yaml", "--versions", "transformers=5.17")
 c = j["common"]
-ok(code == 0 and (c["parallel"], c["world"], c["offload"], c["accumulation"], c["recompute"]) == ("zero3", 4, "optimizer", 4, "full"), "DeepSpeed of the launcher's file", (code, j))
+ok(code == 0 and (c["parallel"], c["world"], c["offload"], c["accumulation"], c["recompute"]) == ("zero3", 4, "optimizer", 4, "full:reentrant"), "DeepSpeed of the launcher's file", (code, j))
 write("zero.yaml", open("zero.yaml").read().replace("  zero_stage", "  gradient_accumulation_steps: 8\n  zero_stage"))
 code, j, err = check("zero.yaml", "zero-args.yaml")
 ok(code == 4 and any(f["key"] == "gradient_accumulation_steps" and "two files" in f["message"] for f in j["findings"]), "Trainer refuses another accumulation", (code, j["findings"]))
@@ -580,10 +580,34 @@ model = AutoModelForCausalLM.from_pretrained("gpt2")
 %s
 args = TrainingArguments(output_dir="o", per_device_train_batch_size=2, bf16=True)
 """
-for line, recompute in (("model.gradient_checkpointing_enable()", "full"), ("model = prepare_model_for_kbit_training(model)", "full"), ("model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=True)", "full"),
+for line, recompute in (("model.gradient_checkpointing_enable()", "full"), ("model = prepare_model_for_kbit_training(model)", "full:reentrant"),
+                        ("model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=True)", "full:reentrant"),
+                        ("model = prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={'use_reentrant': False})", "full"),
+                        ("model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': True})", "full:reentrant"),
+                        ("model.gradient_checkpointing_enable(dict(use_reentrant = False))", "full"),
                         ("model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)", "none"), ("if wanted:\n    model.gradient_checkpointing_enable()", "none"), ("", "none")):
     code, j, err = check(write("enables.py", SCRIPT % line))
     ok(code == 0 and j["common"]["recompute"] == recompute, "a script with %r" % line, (code, j["common"], j["findings"]))
+# until transformers 5 use_reentrant is True where nobody says it (modeling_utils.py); Trainer switches on once more, by its own arguments
+for old, more, line, recompute in ((True, "", "model.gradient_checkpointing_enable()", "full:reentrant"), (True, ", gradient_checkpointing=True", "", "full:reentrant"), (False, ", gradient_checkpointing=True", "", "full"),
+                                   (True, ", gradient_checkpointing=True, gradient_checkpointing_kwargs={'use_reentrant': False}", "", "full"),
+                                   (False, ", gradient_checkpointing=True", "model = prepare_model_for_kbit_training(model)", "full"),
+                                   (False, ", gradient_checkpointing=True, gradient_checkpointing_kwargs={'use_reentrant': True}", "model.gradient_checkpointing_enable()", "full:reentrant")):
+    code, j, err = check(write("enables.py", SCRIPT.replace("bf16=True", "bf16=True" + more) % line), *(("--versions", "transformers=4.57") if old else ()))
+    ok(code == 0 and j["common"]["recompute"] == recompute, "transformers %s, %r, %r" % ("4.57" if old else "5", more, line), (code, j["common"], j["findings"]))
+code, j, err = check(write("enables.py", SCRIPT % "model = prepare_model_for_kbit_training(model)"), write("enables.yaml", "output_dir: o\nper_device_train_batch_size: 2\nbf16: true\ngradient_checkpointing: true\n"))
+ok(code == 0 and j["common"]["recompute"] == "full", "a file of Trainer's beside such a script", (code, j["common"], j["findings"]))
+# each dialect's own key, and what it is where nobody writes it: axolotl's builder says False, LLaMA-Factory's parser True, but under FSDP2
+for name, text, recompute in (("hf", "output_dir: o\nper_device_train_batch_size: 2\nbf16: true\ngradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: true}\n", "full:reentrant"),
+                              ("trl", "output_dir: o\nper_device_train_batch_size: 2\nbf16: true\nmax_length: 512\ngradient_checkpointing_kwargs: {use_reentrant: true}\n", "full:reentrant"),
+                              ("axolotl", "base_model: gpt2\nmicro_batch_size: 2\nsequence_len: 128\nbf16: true\ngradient_checkpointing: true\ngradient_checkpointing_kwargs:\n  use_reentrant: true\n", "full:reentrant"),
+                              ("axolotl", "base_model: gpt2\nmicro_batch_size: 2\nsequence_len: 128\nbf16: true\ngradient_checkpointing: true\n", "full"),
+                              ("llamafactory", "model_name_or_path: gpt2\nstage: sft\ndo_train: true\nper_device_train_batch_size: 2\nbf16: true\ntemplate: llama3\n", "full:reentrant"),
+                              ("llamafactory", "model_name_or_path: gpt2\nstage: sft\ndo_train: true\nper_device_train_batch_size: 2\nbf16: true\ntemplate: llama3\nuse_reentrant_gc: false\n", "full")):
+    code, j, err = check(write("reentrant.yaml", text), "--for", name)
+    ok(code == 0 and j["common"]["recompute"] == recompute, "%s: %r" % (name, text[-60:]), (code, j["common"], j["findings"]))
+code, j, err = check(write("trl4.yaml", "output_dir: o\nper_device_train_batch_size: 2\nbf16: true\nmax_length: 512\n"), "--for", "trl", "--versions", "transformers=4.57")
+ok(code == 0 and j["common"]["recompute"] == "full", "TRL says False where transformers 4 says True", (code, j["common"], j["findings"]))
 # ---- TRL cuts nothing where max_length is null; versions that the tables do not go back to ----
 code, j, err = check(write("uncut.yaml", "model_name_or_path: x\nuse_peft: false\noutput_dir: o\nmax_length: null\n"))
 ok(code == 0 and "seq" not in j["common"], "max_length: null is no 1024", j["common"])

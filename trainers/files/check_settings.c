@@ -520,7 +520,7 @@ static void merge_setting(vp_checked *c, vp_setting setting)
     if (setting == VP_SETTING_PRECISION)
         check_card(c, &m);
     c->settings.value[setting] = all->words[0];
-    if (all->n > 1)
+    if (all->n > 1 && setting != VP_SETTING_RECOMPUTE) /* of those the first one runs */
         c->may_be[setting] = joined(c->arena, all);
     c->by_default[setting] = !all->at;
 }

@@ -42,6 +42,28 @@
             .read_only = true \
     }
 
+/* use_reentrant where nobody says it, until then; modeling_utils.py, gradient_checkpointing_enable(). */
+#define REENTRANT_ONCE .was = "true", .changed = "5.0"
+/* What a script calls of its model; peft's prepare_model_for_kbit_training() hands no use_reentrant on, for which
+ * torch.utils.checkpoint takes True. */
+#define ENABLED_KEYS(otherwise) \
+    {"gradient_checkpointing_enable", VP_KEY_BOOL, otherwise}, \
+    { \
+        "gradient_checkpointing_enable_reentrant", VP_KEY_BOOL, "false", REENTRANT_ONCE \
+    }
+/* Trainer's own switch, where it is on, says once more how: both are said, first what runs without it. */
+#define ENABLED_SAYS \
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "gradient_checkpointing_enable", "true", \
+     .read_only = true}, \
+        {VP_SETTING_RECOMPUTE, "full:reentrant", "gradient_checkpointing_enable_reentrant", \
+         "true", .read_only = true}, \
+        {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_enable", "true", \
+         .read_only = true}, \
+    { \
+        VP_SETTING_RECOMPUTE, "full:reentrant", "gradient_checkpointing_enable", "true", \
+            .read_only = true \
+    }
+
 static const vp_key trainer_keys[] = {
     {"output_dir", VP_KEY_TEXT},
     {"per_device_train_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG,
@@ -54,12 +76,11 @@ static const vp_key trainer_keys[] = {
     {"gradient_checkpointing", VP_KEY_BOOL, "false",
      .costs = "every block keeps all that its backward pass reads"},
     {"gradient_checkpointing_kwargs", VP_KEY_MAP},
-    {"gradient_checkpointing_kwargs.use_reentrant", VP_KEY_BOOL, "false"},
+    {"gradient_checkpointing_kwargs.use_reentrant", VP_KEY_BOOL, "false", REENTRANT_ONCE},
     {"gradient_checkpointing_kwargs.every_n_layers", VP_KEY_INT, NULL, .min = 1, .max = 1e6,
      .since = "5.17", .instead = "leave it out: all layers"},
     {"gradient_checkpointing_kwargs.offload", VP_KEY_BOOL, "false", .since = "5.17"},
-    {"gradient_checkpointing_enable",
-     VP_KEY_BOOL}, /* that a script calls, of a model it does not load */
+    ENABLED_KEYS(NULL), /* that a script calls, of a model it does not load */
     {"activation_checkpointing", VP_KEY_BOOL, .since = "5.23", .instead = "gradient_checkpointing"},
     {"activation_checkpointing_kwargs", VP_KEY_MAP, .since = "5.23",
      .instead = "gradient_checkpointing_kwargs"},
@@ -234,7 +255,12 @@ static const vp_saying trainer_says[] = {
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true", OLD},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.use_reentrant", "false", OLD},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.every_n_layers", NULL, OLD},
-    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_enable", "true", .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "gradient_checkpointing", "true", OLD},
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "gradient_checkpointing_kwargs.use_reentrant", "true",
+     OLD},
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "gradient_checkpointing_kwargs.every_n_layers", NULL,
+     OLD},
+    ENABLED_SAYS,
     /* Trainer leaves alone what train.py has switched on */
     {VP_SETTING_RECOMPUTE, "first:N", "gradient_checkpointing", NULL, "target=hf", OLD},
     {VP_SETTING_RECOMPUTE, "first:N", "activation_checkpointing", NULL, "target=hf", NEW},
@@ -243,9 +269,6 @@ static const vp_saying trainer_says[] = {
      .read_only = true},
     {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing_kwargs.every_n_layers", "$",
      .since = "5.17", OLD, .read_only = true},
-    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true", OLD, .read_only = true},
-    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.every_n_layers", NULL, OLD,
-     .read_only = true},
     {VP_SETTING_RECOMPUTE, "none", "activation_checkpointing", "false", NEW},
     {VP_SETTING_RECOMPUTE, "every:N", "activation_checkpointing", "true", NEW},
     {VP_SETTING_RECOMPUTE, "every:N", "activation_checkpointing_kwargs.use_reentrant", "false",
@@ -254,6 +277,11 @@ static const vp_saying trainer_says[] = {
     {VP_SETTING_RECOMPUTE, "full", "activation_checkpointing", "true", NEW},
     {VP_SETTING_RECOMPUTE, "full", "activation_checkpointing_kwargs.use_reentrant", "false", NEW},
     {VP_SETTING_RECOMPUTE, "full", "activation_checkpointing_kwargs.every_n_layers", NULL, NEW},
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "activation_checkpointing", "true", NEW},
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "activation_checkpointing_kwargs.use_reentrant",
+     "true", NEW},
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "activation_checkpointing_kwargs.every_n_layers", NULL,
+     NEW},
     /* the old name counts where the new one is not there */
     {VP_SETTING_RECOMPUTE, "none", "activation_checkpointing", NULL, NEW, .read_only = true},
     {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false", NEW, .read_only = true},
@@ -263,20 +291,30 @@ static const vp_saying trainer_says[] = {
      .read_only = true},
     {VP_SETTING_RECOMPUTE, "full", "activation_checkpointing", NULL, NEW, .read_only = true},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true", NEW, .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.use_reentrant", "false", NEW,
+     .read_only = true},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.every_n_layers", NULL, NEW,
      .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "activation_checkpointing", NULL, NEW,
+     .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "gradient_checkpointing", "true", NEW,
+     .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "gradient_checkpointing_kwargs.use_reentrant", "true",
+     NEW, .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full:reentrant", "gradient_checkpointing_kwargs.every_n_layers", NULL,
+     NEW, .read_only = true},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "gradient_checkpointing_kwargs.offload", "false",
-     "recompute=full|every:N,target!=trl", .since = "5.17", OLD},
+     "recompute=full|full:reentrant|every:N,target!=trl", .since = "5.17", OLD},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "gradient_checkpointing_kwargs.offload", "true",
-     "recompute=full|every:N,target!=trl", .since = "5.17", OLD},
+     "recompute=full|full:reentrant|every:N,target!=trl", .since = "5.17", OLD},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "activation_checkpointing_kwargs.offload", "false",
-     "recompute=full|every:N,target!=trl", NEW},
+     "recompute=full|full:reentrant|every:N,target!=trl", NEW},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "activation_checkpointing_kwargs.offload", "true",
-     "recompute=full|every:N,target!=trl", NEW},
+     "recompute=full|full:reentrant|every:N,target!=trl", NEW},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "gradient_checkpointing_kwargs.offload", "false",
-     "recompute=full|every:N,target!=trl", NEW, .read_only = true},
+     "recompute=full|full:reentrant|every:N,target!=trl", NEW, .read_only = true},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "gradient_checkpointing_kwargs.offload", "true",
-     "recompute=full|every:N,target!=trl", NEW, .read_only = true},
+     "recompute=full|full:reentrant|every:N,target!=trl", NEW, .read_only = true},
     {VP_SETTING_LOSS, "full", "use_liger_kernel", "false", "target!=trl"},
     {VP_SETTING_LOSS, "liger-all", "use_liger_kernel", "true", "target!=trl"},
     {VP_SETTING_LOSS, "liger-all", "liger_kernel_config", NULL, "target!=trl"},
@@ -351,9 +389,6 @@ static const vp_rule trainer_rules[] = {
     {"gradient_checkpointing_kwargs", "set", "gradient_checkpointing", "=false", VP_WARNING,
      "has no effect while gradient_checkpointing is false", "gradient_checkpointing: true",
      .until = "5.23"},
-    {"gradient_checkpointing_kwargs.use_reentrant", "=true", "gradient_checkpointing", "=true",
-     VP_NOTE, "the bytes that are counted are those of use_reentrant: false, which PyTorch advises",
-     NULL},
     {"activation_checkpointing", "set", "gradient_checkpointing", "set", VP_WARNING,
      "gradient_checkpointing is its old name, and counts only where this one is null",
      "this one alone"},
@@ -505,6 +540,8 @@ static const vp_key trl_keys[] = {
     {"max_length", VP_KEY_INT, "1024", "null", .min = 1, .max = BIG,
      .costs = "samples are cut at 1,024 tokens"},
     {"packing", VP_KEY_BOOL, "false"},
+    /* trl/trainer/sft_trainer.py sets it with transformers 4 too */
+    {"gradient_checkpointing_kwargs.use_reentrant", VP_KEY_BOOL, "false"},
     /* SFTTrainer's own */
     {"gradient_checkpointing_kwargs.selective", VP_KEY_BOOL, "false", .since = "1.15"},
     {"accelerate_config", VP_KEY_TEXT}, /* of the command trl: named.c */
@@ -666,7 +703,7 @@ static const vp_key model_keys[] = {
     {"dtype", VP_KEY_WORD, "auto", "auto|float32|bfloat16|float16",
      .costs = "weights stay in the file's type"},
     {"attn_implementation", VP_KEY_TEXT},
-    {"gradient_checkpointing_enable", VP_KEY_BOOL, "false"},             /* that a script calls */
+    ENABLED_KEYS("false"),                                               /* that a script calls */
     {"gradient_checkpointing_layers", VP_KEY_INT, .min = 1, .max = 1e6}, /* train.py's own */
     {"sequence_length", VP_KEY_INT, .min = 1, .max = BIG},
     {"quantization_config", VP_KEY_MAP},
@@ -719,7 +756,7 @@ static const vp_saying model_says[] = {
     {VP_SETTING_PRECISION, "bf16", "torch_dtype", "bfloat16", .read_only = true},
     {VP_SETTING_PRECISION, "fp16-amp", "torch_dtype", "float16", "tuning!=full", .read_only = true},
     {VP_SETTING_PRECISION, "fp16", "torch_dtype", "float16", .read_only = true},
-    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_enable", "true", .read_only = true},
+    ENABLED_SAYS,
     {VP_SETTING_RECOMPUTE, "first:N", "gradient_checkpointing_layers", "$"},
     {VP_ALWAYS, VP_OFF, "gradient_checkpointing_layers", NULL, "recompute!=first:N"},
     {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager"},

@@ -535,6 +535,29 @@ static bool has_text(const char *from, const char *end, const char *text)
     return memmem(from, (size_t)(end - from), text, strlen(text));
 }
 
+/* The use_reentrant of a statement that switches checkpoints on, beside what says that it does: as its text has it, else True where
+ * peft hands none on; else the default is for the library to say. */
+static vp_status note_reentrant(vp_python_reader *r, vp_document *doc, const char *from,
+                                bool prepares, const vp_value *beside)
+{
+    static const char key[] = "use_reentrant";
+    const char       *said  = memmem(from, (size_t)(r->at - from), key, sizeof key - 1);
+    const char       *after = said ? said + sizeof key - 1 : from;
+
+    if (!said && !prepares)
+        return VP_OK;
+    after += said ? strspn(after, "\"'=: ") : 0;
+    vp_value *v = vp_value_add(doc, doc->root, "gradient_checkpointing_enable_reentrant");
+    if (!v)
+        return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+    v->kind = VP_VALUE_BOOL, v->boolean = !said || strncmp(after, "True", 4) == 0;
+    v->text = v->boolean ? "true" : "false";
+    v->line = beside->line, v->column = beside->column;
+    if (said && !v->boolean && strncmp(after, "False", 5) != 0)
+        vp_python_be_unread(v);
+    return VP_OK;
+}
+
 /* What switches checkpoints on in the model itself, whatever its trainer is told (transformers' modeling_utils.py; peft's
  * utils/other.py, where it is the default). Behind a condition of its own nobody knows whether; behind one about the trainer's
  * switch that says it. */
@@ -563,7 +586,7 @@ static vp_status note_checkpoints(vp_python_reader *r, const char *from, int lin
     v->line = line, v->column = r->indent + 1;
     if (r->conditional && !(model && r->indent <= model->root->column))
         vp_python_be_unread(v);
-    return VP_OK;
+    return note_reentrant(r, doc, from, prepares && !enables, v);
 }
 
 /* param.data = param.data.to(torch.float32), as loops over a model's norms have it. */

@@ -26,7 +26,7 @@
     X(PRECISION, "precision", NULL, "fp32|bf16-mixed|bf16-amp|bf16|fp16-mixed|fp16-amp|fp16") \
     X(OPTIMIZER, "optimizer", NULL, "W") \
     X(RECOMPUTE, "recompute", "none", \
-      "none|full|selective|every:N|first:N|chunks:N|blocks:L|attention|mlp") \
+      "none|full|full:reentrant|selective|every:N|first:N|chunks:N|blocks:L|attention|mlp") \
     X(OFFLOAD_OPTIMIZER, "offload_optimizer", "none", "none|cpu") \
     X(OFFLOAD_PARAMS, "offload_params", "none", "none|cpu") \
     X(OFFLOAD_ACTIVATIONS, "offload_activations", "none", "none|cpu") \

@@ -250,6 +250,29 @@ out:
     return st;
 }
 
+/* Checkpoints of all layers stay as the files have them made, where that fits too: the search knows them by use_reentrant=False. */
+static vp_status keep_reentrant(vp_arena *arena, const vp_choose_request *r, vp_mended *m,
+                                vp_err *err)
+{
+    const char   *said = m->settings.value[VP_SETTING_RECOMPUTE], *why = NULL;
+    vp_choice    *kept  = vp_arena_alloc(arena, sizeof *kept);
+    vp_fit_bytes *bytes = vp_arena_alloc(arena, sizeof *bytes);
+    vp_status     st    = VP_OK;
+
+    VP_TRY_ALLOC(err, kept && bytes);
+    *kept = *m->chosen.best;
+    if (strcmp(said, "full:reentrant") != 0 ||
+        strcmp(kept->settings.value[VP_SETTING_RECOMPUTE], "full") != 0)
+        goto out;
+    kept->settings.value[VP_SETTING_RECOMPUTE] = said;
+    kept->bytes                                = bytes;
+    VP_TRY(size_it(arena, &r->job, &kept->settings, bytes, &kept->seconds, &why, NULL, err));
+    if (!why && bytes->high_bytes <= r->budget_bytes)
+        m->chosen.best = kept;
+out:
+    return st;
+}
+
 vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp_mended *out,
                   vp_err *err)
 {
@@ -281,6 +304,8 @@ vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp
     }
     if (!out->fits && !out->chosen.best)
         VP_TRY(try_liger(arena, r, out, err));
+    if (out->chosen.best)
+        VP_TRY(keep_reentrant(arena, r, out, err));
     if (!out->fits && out->chosen.best)
         VP_TRY(list_lines(arena, c, &r->job, out, err));
     if (!out->fits && !out->chosen.best && out->chosen.least)
