@@ -597,6 +597,22 @@ for old, more, line, recompute in ((True, "", "model.gradient_checkpointing_enab
     ok(code == 0 and j["common"]["recompute"] == recompute, "transformers %s, %r, %r" % ("4.57" if old else "5", more, line), (code, j["common"], j["findings"]))
 code, j, err = check(write("enables.py", SCRIPT % "model = prepare_model_for_kbit_training(model)"), write("enables.yaml", "output_dir: o\nper_device_train_batch_size: 2\nbf16: true\ngradient_checkpointing: true\n"))
 ok(code == 0 and j["common"]["recompute"] == "full", "a file of Trainer's beside such a script", (code, j["common"], j["findings"]))
+# adapters on frozen embeddings: of these scripts the first and the third fail with transformers 4.57.6 and peft 0.18.1 ("element 0 of tensors does not require grad"), all others train
+ADAPTS = """from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+%s
+model = get_peft_model(model, LoraConfig(r=8, target_modules=["c_attn"]))
+%s
+args = TrainingArguments(output_dir="o", per_device_train_batch_size=2, bf16=True, gradient_checkpointing=True%s)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+BY_TRUE, BY_FALSE = [", gradient_checkpointing_kwargs={'use_reentrant': %s}" % x for x in (True, False)]
+for before, after, more, version, fails in (("", "", "", "4.57", True), ("", "", "", "5.17", False), ("", "", BY_TRUE, "4.57", True), ("", "", BY_TRUE, "5.17", False), ("", "", BY_FALSE, "4.57", False),
+                                            ("model.gradient_checkpointing_enable()", "", "", "4.57", False), ("", "model.enable_input_require_grads()", "", "4.57", False)):
+    code, j, err = check(write("adapts.py", ADAPTS % (before, after, more)), "--versions", "transformers=" + version)
+    found = [(f["severity"], f["line"]) for f in j["findings"] if "no adapter gets a gradient" in f["message"]]
+    ok(found == [("error", 7)] * fails and (code == 4) == fails, "adapters, transformers %s: %s %s %s" % (version, before, after, more), (code, j["findings"]))
 # each dialect's own key, and what it is where nobody writes it: axolotl's builder says False, LLaMA-Factory's parser True, but under FSDP2
 for name, text, recompute in (("hf", "output_dir: o\nper_device_train_batch_size: 2\nbf16: true\ngradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: true}\n", "full:reentrant"),
                               ("trl", "output_dir: o\nper_device_train_batch_size: 2\nbf16: true\nmax_length: 512\ngradient_checkpointing_kwargs: {use_reentrant: true}\n", "full:reentrant"),

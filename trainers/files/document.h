@@ -96,6 +96,8 @@ typedef struct vp_document {
     bool        has_gap; /* it is given more than the text says: no default is one */
     /* of a script of Python: the line of prepare_model_for_kbit_training(); 0: it calls it nowhere */
     int prepares;
+    /* and that of what has the embeddings' output require a gradient, enable_input_require_grads() or what calls it; 0: nothing does */
+    int requires_grads;
     int casts; /* of such a one: a line that casts weights of a model to a format; 0: none does */
     /* what gives the model adapters of whatever kind, "get_peft_model() in line 8"; NULL: nothing does */
     const char *adapts;

@@ -572,6 +572,10 @@ static vp_status note_checkpoints(vp_python_reader *r, const char *from, int lin
 
     if (!r->doc->prepares && has_text(from, r->at, "prepare_model_for_kbit_training("))
         r->doc->prepares = line;
+    /* peft calls it too, of a model whose checkpoints are on when it is given its adapters (PeftModel.__init__()) */
+    if (has_text(from, r->at, "enable_input_require_grads") ||
+        has_text(from, r->at, "requires_grad_(True)") || prepares || (enables && !r->doc->adapts))
+        r->doc->requires_grads = line;
     for (vp_document *p = r->doc->parts; p; p = p->next)
         if (p->call && vp_python_loads_model(p->call))
             model = p;

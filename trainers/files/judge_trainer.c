@@ -120,6 +120,28 @@ static void judge_fsdp(vp_judged *x)
     }
 }
 
+/* Frozen embeddings give the first layer an input that requires no gradient, and a reentrant checkpoint then gives an output that does
+ * not either: nothing is left to train. Trainer sees to that from transformers 5 on (modeling_utils.py,
+ * gradient_checkpointing_enable(); "element 0 of tensors does not require grad" with 4.57). */
+static void judge_reentrant(vp_judged *x)
+{
+    const vp_document *doc     = x->file->doc;
+    const char        *version = vp_file_version(x->c, x->file, &vp_dialect_transformers);
+
+    if (!doc->adapts || doc->requires_grads || vp_version_compare(version, "5.0") >= 0 ||
+        strcmp(x->file->dialect->name, "training_args") != 0 ||
+        !vp_check_holds(x->c, x->file, "gradient_checkpointing", "=true") ||
+        !vp_check_holds(x->c, x->file, "gradient_checkpointing_kwargs.use_reentrant", "=true"))
+        return;
+    vp_find(
+        x->c, x->file, VP_ERROR, at(x, "gradient_checkpointing"), "gradient_checkpointing",
+        "model.enable_input_require_grads() before the trainer is made, or use_reentrant: False",
+        "no adapter gets a gradient, and backward fails: checkpoints by use_reentrant=True want "
+        "an input that requires one, which frozen embeddings do not give (transformers 5 sees "
+        "to it, %s does not)",
+        version);
+}
+
 void vp_judge_trainer(vp_judged *x)
 {
     static const char *const own[] = {"training_args", "sft", "llamafactory"};
@@ -135,6 +157,7 @@ void vp_judge_trainer(vp_judged *x)
     judge_steps(x, "eval_steps", "eval_strategy");
     judge_best(x);
     judge_fsdp(x);
+    judge_reentrant(x);
     if (at(x, "lr_scheduler_type") && is(strategy_of(x, "eval_strategy", buf, sizeof buf), "no")) {
         const char *by = text_of(x, "lr_scheduler_type", buf, sizeof buf);
         if (is(by, "reduce_lr_on_plateau") || is(by, "greedy"))
