@@ -46,6 +46,7 @@ WHAT = {
     "feature_steps.csv": "packing, masks over NF4, DoRA",
     "checkpoint_steps.csv": "checkpoints of some layers, or in host memory",
     "parted_steps.csv": "checkpoints of the first layers alone; addresses as a driver gives them",
+    "reentrant_steps.csv": "checkpoints by use_reentrant=True",
     "fallen_steps.csv": "of the rows above some, with addresses as a driver gives them",
     "later_steps.csv": "adapters and TRL of families recorded later, masks over NF4, longrope",
     "windowed_steps.csv": "adapters at and beyond the attention window",
