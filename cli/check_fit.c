@@ -72,6 +72,7 @@ static const char *other_adapters(vp_arena *arena, const vp_checked *c)
                                         "exclude_modules",
                                         "trainable_token_indices",
                                         "target_parameters",
+                                        "lora_target_parameters",
                                         "layer_replication",
                                         "bias",
                                         "peft_layers_to_transform"};

@@ -858,6 +858,8 @@ static void check_rule(vp_checked *c, vp_checked_file *file, const vp_rule *r)
         (r->other && !vp_check_holds(c, file, r->other, r->other_is)))
         return;
     v = vp_value_at(file->doc->root, r->key);
+    if (!v && r->severity == VP_NOTE && strcmp(r->is, "unset") != 0)
+        return;                            /* what nobody wrote is no note */
     if (!v && strcmp(r->is, "unset") != 0) /* by a default: where the other stands */
         v = r->other ? vp_value_at(file->doc->root, r->other) : NULL;
     if (!v && strcmp(r->is, "unset") != 0)

@@ -68,6 +68,12 @@ static const vp_key axolotl_keys[] = {
     {"lora_target_modules", VP_KEY_LIST},
     {"lora_modules_to_save", VP_KEY_LIST},
     {"lora_target_linear", VP_KEY_BOOL, "false"},
+    {"unsloth_cross_entropy_loss", VP_KEY_BOOL, "false"},
+    {"unsloth_lora_mlp", VP_KEY_BOOL, "false"},
+    {"unsloth_lora_qkv", VP_KEY_BOOL, "false"},
+    {"unsloth_lora_o", VP_KEY_BOOL, "false"},
+    {"unsloth_rms_norm", VP_KEY_BOOL, "false"},
+    {"unsloth_rope", VP_KEY_BOOL, "false"},
     {"chunked_cross_entropy", VP_KEY_BOOL, "false"},
     {"chunked_cross_entropy_num_chunks", VP_KEY_INT, "8", .min = 1, .max = 1e6},
     {"tiled_mlp", VP_KEY_BOOL, "false"},
@@ -443,7 +449,21 @@ static const vp_saying axolotl_says[] = {
     }
 #define OF_LIGER(key) OF_PLUGIN(key, "!~liger", LIGER)
 
+/* axolotl/utils/schemas/validation.py, check_deprecated_unsloth_fields() */
+#define OF_UNSLOTH(key) \
+    { \
+        key, "=true", NULL, NULL, VP_ERROR, \
+            "axolotl refuses it: it has no code of Unsloth's any more", \
+            "lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel" \
+    }
+
 static const vp_rule axolotl_rules[] = {
+    OF_UNSLOTH("unsloth_cross_entropy_loss"),
+    OF_UNSLOTH("unsloth_lora_mlp"),
+    OF_UNSLOTH("unsloth_lora_qkv"),
+    OF_UNSLOTH("unsloth_lora_o"),
+    OF_UNSLOTH("unsloth_rms_norm"),
+    OF_UNSLOTH("unsloth_rope"),
     {"bf16", "=true", "fp16", "=true", VP_ERROR, "bf16 and fp16 exclude each other", "fp16: false"},
     {"adapter", "=qlora", "load_in_4bit", "=false", VP_ERROR, "qlora wants 4-bit weights",
      "load_in_4bit: true"},

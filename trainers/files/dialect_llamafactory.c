@@ -41,6 +41,13 @@ static const vp_key llamafactory_keys[] = {
     {"predict_with_generate", VP_KEY_BOOL, "false"},
     {"use_badam", VP_KEY_BOOL, "false"},
     {"use_galore", VP_KEY_BOOL, "false"},
+    /* until the preference methods shared their names */
+    {"dpo_loss", VP_KEY_TEXT, .until = "0.8", .instead = "pref_loss"},
+    {"dpo_beta", VP_KEY_REAL, .until = "0.8", .instead = "pref_beta"},
+    {"dpo_ftx", VP_KEY_REAL, .until = "0.8", .instead = "pref_ftx"},
+    {"kto_beta", VP_KEY_REAL, .until = "0.8", .instead = "pref_beta"},
+    {"kto_ftx", VP_KEY_REAL, .until = "0.8", .instead = "pref_ftx"},
+    {"orpo_beta", VP_KEY_REAL, .until = "0.8", .instead = "pref_beta"},
     {"use_apollo", VP_KEY_BOOL, "false"},
 };
 

@@ -307,6 +307,12 @@ static const vp_key torchtune_keys[] = {
 static const vp_section torchtune_sections[] = {
     {"", VP_STRANGERS_KEPT,
      "model checkpointer dataset datasets dataset_val seed shuffle:b epochs:i max_steps_per_epoch:i lr_scheduler output_dir "
+     "tensor_parallel_dim:i tensor_parallel_plan context_parallel_dim:i data_parallel_shard_dim:i "
+     "data_parallel_replicate_dim:i custom_sharded_layers dataloader run_val_every_n_steps:i batch_size_val:i "
+     "collate_fn low_cpu_ram:b teacher_model teacher_checkpointer kd_ratio:r kd_loss fake_quant_after_n_steps:i "
+     "ac_mode ac_option resize_token_embeddings:b enable_async_checkpointing:b profile_memory:b "
+     "save_every_n_steps:i fsdp_reshard_after_forward:b "
+     "save_adapter_weights_only:b enable_fp8_training:b fp8_recipe_name cudnn_deterministic_mode quantizer "
      "config resume_from_checkpoint:b metric_logger log_every_n_steps:i log_peak_memory_stats:b log_level device "
      "profiler"},
     {"model", VP_STRANGERS_KEPT,
@@ -362,6 +368,7 @@ static const vp_saying torchtune_says[] = {
     {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "fsdp_cpu_offload", "false", "offload_params=none"},
     {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp_cpu_offload", "true",
      "offload_params=cpu,parallel=fsdp2"},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_cpu_offload", "true", .read_only = true},
     {VP_ALWAYS, VP_OFF, "optimizer_in_bwd", "false"},
     {VP_ALWAYS, VP_OFF, "compile", "false"},
 };

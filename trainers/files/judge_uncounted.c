@@ -8,6 +8,9 @@
 #define CUT      "cuts the layers themselves among the cards"
 #define SEQUENCE "cuts the sequence among the cards"
 #define EIGHT    "holds the frozen weights in 8 bits"
+#define PART     "trains a part of the weights"
+#define OTHERS   "holds the frozen weights in bits of another kind"
+#define UNSLOTHS "puts Unsloth's own code in the model's place"
 #define PROJECTS "keeps other states than the optimizer that is named"
 
 static const struct {
@@ -61,6 +64,33 @@ static const struct {
     {"axolotl", "load_in_4bit", "=true", "makes the weights fp32, which adapter lora does not pack",
      "adapter", "=lora"},
     {"axolotl", "plugins", "~cut_cross_entropy", "never holds the logits of all tokens"},
+    {"axolotl", "unfrozen_parameters", "set", PART},
+    {"axolotl", "lisa_n_layers", ">0", PART},
+    {"axolotl", "spectrum_top_fraction", "set", PART},
+    {"axolotl", "tiled_mlp", "=true", "computes the MLPs in pieces"},
+    {"axolotl", "layer_offloading", "=true", "moves layers to the host and back"},
+    {"axolotl", "activation_offloading", "=legacy|disk",
+     "moves what is kept to the host or a disk"},
+    {"axolotl", "fp8", "=true", "computes in 8 bits"},
+    {"axolotl", "qat", "set", "quantises as it trains"},
+    {"axolotl", "gptq", "=true", OTHERS},
+    {"llamafactory", "use_unsloth", "=true", UNSLOTHS},
+    {"llamafactory", "quantization_method", "!=bnb", OTHERS, "quantization_bit", "set"},
+    {"llamafactory", "upcast_layernorm", "=true", "makes the norms' weights fp32"},
+    {"llamafactory", "upcast_lmhead_output", "=true", "makes the logits fp32 once more"},
+    {"llamafactory", "mixture_of_depths", "set", "changes the model's blocks"},
+    {"llamafactory", "shift_attn", "=true", "changes the model's attention"},
+    {"llamafactory", "fp8", "=true", "computes in 8 bits"},
+    {"ms-swift", "tuner_type", "!=full|lora", "trains adapters of another kind"},
+    {"ms-swift", "tuner_backend", "=unsloth", UNSLOTHS},
+    {"ms-swift", "quant_method", "!=bnb", OTHERS},
+    {"ms-swift", "freeze_parameters", "set", PART},
+    {"ms-swift", "freeze_parameters_ratio", ">0", PART},
+    {"ms-swift", "lisa_activated_layers", ">0", PART},
+    {"torchtune", "tensor_parallel_dim", ">1", CUT},
+    {"torchtune", "context_parallel_dim", ">1", SEQUENCE},
+    {"torchtune", "teacher_model", "set", "runs a teacher beside what is trained"},
+    {"torchtune", "enable_fp8_training", "=true", "computes in 8 bits"},
     {"llamafactory", "use_galore", "=true", PROJECTS},
     {"llamafactory", "use_apollo", "=true", PROJECTS},
     {"llamafactory", "use_badam", "=true", PROJECTS},
@@ -89,6 +119,33 @@ static void judge_program(vp_judged *x)
     }
 }
 
+/* axolotl/utils/schemas/config.py of 0.18, check_auto_enable_lora_kernels(). */
+static void judge_kernels(vp_judged *x)
+{
+    static const char *const own[]  = {"lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel",
+                                       "lora_embedding_kernel"};
+    static const char *const bars[] = {"rl", "trust_remote_code", "nvfp4_merge_aware"};
+    bool                     said = false, on = false, barred = false;
+
+    if (x->file->dialect != &vp_dialect_axolotl ||
+        !vp_check_holds(x->c, x->file, "adapter", "=lora|qlora"))
+        return;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        said = said || vp_check_holds(x->c, x->file, own[i], "set");
+        on   = on || vp_check_holds(x->c, x->file, own[i], "=true");
+    }
+    for (size_t i = 0; i < sizeof bars / sizeof *bars; i++)
+        barred = barred || (vp_check_holds(x->c, x->file, bars[i], "set") &&
+                            !vp_check_holds(x->c, x->file, bars[i], "=false"));
+    barred = barred || (vp_check_holds(x->c, x->file, "adapter", "=lora") &&
+                        vp_check_holds(x->c, x->file, "load_in_8bit", "=true"));
+    if (on || (!said && !barred))
+        vp_find(x->c, x->file, VP_NOTE, vp_value_at(x->file->doc->root, "adapter"), "adapter", NULL,
+                "axolotl computes the adapters by kernels of its own%s; what peft's layers keep "
+                "is counted",
+                on ? "" : ", unless lora_mlp_kernel and its like are false");
+}
+
 static bool is_among(const vp_checked *c, const char *dialect)
 {
     for (int f = 0; dialect && f < c->n_files; f++)
@@ -101,6 +158,7 @@ static bool is_among(const vp_checked *c, const char *dialect)
 void vp_judge_uncounted(vp_judged *x)
 {
     judge_program(x);
+    judge_kernels(x);
     for (const vp_dialect *d = x->file->dialect; d; d = d->base)
         for (size_t i = 0; i < sizeof uncounted / sizeof *uncounted; i++) {
             const vp_value *v = strcmp(uncounted[i].dialect, d->name) == 0
