@@ -1,6 +1,6 @@
 /* dryrun/stand_in/null_misc.c: the little of other libraries that is called without being used:
  * versions, handles, and a generator that only names a seed. Everything with a size to answer
- * (cuSOLVER, cuSPARSE, cuFFT) is left to the generated stubs, which end the run by name. */
+ * (most of cuSOLVER, cuSPARSE, cuFFT) is left to the generated stubs, which end the run by name. */
 #include "dryrun/stand_in/null_internal.h"
 
 #include <stdlib.h>

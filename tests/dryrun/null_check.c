@@ -376,6 +376,26 @@ static int order(void)
 
 /* What counts as work given to the card: a collective does, also one whose data stays as it is; bytes from the host
  * do not, however many. A value that was copied there is read back after that collective, and not after another. */
+/* rows,columns,elements a line, of standard input: what cuSOLVER itself told (tests/golden/trainers/svd_workspaces.csv). */
+static int svd(void)
+{
+    int (*workspace)(void *, int, int, int, int, void *, int, void *, void *, int, void *, int,
+                     int *, void *) = get("cusolverDnSgesvdj_bufferSize");
+    void *none                      = NULL;
+    int   m, n, wanted, told, n_lines = 0;
+
+    while (scanf("%d,%d,%d", &m, &n, &wanted) == 3) {
+        IS(workspace(none, 1, 1, m, n, none, m, none, none, m, none, n, &told, none), 0);
+        IS(told, wanted);
+        n_lines++;
+    }
+    IS(n_lines > 700, 1);
+    IS(workspace(none, 1, 1, 65536, 65536, none, 65536, none, none, 65536, none, 65536, &told,
+                 none),
+       3);
+    return 0;
+}
+
 static int work(void)
 {
     enum { N_LAUNCH = 4 }; /* of the counters, in the order of vp_null_counters */
@@ -454,6 +474,7 @@ int main(int argc, char **argv)
         {"capture", capture},
         {"program", program},
         {"work", work},
+        {"svd", svd},
         {"messages", messages},
         {"order", order},
         {"stub", stub},
