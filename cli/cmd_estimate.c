@@ -382,7 +382,9 @@ static const vp_option rows[] = {
      .help =
          "Whose states there are; adamw-bf16 and adamw-8bit are AdamW with states in bf16 and in 8 bits; "
          "of PyTorch trainers those of transformers' optim: adamw_torch, adamw_torch_fused, "
-         "adamw_8bit, paged_adamw_8bit, adafactor, lion_8bit and others",
+         "adamw_8bit, paged_adamw_8bit, adafactor, lion_8bit and others, with what optim_args says behind "
+         "a colon, and as targets what optim_target_modules says: "
+         "galore_adamw:rank=128,targets=all-linear, apollo_adamw:targets=attn+mlp; of a plain loop muon too",
      .otherwise = "adamw; adamw_torch_fused with --trainer hf or trl, adamw_torch with torch"},
     {VP_ROW_ATTENTION(vp_estimate_options, attention), .open = true,
      .help = "How it is computed; math keeps the attention matrix for backward; of PyTorch "

@@ -1,7 +1,7 @@
 /* What PyTorch's optimizers keep, parameter by parameter, by hand. */
 #include "tests/base_test.h"
 
-#include "trainers/torch/optimizer_step.h"
+#include "trainers/torch/optimizer_internal.h"
 
 enum { FP32 = 4 };
 
@@ -12,8 +12,9 @@ static vp_ledger_phase after_step(const char *optimizer, int64_t n, int64_t widt
     vp_caching_allocator_opts options = {0};
     vp_optimizer_step        *step    = NULL;
     vp_err                    err     = {0};
-    vp_trained                trained = {FP32 * n, FP32, width};
-    vp_ledger_phase           phase;
+    vp_trained                trained = {
+                       .bytes = FP32 * n, .element_bytes = FP32, .columns = width, .is_matrix = width > 0};
+    vp_ledger_phase phase;
 
     options.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED;
     CHECK_OK(vp_caching_allocator_new(&options, &ledger.allocator, &err));
@@ -101,7 +102,8 @@ static void groups_are_stepped_one_after_the_other(void **state)
     vp_caching_allocator_opts options = {0};
     vp_optimizer_step        *step    = NULL;
     vp_err                    err     = {0};
-    vp_trained                both[]  = {{4096, FP32, 0}, {1024, FP32, 0}};
+    vp_trained                both[]  = {{.bytes = 4096, .element_bytes = FP32},
+                                         {.bytes = 1024, .element_bytes = FP32}};
 
     (void)state;
     options.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED;
@@ -125,7 +127,7 @@ static void others_are_refused_with_their_reason(void **state)
 
     (void)state;
     assert_int_equal(vp_optimizer_step_check("galore_adamw_layerwise", &err), VP_ERR_INPUT);
-    assert_non_null(strstr(err.message, "optim_target_modules"));
+    assert_non_null(strstr(err.message, "within backward"));
     err = (vp_err){0};
     assert_int_equal(vp_optimizer_step_check("adamw_hf", &err), VP_ERR_INPUT);
     assert_non_null(strstr(err.message, "no more"));
@@ -164,6 +166,113 @@ static void adagrad_takes_the_parameters_twice_while_it_steps(void **state)
     assert_int_equal(p.allocated_bytes, 3 * 4096);
 }
 
+/* 256 x 1024, of rank 8: the projection has the 256 rows, the moments the 1024 columns. Of the others two states. In the first step
+ * the gradient of low rank, a denominator, a quotient, a factor for each column, what is scaled, and its norm are there at once. */
+static void apollo_keeps_moments_of_low_rank_and_a_projection(void **state)
+{
+    const char     *word = "apollo_adamw:rank=8,targets=all-linear";
+    int64_t         low = 4 * 8 * 1024, projection = 4 * 8 * 256;
+    vp_ledger_phase p = after_step(word, (int64_t)256 * 1024, 1024);
+
+    (void)state;
+    assert_int_equal(p.end_bytes, 2 * low + projection + 512);
+    assert_int_equal(p.allocated_bytes, p.end_bytes + 3 * low + 4096 + 4 * 256 * 1024);
+    assert_int_equal(left_by(word, 1024), 2 * 4096);
+    p = after_step("apollo_adamw:rank=8,proj_type=reverse_std,scale_type=tensor,targets=mlp",
+                   (int64_t)256 * 1024, 1024);
+    assert_int_equal(p.end_bytes, 2 * projection + low + 512);
+}
+
+/* 256 x 1024 in fp32, of rank 8: the moments have the 1024 columns; the projection is a view of all 256 x 256 left vectors. The most
+ * is there while the matrix is decomposed: both sides, the values, whether it converged, a copy, and the workspace that cuSOLVER told:
+ * 1,049,344 elements (tests/golden/trainers/svd_workspaces.csv). */
+static void galore_keeps_all_vectors_of_a_side_in_fp32(void **state)
+{
+    int64_t n = 256 * 1024, moment = 4 * 8 * 1024, side = 4 * 256 * 256, workspace = 1049344;
+    vp_ledger_phase p = after_step("galore_adamw:rank=8,targets=all-linear", n, 1024);
+
+    (void)state;
+    assert_int_equal(p.end_bytes, 2 * moment + side);
+    assert_int_equal(p.allocated_bytes, side + 4 * n + 1024 + 512 + 4 * n + 4 * workspace);
+}
+
+/* What the library itself told without a card (tests/oracles/svd_workspaces.py). */
+static void an_svds_workspace_is_what_cusolver_told(void **state)
+{
+    FILE *f = fopen("tests/golden/trainers/svd_workspaces.csv", "r");
+    char  line[200];
+    int   n_rows = 0;
+
+    (void)state;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        long long rows, columns, elements;
+        if (sscanf(line, "%lld,%lld,%lld", &rows, &columns, &elements) != 3)
+            continue;
+        assert_int_equal(vp_svd_workspace_elements(rows, columns), elements);
+        n_rows++;
+    }
+    fclose(f);
+    assert_true(n_rows > 700);
+}
+
+/* 256 x 1024 in fp32: one state; the update in fp32, then of 2 bytes an element the matrix and what it becomes, and two squares of
+ * the shorter side. */
+static void muon_has_one_state_and_works_in_16_bits(void **state)
+{
+    int64_t         n = 256 * 1024, square = 256 * 256;
+    vp_ledger_phase p = after_step("muon", n, 1024);
+
+    (void)state;
+    assert_int_equal(p.end_bytes, 4 * n);
+    assert_int_equal(p.allocated_bytes, 4 * n + 4 * n + 2 * (2 * n) + 2 * (2 * square));
+    p = after_step("muon", 1024, 0); /* AdamW */
+    assert_int_equal(p.end_bytes, 2 * 4096);
+    assert_int_equal(p.allocated_bytes, 3 * 4096);
+}
+
+static void targets_are_parts_of_names_or_patterns(void **state)
+{
+    const char           *module = "model.layers.3.self_attn.q_proj";
+    vp_optimizer_settings s;
+    vp_err                err = {0};
+
+    (void)state;
+    CHECK_OK(vp_optimizer_settings_parse("apollo_adamw:targets=mlp+attn", &s, &err));
+    assert_int_equal(s.rank, 128);
+    assert_true(vp_optimizer_projects(&s, module));
+    CHECK_OK(vp_optimizer_settings_parse("apollo_adamw:rank=4,targets=.*.attn.*", &s, &err));
+    assert_false(vp_optimizer_projects(&s, "attn"));
+    assert_true(vp_optimizer_projects(&s, "h.0.attn.c"));
+    assert_true(vp_optimizer_projects(&s, module)); /* "_attn.": a point is any letter */
+    CHECK_OK(vp_optimizer_settings_parse("apollo_adamw:targets=self_attn.k_proj+mlp", &s, &err));
+    assert_false(vp_optimizer_projects(&s, module));
+}
+
+static void what_an_optimizer_is_told_is_checked(void **state)
+{
+    static const struct {
+        const char *word, *said;
+    } wrong[] = {
+        {"apollo_adamw", "optim_target_modules"},
+        {"apollo_adamw:targets=mlp,rnk=8", "rnk is none of its keys, which are rank, targets"},
+        {"apollo_adamw:targets=mlp,rank=0", "rank"},
+        {"apollo_adamw:targets=mlp,proj=svd", "random is"},
+        {"apollo_adamw:targets=mlp,proj_type=full", "std, reverse_std, left and right are"},
+        {"apollo_adamw:targets=mlp,proj_type=left", "ends with an error"},
+        {"apollo_adamw:mlp", "is not KEY=VALUE"},
+        {"adamw_torch:rank=8", "is told nothing here"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        vp_err err = {0};
+        assert_int_not_equal(vp_optimizer_step_check(wrong[i].word, &err), VP_OK);
+        if (!strstr(err.message, wrong[i].said))
+            fail_msg("%s: %s", wrong[i].word, err.message);
+    }
+}
+
 /* What a search may rely on before it plays: never more than is left, and of plain states all of it. */
 static void the_least_bytes_are_no_more_than_a_step_leaves(void **state)
 {
@@ -186,13 +295,18 @@ static void the_least_bytes_are_no_more_than_a_step_leaves(void **state)
     (void)state;
     for (int i = 0; (name = vp_optimizer_step_name(i)); i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-            vp_trained trained = {FP32 * sizes[k], FP32, 0};
-            CHECK_OK(vp_optimizer_step_new(name, &trained, 1, &none, &step, &err));
-            assert_true(vp_optimizer_step_least_bytes(step) <= left_by(name, sizes[k]));
+            char told[120];
+            snprintf(told, sizeof told, "%s%s", name,
+                     strncmp(name, "apollo_", 7) == 0 || strncmp(name, "galore_", 7) == 0
+                         ? ":targets=all-linear"
+                         : "");
+            vp_trained trained = {.bytes = FP32 * sizes[k], .element_bytes = FP32};
+            CHECK_OK(vp_optimizer_step_new(told, &trained, 1, &none, &step, &err));
+            assert_true(vp_optimizer_step_least_bytes(step) <= left_by(told, sizes[k]));
             vp_optimizer_step_free(step);
         }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        vp_trained trained = {FP32 * (int64_t)N, FP32, 0};
+        vp_trained trained = {.bytes = FP32 * (int64_t)N, .element_bytes = FP32};
         CHECK_OK(vp_optimizer_step_new(known[i].optimizer, &trained, 1, &none, &step, &err));
         assert_int_equal(vp_optimizer_step_least_bytes(step), known[i].bytes);
         vp_optimizer_step_free(step);
@@ -212,6 +326,12 @@ int main(void)
         cmocka_unit_test(paged_states_of_large_parameters_are_not_on_the_card),
         cmocka_unit_test(adafactor_keeps_rows_and_columns),
         cmocka_unit_test(adagrad_takes_the_parameters_twice_while_it_steps),
+        cmocka_unit_test(apollo_keeps_moments_of_low_rank_and_a_projection),
+        cmocka_unit_test(galore_keeps_all_vectors_of_a_side_in_fp32),
+        cmocka_unit_test(an_svds_workspace_is_what_cusolver_told),
+        cmocka_unit_test(muon_has_one_state_and_works_in_16_bits),
+        cmocka_unit_test(targets_are_parts_of_names_or_patterns),
+        cmocka_unit_test(what_an_optimizer_is_told_is_checked),
         cmocka_unit_test(the_least_bytes_are_no_more_than_a_step_leaves),
     };
 

@@ -614,16 +614,9 @@ static vp_status play_inputs(run *r, vp_err *err)
     const vp_hf_trained *t  = &r->trained;
     vp_status            st = VP_OK;
 
-    VP_TRY(vp_hf_trained_list(q, r->step, r->world, r->found.sizes.symbols.at[VP_SYM_h],
+    VP_TRY(vp_hf_trained_list(r->model, q, r->step, r->world, r->found.sizes.symbols.at[VP_SYM_h],
                               &r->trained, err));
     VP_TRY(vp_optimizer_step_new(q->optimizer, t->list, t->n, &r->ledger, &r->optimizer, err));
-    if (strcmp(q->optimizer, "schedule_free_radam") == 0)
-        vp_hf_assume(r->out,
-                     "schedule_free_radam: a step as from the sixth on; with beta2 of 0.999 "
-                     "the first five have no denominators");
-    if (strcmp(q->optimizer, "adamw_torch_8bit") == 0)
-        vp_hf_assume(r->out, "adamw_torch_8bit: kernels that Inductor has compiled before; a first "
-                             "run tries them in its first step, on copies of what they read");
     vp_optimizer_step_group(r->optimizer, t->n_first);
     if (!vp_hf_is_plain(q))
         vp_optimizer_step_widen(r->optimizer, t->n_tables);
@@ -816,9 +809,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
             "torch.compile: the eager step is counted; compiled ones that were played took "
             "1 to 48 %% less, and the interval is %.0f %% less to %.0f %% more",
             100 * VP_HF_COMPILED_LOW, 100 * VP_HF_COMPILED_HIGH);
-    if (strcmp(request->optimizer, "adafactor") == 0 && !vp_hf_has_adapters(request))
-        vp_hf_assume(
-            out, "adafactor: rows and columns by the model's width; 0.1 %% of the bytes at most");
+    vp_hf_trained_assume(request, out);
     if (r.found.sizes.symbols.at[VP_SYM_t])
         vp_hf_assume(out,
                      "experts run in PyTorch's grouped products, as transformers has it: no size "

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "trainers/hf/hf_request.h"
 #include "trainers/hf/hf_trained.h"
+#include "trainers/torch/optimizer_settings.h"
 #include "trainers/torch/world.h"
 
 #include <stdbool.h>
@@ -441,6 +442,28 @@ static vp_status refuse_recomputed(const vp_model *model, const vp_hf_request *q
     return VP_OK;
 }
 
+/* Optimizers that treat matrices. */
+static vp_status refuse_matrices(const vp_hf_request *q, vp_err *err)
+{
+    int n           = (int)vp_optimizer_name_length(q->optimizer);
+    const char *not = vp_hf_is_shared(q)      ? "on several cards"
+                      : vp_hf_has_adapters(q) ? "of adapters"
+                      : vp_hf_freezes(q)      ? "of a model of which parts are frozen"
+                                              : NULL;
+
+    if (!vp_optimizer_step_asks_matrices(q->optimizer))
+        return VP_OK;
+    if (not )
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "optimizer %.*s %s was not played; of a whole model on one card it was", n,
+                       q->optimizer, not );
+    if (strcmp(q->optimizer, "muon") == 0 && !vp_hf_is_plain(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "optimizer muon: transformers' Trainer has none; a plain loop's is known: "
+                       "--trainer torch");
+    return VP_OK;
+}
+
 vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *q, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -448,6 +471,7 @@ vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *q, vp_err
     VP_TRY(refuse_adapters(q, err));
     VP_TRY(refuse_trl_ways(q, err));
     VP_TRY(refuse_recomputed(model, q, err));
+    VP_TRY(refuse_matrices(q, err));
 out:
     return st;
 }

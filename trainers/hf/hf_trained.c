@@ -1,6 +1,8 @@
 #include "trainers/hf/hf_trained.h"
 
 #include "trainers/hf/hf_find.h"
+#include "trainers/hf/hf_matrices.h"
+#include "trainers/torch/optimizer_settings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,25 +65,29 @@ static void list_with_copies(const vp_hf_request *q, const vp_recorded *step, co
             bool copied = is_copy(q, step, i);
             int  of     = !copied ? BETWEEN : n_copies++ < n_first ? FIRST : LAST;
             if (of == place)
-                out->list[n++] = (vp_trained){bytes[i], trained_bytes(q, step, i),
-                                              copied ? hidden : q->lora.rank};
+                out->list[n++] = (vp_trained){.bytes         = bytes[i],
+                                              .element_bytes = trained_bytes(q, step, i),
+                                              .columns       = copied ? hidden : q->lora.rank};
         }
     out->n_tables = n_first;
 }
 
+typedef enum grouping { BY_DECAY, MATRICES_FIRST, MATRICES_LAST } grouping;
+
 /* Trainer has norms and biases in a group of their own, behind what has weight decay (get_decay_parameter_names).
  * Adapters have none; a head of classes beside them, which comes behind them all, has. */
-static void list_in_groups(const vp_recorded *step, vp_hf_trained *out)
+static void list_in_groups(const vp_recorded *step, grouping how, vp_hf_trained *out)
 {
-    vp_trained *vectors = out->list + out->n; /* room of the second half */
-    int64_t     n_first = 0, n_vectors = 0;
+    vp_trained *others  = out->list + out->n; /* room of the second half */
+    int64_t     n_first = 0, n_others = 0;
 
     for (int64_t i = 0; i < out->n; i++)
-        if (vp_recorded_is_vector(step, i))
-            vectors[n_vectors++] = out->list[i];
+        if (how == BY_DECAY ? vp_recorded_is_vector(step, i)
+                            : out->list[i].is_matrix == (how == MATRICES_LAST))
+            others[n_others++] = out->list[i];
         else
             out->list[n_first++] = out->list[i];
-    memcpy(out->list + n_first, vectors, (size_t)n_vectors * sizeof *vectors);
+    memcpy(out->list + n_first, others, (size_t)n_others * sizeof *others);
     out->n_first = n_first;
 }
 
@@ -114,8 +120,8 @@ static int64_t columns_of(const vp_hf_request *q, const vp_recorded *step, int64
     return vp_hf_has_other_adapters(q) ? 1 : vp_hf_has_adapters(q) ? q->lora.rank : hidden;
 }
 
-vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, const vp_world *world,
-                             int64_t hidden, vp_hf_trained *out, vp_err *err)
+vp_status vp_hf_trained_list(const vp_model *model, const vp_hf_request *q, const vp_recorded *step,
+                             const vp_world *world, int64_t hidden, vp_hf_trained *out, vp_err *err)
 {
     bool           has_prompt = q->lora.virtual_tokens > 0; /* an embedding */
     bool           has_head   = false;
@@ -132,19 +138,47 @@ vp_status vp_hf_trained_list(const vp_hf_request *q, const vp_recorded *step, co
                                                          : vp_recorded_tables(step);
     VP_TRY_ALLOC(err, out->list);
     for (int64_t i = 0; i < out->n; i++)
-        out->list[i] = (vp_trained){bytes[i], each, columns};
+        out->list[i] = (vp_trained){.bytes = bytes[i], .element_bytes = each, .columns = columns};
     if (!world && vp_hf_saves_modules(q))
         list_with_copies(q, step, bytes, hidden, out);
     else if (!world)
         for (int64_t i = 0; i < out->n; i++) {
             if (!is_copy(q, step, i))
                 continue;
-            out->list[i] = (vp_trained){bytes[i], trained_bytes(q, step, i), hidden};
-            has_head     = true;
+            out->list[i] = (vp_trained){
+                .bytes = bytes[i], .element_bytes = trained_bytes(q, step, i), .columns = hidden};
+            has_head = true;
         }
-    if (!world && !vp_hf_is_plain(q) && (!vp_hf_has_adapters(q) || has_head))
-        list_in_groups(step, out);
+    if (vp_optimizer_step_asks_matrices(q->optimizer)) {
+        VP_TRY(vp_hf_matrices(model, q->optimizer, out->list, out->n, err));
+        list_in_groups(step, strcmp(q->optimizer, "muon") == 0 ? MATRICES_FIRST : MATRICES_LAST,
+                       out);
+    } else if (!world && !vp_hf_is_plain(q) && (!vp_hf_has_adapters(q) || has_head))
+        list_in_groups(step, BY_DECAY, out);
     VP_TRY(check_kernels(q, out, err));
 out:
     return st;
+}
+
+void vp_hf_trained_assume(const vp_hf_request *q, vp_hf_estimate *out)
+{
+    int n = (int)vp_optimizer_name_length(q->optimizer);
+
+    if (strcmp(q->optimizer, "schedule_free_radam") == 0)
+        vp_hf_assume(out, "schedule_free_radam: a step as from the sixth on; with beta2 of 0.999 "
+                          "the first five have no denominators");
+    if (strcmp(q->optimizer, "adamw_torch_8bit") == 0)
+        vp_hf_assume(out, "adamw_torch_8bit: kernels that Inductor has compiled before; a first "
+                          "run tries them in its first step, on copies of what they read");
+    if (strcmp(q->optimizer, "adafactor") == 0 && !vp_hf_has_adapters(q))
+        vp_hf_assume(
+            out, "adafactor: rows and columns by the model's width; 0.1 %% of the bytes at most");
+    if (strcmp(q->optimizer, "muon") == 0)
+        vp_hf_assume(out, "muon: torch.optim.Muon steps the layers' matrices, then AdamW "
+                          "(foreach) tables, head, norms and biases");
+    else if (vp_optimizer_step_asks_matrices(q->optimizer))
+        vp_hf_assume(out,
+                     "%.*s: the second step is one that renews projections, as every "
+                     "update_proj_gap-th does",
+                     n, q->optimizer);
 }

@@ -1,5 +1,5 @@
 /* trainers/hf/hf_trained.h: what the optimizer of a request works on.
- *     VP_TRY(vp_hf_trained_list(request, step, world, &trained, err));
+ *     VP_TRY(vp_hf_trained_list(model, request, step, world, hidden, &trained, err));
  *     VP_TRY(vp_optimizer_step_new("adamw_torch", trained.list, trained.n, ...));
  *     free(trained.list); */
 #ifndef VP_TRAINERS_HF_HF_TRAINED_H
@@ -13,14 +13,17 @@
 typedef struct vp_hf_trained {
     vp_trained *list;        /* in the optimizer's order; the caller's */
     int64_t     n, n_tables; /* the first n_tables are look-up tables */
-    int64_t     n_first;     /* Trainer's first group: those with weight decay */
+    int64_t     n_first;     /* the first group: Trainer's with weight decay, Muon's matrices */
 } vp_hf_trained;
 
 /* step: loaded. world: or NULL, then it is one rank. hidden: the model's width, which most of its matrices have;
  * adapters have their rank. */
-vp_status vp_hf_trained_list(const vp_hf_request *request, const vp_recorded *step,
-                             const vp_world *world, int64_t hidden, vp_hf_trained *out,
-                             vp_err *err);
+vp_status vp_hf_trained_list(const vp_model *model, const vp_hf_request *request,
+                             const vp_recorded *step, const vp_world *world, int64_t hidden,
+                             vp_hf_trained *out, vp_err *err);
+
+/* What is assumed of the optimizer, said beside the answer. */
+void vp_hf_trained_assume(const vp_hf_request *request, vp_hf_estimate *out);
 
 /* Bytes of an element of the model's weights; elements of all that is trained, as it was loaded. */
 int64_t vp_hf_weight_bytes(const char *precision);

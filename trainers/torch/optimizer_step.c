@@ -1,4 +1,4 @@
-#include "trainers/torch/optimizer_step.h"
+#include "trainers/torch/optimizer_internal.h"
 
 #include "base/checked.h"
 #include "base/options.h"
@@ -17,7 +17,9 @@ typedef enum form {
     FORM_LOOP,     /* adam: sqrt(v), then its quotient; the last quotient lives on
                       while those of the next parameter are made                           */
     FORM_FACTORED, /* transformers' Adafactor: step_factored()                             */
-    FORM_COMPILED  /* torchao's: step_compiled()                                            */
+    FORM_COMPILED, /* torchao's: step_compiled()                                            */
+    FORM_MUON,     /* PyTorch's, and its AdamW of what is no matrix                         */
+    FORM_PROJECTED /* vp_optimizer_step_projected()                                            */
 } form;
 
 /* What a state is made of; WIDE to MIXED_8BIT: bitsandbytes' optimizers. */
@@ -30,8 +32,10 @@ typedef enum state_form {
     STATE_FACTORED,   /* fp32 of rows and of columns; of vectors of each element; a norm */
     STATE_EARLY,      /* like the parameter, made with the optimizer                     */
     STATE_CODED,      /* torchao: of each a byte, a scale for 256 of them, its map of codes */
-    STATE_STABLE      /* StableAdamW by Triton: like the parameter; epsilon, what rounding
+    STATE_STABLE,     /* StableAdamW by Triton: like the parameter; epsilon, what rounding
                          lost of 16-bit ones, a sum of squares                           */
+    STATE_MUON,       /* of a matrix one like it, of others two                          */
+    STATE_PROJECTED   /* of a matrix two of low rank, its projection, a norm; of others two */
 } state_form;
 
 static const struct {
@@ -72,6 +76,9 @@ static const struct {
     {"schedule_free_sgd", 1, false, FORM_IN_PLACE, STATE_LIKE, false},
     {"stable_adamw", 2, false, FORM_IN_PLACE, STATE_STABLE, false},
     {"adamw_torch_8bit", 2, false, FORM_COMPILED, STATE_CODED, false},
+    {"muon", 2, false, FORM_MUON, STATE_MUON, false},
+    {"galore_adamw", 2, false, FORM_PROJECTED, STATE_PROJECTED, false},
+    {"apollo_adamw", 2, false, FORM_PROJECTED, STATE_PROJECTED, false},
 };
 
 /* Others of transformers' names, and why they are not among these. */
@@ -86,22 +93,22 @@ static const struct {
     {"adamw_torch_4bit",
      "torchao's step is compiled; adamw_torch_8bit's was looked at, not this one"},
     {"adamw-bf16", "PyTorch's AdamW keeps states in the weights' format: --precision bf16"},
-    {"muon",
-     "torch.optim.Muon takes matrices alone, and what steps the others is the script's choice"},
     {"grokadamw", "its states are made anew in each step, which was not ruled"},
     {"lomo", "it updates within backward, which was not recorded"},
     {"adalomo", "it updates within backward, which was not recorded"},
-    {"galore_", "its projectors come from SVDs, whose workspace cuSOLVER tells on a card alone; it "
-                "hangs on optim_target_modules and on optim_args' rank besides"},
-    {"apollo_", "it hangs on optim_target_modules and on optim_args' rank"},
+    {"galore_adamw_8bit", "it puts other tensors in place of weights and gradients as it steps, "
+                          "which was not ruled"},
+    {"galore_adafactor", "its loop was not ruled; galore_adamw's was"},
+    {"galore_adamw_layerwise", "it updates within backward, which was not recorded"},
+    {"galore_adamw_8bit_layerwise", "it updates within backward, which was not recorded"},
+    {"galore_adafactor_layerwise", "it updates within backward, which was not recorded"},
+    {"apollo_adamw_layerwise", "it updates within backward, which was not recorded"},
 };
 
-/* MAX_STATES: of two states the codes, the scales and the map. bitsandbytes' numbers: optimizer.py. */
+/* bitsandbytes' numbers: optimizer.py. */
 enum {
     N_ROWS        = sizeof table / sizeof *table,
-    MAX_STATES    = 6,
     N_STABLE      = 5,
-    MAX_MAPS      = 2,
     MAP_BYTES     = 1024,
     LEAST_8BIT    = 4096,   /* elements; smaller parameters have fp32 states */
     LEAST_PAGED   = 100000, /* elements */
@@ -109,28 +116,35 @@ enum {
     FOREACH_CHUNK = 65536 /* elements (ATen/native/cuda/MultiTensorApply.cuh) */
 };
 
-struct vp_optimizer_step {
-    vp_ledger  *ledger;
-    vp_trained *trained;
-    int64_t     n, n_wide, n_first;
-    /* MAX_STATES of each parameter, two that are made in a step */
-    vp_ledger_block *states, *made, maps[MAX_MAPS];
-    int64_t          state_bytes; /* of those that were made, as asked for; paged ones too */
-    int              row;
-    bool             has_states;
-};
-
 const char *vp_optimizer_step_name(int i)
 {
     return i < N_ROWS ? table[i].name : NULL;
 }
 
+/* N_ROWS: of none. */
+static int row_of(const char *name)
+{
+    size_t n = vp_optimizer_name_length(name);
+    int    i = 0;
+
+    while (i < N_ROWS && (strncmp(table[i].name, name, n) != 0 || table[i].name[n]))
+        i++;
+    return i;
+}
+
 int vp_optimizer_step_states(const char *name)
 {
-    for (int i = 0; i < N_ROWS; i++)
-        if (strcmp(table[i].name, name) == 0)
-            return table[i].n_states;
-    return 0;
+    int row = row_of(name);
+
+    return row < N_ROWS ? table[row].n_states : 0;
+}
+
+bool vp_optimizer_step_asks_matrices(const char *name)
+{
+    int row = row_of(name);
+
+    return row < N_ROWS &&
+           (table[row].states == STATE_MUON || table[row].states == STATE_PROJECTED);
 }
 
 static vp_status refuse(const char *name, vp_err *err)
@@ -143,7 +157,7 @@ static vp_status refuse(const char *name, vp_err *err)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         size_t length = strlen(refused[i].name);
         if (strncmp(name, refused[i].name, length) == 0 &&
-            (name[length] == '\0' || refused[i].name[length - 1] == '_'))
+            (vp_optimizer_name_length(name) == length || refused[i].name[length - 1] == '_'))
             return VP_FAIL(err, VP_ERR_INPUT, "optimizer \"%s\" is not covered: %s",
                            vp_text_escape(name, shown, sizeof shown), refused[i].why);
     }
@@ -166,26 +180,25 @@ static vp_status refuse(const char *name, vp_err *err)
 
 vp_status vp_optimizer_step_check(const char *name, vp_err *err)
 {
-    for (int i = 0; i < N_ROWS; i++)
-        if (strcmp(table[i].name, name) == 0)
-            return VP_OK;
-    return refuse(name, err);
+    vp_optimizer_settings settings;
+
+    return row_of(name) == N_ROWS ? refuse(name, err)
+                                  : vp_optimizer_settings_parse(name, &settings, err);
 }
 
 vp_status vp_optimizer_step_new(const char *name, const vp_trained *trained, int64_t n,
                                 vp_ledger *ledger, vp_optimizer_step **out, vp_err *err)
 {
     vp_optimizer_step *o   = calloc(1, sizeof *o);
-    int                row = 0;
+    int                row = row_of(name);
     vp_status          st  = VP_OK;
 
     *out = NULL;
     VP_TRY_ALLOC(err, o);
-    while (row < N_ROWS && strcmp(table[row].name, name) != 0)
-        row++;
     if (row == N_ROWS)
         VP_TRY(refuse(name, err));
-    *o         = (vp_optimizer_step){.ledger = ledger, .n = n, .n_first = n, .row = row};
+    *o = (vp_optimizer_step){.ledger = ledger, .n = n, .n_first = n, .row = row};
+    VP_TRY(vp_optimizer_settings_parse(name, &o->settings, err));
     o->trained = malloc((size_t)(n + 1) * sizeof *o->trained);
     o->states  = calloc((size_t)n * MAX_STATES + 1, sizeof *o->states);
     o->made    = calloc(2 * (size_t)n + 1, sizeof *o->made);
@@ -215,8 +228,16 @@ int64_t vp_optimizer_step_least_bytes(const vp_optimizer_step *o)
 
     for (int64_t i = 0; i < o->n; i++) {
         const vp_trained *t        = &o->trained[i];
-        int64_t           elements = t->bytes / t->element_bytes, each = 0;
+        int64_t           elements = vp_trained_elements(t), each = 0, n = table[o->row].n_states;
         switch (table[o->row].states) {
+        case STATE_MUON:
+            n    = t->is_matrix ? 1 : 2;
+            each = t->bytes;
+            break;
+        case STATE_PROJECTED:
+            each = t->is_matrix ? vp_mul(t->element_bytes, vp_optimizer_moment_elements(o, t))
+                                : t->bytes;
+            break;
         case STATE_LIKE:
         case STATE_STABLE:
             each = t->bytes;
@@ -234,7 +255,7 @@ int64_t vp_optimizer_step_least_bytes(const vp_optimizer_step *o)
         case STATE_EARLY:
             break;
         }
-        sum = vp_add(sum, vp_mul(table[o->row].is_paged ? 0 : table[o->row].n_states, each));
+        sum = vp_add(sum, vp_mul(table[o->row].is_paged ? 0 : n, each));
     }
     return sum;
 }
@@ -257,14 +278,14 @@ void vp_optimizer_step_free(vp_optimizer_step *o)
     free(o);
 }
 
-static int64_t elements(const vp_trained *t)
+int64_t vp_trained_elements(const vp_trained *t)
 {
     return t->bytes / t->element_bytes;
 }
 
 bool vp_optimizer_step_is_small(const vp_trained *t)
 {
-    return elements(t) < LEAST_8BIT;
+    return vp_trained_elements(t) < LEAST_8BIT;
 }
 
 static bool is_8bit(const vp_optimizer_step *o)
@@ -283,7 +304,8 @@ static int n_tensors(const vp_optimizer_step *o)
     return is_mixed(o) ? 2 : table[o->row].n_states;
 }
 
-static vp_status keep(vp_optimizer_step *o, int64_t bytes, vp_ledger_block *state, vp_err *err)
+vp_status vp_optimizer_keep(vp_optimizer_step *o, int64_t bytes, vp_ledger_block *state,
+                            vp_err *err)
 {
     o->state_bytes = vp_add(o->state_bytes, bytes);
     return vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes, state, err);
@@ -293,7 +315,7 @@ static vp_status keep(vp_optimizer_step *o, int64_t bytes, vp_ledger_block *stat
 static vp_status make_small_states(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
     const vp_trained *t     = &o->trained[i];
-    int64_t           n     = elements(t);
+    int64_t           n     = vp_trained_elements(t);
     bool              is_8  = is_8bit(o) && !vp_optimizer_step_is_small(t) && i >= o->n_wide;
     vp_ledger_block  *state = &o->states[i * MAX_STATES];
     bool              paged = table[o->row].is_paged && n >= LEAST_PAGED;
@@ -307,7 +329,7 @@ static vp_status make_small_states(vp_optimizer_step *o, int64_t i, vp_err *err)
             if (!scales && paged)
                 o->state_bytes = vp_add(o->state_bytes, all);
             else
-                VP_TRY(keep(o, all, state++, err));
+                VP_TRY(vp_optimizer_keep(o, all, state++, err));
         }
     }
 out:
@@ -317,18 +339,18 @@ out:
 /* torchao 0.18: those of small parameters, and of what no whole blocks make, are like the parameter. */
 static bool is_coded(const vp_trained *t)
 {
-    return !vp_optimizer_step_is_small(t) && elements(t) % SCALED_BLOCK == 0;
+    return !vp_optimizer_step_is_small(t) && vp_trained_elements(t) % SCALED_BLOCK == 0;
 }
 
 static vp_status make_coded_states(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
-    int64_t          n       = elements(&o->trained[i]);
+    int64_t          n       = vp_trained_elements(&o->trained[i]);
     int64_t          bytes[] = {n, 4 * (n / SCALED_BLOCK), MAP_BYTES};
     vp_ledger_block *state   = &o->states[i * MAX_STATES];
     vp_status        st      = VP_OK;
 
     for (int j = 0; j < 2 * 3; j++)
-        VP_TRY(keep(o, bytes[j % 3], state++, err));
+        VP_TRY(vp_optimizer_keep(o, bytes[j % 3], state++, err));
 out:
     return st;
 }
@@ -342,7 +364,7 @@ static vp_status make_stable_states(vp_optimizer_step *o, int64_t i, vp_err *err
     vp_status st      = VP_OK;
 
     for (int j = 0; j < N_STABLE; j++)
-        VP_TRY(keep(o, bytes[j], &o->states[i * MAX_STATES + j], err));
+        VP_TRY(vp_optimizer_keep(o, bytes[j], &o->states[i * MAX_STATES + j], err));
 out:
     return st;
 }
@@ -353,9 +375,25 @@ static vp_status make_states_like(vp_optimizer_step *o, int64_t i, vp_err *err)
     vp_status        st    = VP_OK;
 
     if (table[o->row].device_step)
-        VP_TRY(keep(o, 4, state++, err));
+        VP_TRY(vp_optimizer_keep(o, 4, state++, err));
     for (int j = 0; j < table[o->row].n_states; j++)
-        VP_TRY(keep(o, o->trained[i].bytes, state++, err));
+        VP_TRY(vp_optimizer_keep(o, o->trained[i].bytes, state++, err));
+out:
+    return st;
+}
+
+/* As a checkpoint brings them: two moments, the projection, a norm. */
+static vp_status make_projected_states(vp_optimizer_step *o, int64_t i, vp_err *err)
+{
+    const vp_trained *t       = &o->trained[i];
+    int64_t           moment  = vp_optimizer_moment_elements(o, t);
+    int64_t           parts[] = {moment, moment, vp_optimizer_projection_elements(o, t), 1};
+    int               n       = o->settings.by_svd ? 3 : 4; /* APOLLO's norm */
+    vp_status         st      = VP_OK;
+
+    for (int j = 0; j < n; j++)
+        VP_TRY(vp_optimizer_keep(o, vp_mul(t->element_bytes, parts[j]),
+                                 &o->states[i * MAX_STATES + j], err));
 out:
     return st;
 }
@@ -364,14 +402,14 @@ out:
 static vp_status make_factors(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
     vp_ledger_block *state = &o->states[i * MAX_STATES];
-    int64_t          n = elements(&o->trained[i]), width = o->trained[i].columns;
+    int64_t          n = vp_trained_elements(&o->trained[i]), width = o->trained[i].columns;
     bool             is_matrix = width && n > width && n % width == 0;
     vp_status        st        = VP_OK;
 
-    VP_TRY(keep(o, 4 * (is_matrix ? n / width : n), state++, err));
+    VP_TRY(vp_optimizer_keep(o, 4 * (is_matrix ? n / width : n), state++, err));
     if (is_matrix)
-        VP_TRY(keep(o, 4 * width, state++, err));
-    VP_TRY(keep(o, 4, state, err));
+        VP_TRY(vp_optimizer_keep(o, 4 * width, state++, err));
+    VP_TRY(vp_optimizer_keep(o, 4, state, err));
 out:
     return st;
 }
@@ -389,22 +427,24 @@ static vp_status make_states_of(vp_optimizer_step *o, int64_t i, vp_err *err)
                                         : make_states_like(o, i, err);
     case STATE_STABLE:
         return make_stable_states(o, i, err);
+    case STATE_MUON:
+        return o->trained[i].is_matrix
+                   ? vp_optimizer_keep(o, o->trained[i].bytes, &o->states[i * MAX_STATES], err)
+                   : make_states_like(o, i, err);
+    case STATE_PROJECTED:
+        return o->trained[i].is_matrix ? make_projected_states(o, i, err)
+                                       : make_states_like(o, i, err);
     default:
         return make_small_states(o, i, err);
     }
 }
-
-/* A list of parameters that is stepped at once: all, or one of Trainer's groups. */
-typedef struct range {
-    int64_t first, end;
-} range;
 
 static vp_status make_states(vp_optimizer_step *o, range of, vp_err *err)
 {
     vp_status st = VP_OK;
 
     for (int j = 0; is_8bit(o) && of.first == 0 && j < n_tensors(o); j++)
-        VP_TRY(keep(o, MAP_BYTES, &o->maps[j], err));
+        VP_TRY(vp_optimizer_keep(o, MAP_BYTES, &o->maps[j], err));
     for (int64_t i = of.first; i < of.end; i++)
         VP_TRY(make_states_of(o, i, err));
 out:
@@ -451,7 +491,7 @@ static vp_status play_norms(const vp_trained *gradients, int64_t n, int64_t elem
     vp_status       st = VP_OK;
 
     for (int64_t i = 0; i < n; i++) {
-        int64_t chunks = vp_ceil_div(elements(&gradients[i]), FOREACH_CHUNK);
+        int64_t chunks = vp_ceil_div(vp_trained_elements(&gradients[i]), FOREACH_CHUNK);
         if (gradients[i].element_bytes != element_bytes)
             continue;
         most = chunks > most ? chunks : most;
@@ -503,7 +543,7 @@ static vp_status step_factored(vp_optimizer_step *o, range of, vp_err *err)
     vp_status       st = VP_OK;
 
     for (int64_t i = of.first; i < of.end; i++) {
-        int64_t bytes     = 4 * elements(&o->trained[i]);
+        int64_t bytes     = 4 * vp_trained_elements(&o->trained[i]);
         bool    is_narrow = o->trained[i].element_bytes < 4;
         for (int j = 0; j < 2; j++) {
             vp_ledger_free(o->ledger, &copies[j]);
@@ -539,7 +579,7 @@ static vp_status step_compiled(vp_optimizer_step *o, range of, vp_err *err)
     vp_status       st      = VP_OK;
 
     for (int64_t i = of.first; i < of.end; i++) {
-        int64_t n = elements(&o->trained[i]);
+        int64_t n = vp_trained_elements(&o->trained[i]);
         if (!o->has_states)
             VP_TRY(make_states_of(o, i, err));
         for (int j = 0; j < 4 && is_coded(&o->trained[i]); j++)
@@ -598,9 +638,15 @@ static vp_status play_range(vp_optimizer_step *o, range of, vp_err *err)
     form      f  = table[o->row].form;
     vp_status st = VP_OK;
 
-    if (!o->has_states && f != FORM_FACTORED && f != FORM_COMPILED)
+    if (f == FORM_MUON && !o->trained[of.first].is_matrix)
+        f = FORM_FOREACH; /* AdamW of the others */
+    if (!o->has_states && f != FORM_FACTORED && f != FORM_COMPILED && f != FORM_PROJECTED)
         VP_TRY(make_states(o, of, err));
-    if (f == FORM_FOREACH || f == FORM_KEEPING || f == FORM_TWICE)
+    if (f == FORM_MUON)
+        VP_TRY(vp_optimizer_step_muon(o, of, err));
+    else if (f == FORM_PROJECTED)
+        VP_TRY(vp_optimizer_step_projected(o, of, err));
+    else if (f == FORM_FOREACH || f == FORM_KEEPING || f == FORM_TWICE)
         VP_TRY(step_foreach(o, of, f == FORM_TWICE ? 2 : 1, err));
     else if (f == FORM_LOOP)
         VP_TRY(step_loop(o, of, err));
@@ -614,13 +660,15 @@ out:
     return st;
 }
 
-/* Adafactor's loop has the last update of a group still while it steps the next one. */
+/* Adafactor's loop and those of what is projected have the last update of a group still while they step the next one. */
 vp_status vp_optimizer_step_play(vp_optimizer_step *o, vp_err *err)
 {
-    int64_t   n_first = table[o->row].form == FORM_FACTORED ? o->n : o->n_first;
+    form      f       = table[o->row].form;
+    int64_t   n_first = f == FORM_FACTORED || f == FORM_PROJECTED ? o->n : o->n_first;
     vp_status st      = VP_OK;
 
-    VP_TRY(play_range(o, (range){0, n_first}, err));
+    if (n_first)
+        VP_TRY(play_range(o, (range){0, n_first}, err));
     if (n_first < o->n)
         VP_TRY(play_range(o, (range){n_first, o->n}, err));
     o->has_states = true;

@@ -14,13 +14,19 @@
 typedef struct vp_optimizer_step vp_optimizer_step;
 
 /* A trained parameter, or its gradient: all its bytes, those of one element. Adafactor keeps rows and columns of
- * what columns divides; 0: of nothing. */
+ * what columns divides; 0: of nothing. is_matrix: of these rows and columns, and the optimizer treats it as one
+ * (vp_optimizer_step_asks_matrices()). */
 typedef struct vp_trained {
     int64_t bytes, element_bytes, columns;
+    bool    is_matrix;
 } vp_trained;
 
-/* Name i of those that are known, by transformers' words; NULL past the end. */
+/* Name i of those that are known, by transformers' words; NULL past the end. Where a name is asked for, one with what it is told
+ * will do (optimizer_settings.h). */
 const char *vp_optimizer_step_name(int i);
+/* Whether it orthogonalises matrices, or projects them: its parameters come in two groups, and vp_optimizer_step_group() says where
+ * the second begins. The first has all matrices, or where it projects none. */
+bool vp_optimizer_step_asks_matrices(const char *name);
 /* How many states an element has; 0: none, or no such optimizer. */
 int vp_optimizer_step_states(const char *name);
 

@@ -1,0 +1,44 @@
+/* trainers/torch/optimizer_internal.h: what the files of optimizers share. */
+#ifndef VP_TRAINERS_TORCH_OPTIMIZER_INTERNAL_H
+#define VP_TRAINERS_TORCH_OPTIMIZER_INTERNAL_H
+
+#include "trainers/torch/optimizer_settings.h"
+#include "trainers/torch/optimizer_step.h"
+
+/* MAX_STATES: of two states the codes, the scales and the map. */
+enum { MAX_STATES = 6, MAX_MAPS = 2 };
+
+struct vp_optimizer_step {
+    vp_ledger            *ledger;
+    vp_trained           *trained;
+    int64_t               n, n_wide, n_first;
+    vp_optimizer_settings settings;
+    /* MAX_STATES of each parameter, two that are made in a step */
+    vp_ledger_block *states, *made, maps[MAX_MAPS];
+    int64_t          state_bytes; /* of those that were made, as asked for; paged ones too */
+    int              row;
+    bool             has_states;
+};
+
+/* A list of parameters that is stepped at once: all, or one of Trainer's groups. */
+typedef struct range {
+    int64_t first, end;
+} range;
+
+int64_t vp_trained_elements(const vp_trained *trained);
+/* A state of the parameter's, or of all of them; it stays. */
+vp_status vp_optimizer_keep(vp_optimizer_step *optimizer, int64_t bytes, vp_ledger_block *state,
+                            vp_err *err);
+
+/* optimizer_matrices.c: steps that work through the parameters one by one, as Python's loops do. Which states there are before a
+ * group is stepped is the caller's to make. */
+vp_status vp_optimizer_step_muon(vp_optimizer_step *optimizer, range of, vp_err *err);
+vp_status vp_optimizer_step_projected(vp_optimizer_step *optimizer, range of, vp_err *err);
+/* Elements of the states of a matrix that is projected: the two moments each, and the projection. */
+int64_t vp_optimizer_moment_elements(const vp_optimizer_step *optimizer, const vp_trained *trained);
+int64_t vp_optimizer_projection_elements(const vp_optimizer_step *optimizer,
+                                         const vp_trained        *trained);
+/* Of torch.linalg.svd() in fp32, as cuSOLVER 12.0.4 (CUDA 13.0) answers, whatever the card, for sides that 32 divides. */
+int64_t vp_svd_workspace_elements(int64_t rows, int64_t columns);
+
+#endif
