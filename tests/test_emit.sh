@@ -77,6 +77,28 @@ for target, key in (("hf", "optim"), ("trl", "optim"), ("llamafactory", "optim")
         write(path, text.replace("momentum=0.9", args))
         ok(json.loads(call("check", "--json", path)[1])["common"]["optimizer"] == want, "%s of %s is %s" % (args, target, want), "not so")
 
+# ---- optimizers that project matrices: of which layers, and what optim_args says, in one word ----
+for target in ("hf", "trl"):
+    for word, keys in (("apollo_adamw:rank=256,targets=attn+mlp", {"optim": "apollo_adamw", "optim_args": "rank=256", "optim_target_modules": ["attn", "mlp"]}),
+                       ("galore_adamw:targets=all-linear", {"optim": "galore_adamw", "optim_target_modules": "all-linear"})):
+        name = write("projects.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", loss="chunked" if target == "trl" else "full", optimizer=word)))
+        code, out, err = call("emit", name, "--for", target, "-o", "projects-" + target, "--json", "--force")
+        ok(code == 0, word + " for " + target, (code, err))
+        paths = [f["path"] for f in json.loads(out)["files"]]
+        if target == "hf":
+            said = json.load(open([p for p in paths if p.endswith("training_args.json")][0]))
+            ok({k: v for k, v in said.items() if k.startswith("optim")} == keys, word + " in words of " + target, said)
+        read = [json.loads(call("check", "--json", p)[1])["common"].get("optimizer") for p in paths if p.endswith(".yaml")]
+        ok(word in read, word + " is read back of " + target, read)
+for text, want in (('optim: apollo_adamw\noptim_args: "scale=1.0, rank=8"\noptim_target_modules: [mlp]\n', "apollo_adamw:scale=1.0,rank=8,targets=mlp"),
+                   ("optim: galore_adamw\noptim_target_modules: all_linear\n", "galore_adamw:targets=all-linear"),
+                   ("optim: galore_adamw\noptim_target_modules: '.*attn.*'\n", "galore_adamw:targets=.*attn.*"),
+                   ("optim: galore_adamw\noptim_target_modules: attn\n", "galore_adamw")):
+    path = write("told.yaml", "per_device_train_batch_size: 2\ngradient_checkpointing: true\n" + text)
+    ok(json.loads(call("check", "--json", path)[1])["common"]["optimizer"] == want, "is read as " + want, text)
+path = write("told.py", "from transformers import TrainingArguments\na = TrainingArguments('o', optim='apollo_adamw', optim_target_modules=[r'.*.attn.*', R\"mlp\"])\n")
+ok(json.loads(call("check", "--json", path)[1])["common"]["optimizer"] == "apollo_adamw:targets=.*.attn.*+mlp", "a script's raw strings are read", path)
+
 # ---- what cannot be said is an error that names the version or the words there are ----
 for change, target, more, want in (
         ({"optimizer": "adamw_torch_forloop"}, "hf", [], "no word of optim in transformers"),

@@ -2,6 +2,7 @@
  * (one switch of Trainer can mean two precisions); the intersection is what will run, and where it is
  * empty the files contradict each other. */
 #include "trainers/files/check_internal.h"
+#include "trainers/files/told.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -74,19 +75,6 @@ bool vp_is_there(const vp_value *v)
     return v && v->kind != VP_VALUE_NULL && !(v->kind == VP_VALUE_BOOL && !v->boolean) &&
            !(v->kind == VP_VALUE_LIST && !v->n_children) &&
            !(v->kind == VP_VALUE_STRING && (!v->text[0] || !strcasecmp(v->text, "false")));
-}
-
-/* Whether "a=1,name=0.9" gives the name a number that is not 0. */
-static bool is_named_in(const char *text, const char *name)
-{
-    size_t n = strlen(name);
-
-    for (const char *p = text; *p; p += strcspn(p, ",")) {
-        p += strspn(p, ", ");
-        if (strncmp(p, name, n) == 0 && p[n] == '=')
-            return strtod(p + n + 1, NULL) != 0;
-    }
-    return false;
 }
 
 /* Whether what a row looks at is written as what the text does not say, or what it stands in is. */
@@ -165,9 +153,14 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
         *argument = buf;
         return n > 0;
     }
+    if (strcmp(row->value, "$told") == 0 || strcmp(row->value, "$targets") == 0) {
+        bool of_targets = row->value[2] == 'a';
+        *argument       = buf;
+        return vp_told_read(text ? v : NULL, of_targets, buf);
+    }
     if (strncmp(row->value, "$with:", 6) == 0) {
         *at = v;
-        return text && is_named_in(text, row->value + 6);
+        return text && vp_told_of(text, row->value + 6);
     }
     if (v && v->kind == VP_VALUE_NULL && !text) {
         *at = v;
@@ -222,7 +215,9 @@ static const char *group_word(vp_checked *c, const vp_checked_file *file, const 
         const char     *arg  = NULL;
         if (!row_holds(c, file, &rows[i], buf, sizeof buf, &arg, &here))
             return NULL;
-        if (arg) {
+        if (arg && strcmp(rows[i].value, "$targets") == 0) {
+            vp_told_add_targets(kept, sizeof kept, arg);
+        } else if (arg) {
             snprintf(kept, sizeof kept, "%s", arg);
             argument = kept;
         }

@@ -64,6 +64,14 @@
             .read_only = true \
     }
 
+/* Optimizers that are told of which layers, and by optim_args what else. */
+#define PROJECTS(name) \
+    {VP_SETTING_OPTIMIZER, name ":T", "optim", name}, \
+        {VP_SETTING_OPTIMIZER, name ":T", "optim_args", "$told"}, \
+    { \
+        VP_SETTING_OPTIMIZER, name ":T", "optim_target_modules", "$targets" \
+    }
+
 static const vp_key trainer_keys[] = {
     {"output_dir", VP_KEY_TEXT},
     {"per_device_train_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG,
@@ -95,7 +103,7 @@ static const vp_key trainer_keys[] = {
     {"tf32", VP_KEY_BOOL},
     {"optim", VP_KEY_WORD, "adamw_torch_fused", VP_HF_OPTIMIZERS},
     {"optim_args", VP_KEY_TEXT},
-    {"optim_target_modules", VP_KEY_ANY},
+    {"optim_target_modules", VP_KEY_LIST, .alone = "all-linear"},
     {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
     {"learning_rate", VP_KEY_REAL, "5.0e-05", .min = 0, .max = 100},
     {"weight_decay", VP_KEY_REAL, "0.0", .min = 0, .max = 100},
@@ -245,6 +253,8 @@ static const vp_saying trainer_says[] = {
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim", "sgd", .since = "5.6", .read_only = true},
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim_args", "$with:momentum", .since = "5.6",
      .read_only = true},
+    PROJECTS("galore_adamw"),
+    PROJECTS("apollo_adamw"),
     {VP_SETTING_OPTIMIZER, "W", "optim", "$"},
     {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false", OLD},
     {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing", "true", .since = "5.17", OLD},

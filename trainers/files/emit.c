@@ -39,6 +39,8 @@ static vp_status say(job *j, vp_document *doc, const vp_dialect *d, const char *
 
     assert(key && "a saying's key stands in the dialect's keys");
     VP_TRY_ALLOC(j->err, text);
+    if (!*text && strcmp(row->value, "$told") == 0)
+        goto out;
     v = vp_value_make(doc, row->key);
     VP_TRY_ALLOC(j->err, v);
     assert((!v->text || strcmp(v->text, text) == 0) && "two sayings of one key differ");

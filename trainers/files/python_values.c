@@ -56,8 +56,9 @@ char *vp_python_take_name(vp_python_reader *r)
 
 vp_status vp_python_read_string(vp_python_reader *r, vp_value *v)
 {
-    char        quote = *r->at;
-    bool        three = r->end - r->at >= 3 && r->at[1] == quote && r->at[2] == quote;
+    bool        is_raw = *r->at == 'r' || *r->at == 'R'; /* r"\d": as it stands */
+    char        quote  = *(r->at += is_raw);
+    bool        three  = r->end - r->at >= 3 && r->at[1] == quote && r->at[2] == quote;
     const char *stop;
     size_t      n  = 0;
     vp_status   st = VP_OK;
@@ -75,7 +76,7 @@ vp_status vp_python_read_string(vp_python_reader *r, vp_value *v)
     char *text = vp_arena_alloc(r->doc->arena, (size_t)(stop - r->at) + 1);
     VP_TRY_ALLOC(r->err, text);
     for (; r->at < stop; r->at++) {
-        if (*r->at == '\\' && r->at + 1 < stop)
+        if (*r->at == '\\' && r->at + 1 < stop && !is_raw)
             r->at++;
         if (*r->at == '\n')
             r->line++, r->line_start = r->at + 1;
@@ -555,6 +556,13 @@ out:
     return st;
 }
 
+static bool is_string(const vp_python_reader *r)
+{
+    bool is_raw = (*r->at == 'r' || *r->at == 'R') && r->at + 1 < r->end;
+
+    return r->at[is_raw] == '"' || r->at[is_raw] == '\'';
+}
+
 vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
 {
     vp_status st = VP_OK;
@@ -564,7 +572,7 @@ vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
         VP_TRY(fail(r, "nested deeper than 64"));
     if (r->at >= r->end)
         VP_TRY(fail(r, "the file ends where a value belongs"));
-    if (*r->at == '"' || *r->at == '\'')
+    if (is_string(r))
         VP_TRY(vp_python_read_string(r, v));
     else if (*r->at == '[')
         VP_TRY(read_items(r, v, ']', depth));

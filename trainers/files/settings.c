@@ -54,8 +54,9 @@ static bool is_argument(const char *text, char letter)
         x = strtod(text, &end);
         return !*end && strspn(text, "0123456789.eE+-") == strlen(text) && isfinite(x) && x >= 0;
     }
-    for (const char *p = text; *p; p++) /* W, L */
-        if (!isalnum((unsigned char)*p) && !strchr(letter == 'L' ? "+_.-" : "_-", *p))
+    const char *beside = letter == 'L' ? "+_.-" : letter == 'T' ? "_-.+=,:*|()[]?^$" : "_-"; /* W */
+    for (const char *p = text; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr(beside, *p))
             return false;
     return strlen(text) < 200;
 }
@@ -70,7 +71,7 @@ static bool matches(const char *word, const char *pattern, size_t n, const char 
             *argument = word;
         return true;
     }
-    if (n && strchr("NRWL", pattern[n - 1]) && (n == 1 || pattern[n - 2] == ':')) {
+    if (n && strchr("NRWLT", pattern[n - 1]) && (n == 1 || pattern[n - 2] == ':')) {
         if (strncmp(word, pattern, n - 1) != 0 || !is_argument(word + n - 1, pattern[n - 1]))
             return false;
         if (argument)

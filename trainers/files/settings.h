@@ -13,8 +13,8 @@
 #include "plan/plan.h"
 
 /* X(name, key in files, what it is where nothing is said (NULL: must be said), its words)
- * In words, N is a whole number from 1, R a number from 0, W any word of a trainer's, L names joined
- * by "+". */
+ * In words, N is a whole number from 1, R a number from 0, W any word of a trainer's, T that and
+ * behind a colon what it is told ("apollo_adamw:rank=8"), L names joined by "+". */
 #define VP_SETTING_TABLE(X) \
     X(METHOD, "method", "sft", "sft|dpo") \
     X(PARALLEL, "parallel", "none", "none|ddp|fsdp|fsdp2|zero1|zero2|zero3") \
@@ -24,7 +24,7 @@
     X(GRADIENT_SYNC, "gradient_sync", "step", "step|each") \
     X(SEQ, "seq", NULL, "N") \
     X(PRECISION, "precision", NULL, "fp32|bf16-mixed|bf16-amp|bf16|fp16-mixed|fp16-amp|fp16") \
-    X(OPTIMIZER, "optimizer", NULL, "W") \
+    X(OPTIMIZER, "optimizer", NULL, "T") \
     X(RECOMPUTE, "recompute", "none", \
       "none|full|full:reentrant|selective|every:N|first:N|chunks:N|blocks:L|attention|mlp") \
     X(OFFLOAD_OPTIMIZER, "offload_optimizer", "none", "none|cpu") \

@@ -70,6 +70,7 @@ typedef struct vp_saying {
      * accumulation x world; "$file:NAME": NAME is written, any text is read but another row's word;
      * "$set": read only, anything is there but false, "" and an empty list; "$nonzero": read only, a
      * number other than 0; "$count": read only, of how many there is a list; "$with:NAME": read only, NAME=X is in the text and X is not 0;
+     * "$told", "$targets": of what an optimizer is told all but its targets, which may be nothing, and these;
      * "$has:NAME": NAME is a member of the list, whatever else is; "$without:NAME": of VP_OFF, it is none; NULL: the key must not
      * be there */
     const char *value;

@@ -1,5 +1,6 @@
 /* trainers/files/targets.c: which targets and dialects there are, and how their tables are asked. */
 #include "trainers/files/target.h"
+#include "trainers/files/told.h"
 
 #include "base/options.h"
 #include "base/text.h"
@@ -248,6 +249,8 @@ const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_sayin
         return vp_saying_member(say);
     if (strcmp(say->value, "$") == 0)
         return argument ? argument : s->value[say->setting];
+    if (strcmp(say->value, "$told") == 0 || strcmp(say->value, "$targets") == 0)
+        return vp_told_text(arena, argument, say->value[2] == 'a');
     if (strcmp(say->value, "$,") == 0) {
         char *list = vp_arena_strdup(arena, argument);
         for (char *p = list; p && *p; p++)
