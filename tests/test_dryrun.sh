@@ -40,7 +40,7 @@ ${CC:-gcc} -std=c11 -w -o "$work/null_check" tests/dryrun/null_check.c -ldl || b
 check() { env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" VPLAN_NULL_TOTAL_BYTES=134217728 \
               VPLAN_NULL_LIMIT_BYTES=67108864 "$work/null_check" "$1"; }
 for c in memory device addresses copies virtual_memory capture program work; do expect "stand-in: $c" 0 "" check $c; done
-grep -v '^#\|^rows' tests/golden/trainers/svd_workspaces.csv | check svd > "$work/both" 2>&1 && ok || bad "stand-in: an SVD's workspace is what cuSOLVER told" "$work/both"
+grep -v '^#\|^rows' tests/golden/solver/svd_workspaces.csv | check svd > "$work/both" 2>&1 && ok || bad "stand-in: an SVD's workspace is what cuSOLVER told" "$work/both"
 for c in messages order; do
     VPLAN_NULL_CC=90 VPLAN_NULL_LIMIT_BYTES=3221225472 expect "stand-in: NCCL: $c" 0 "" env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" \
         VPLAN_NULL_TOTAL_BYTES=4294967296 "$work/null_check" $c

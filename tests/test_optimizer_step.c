@@ -185,7 +185,7 @@ static void apollo_keeps_moments_of_low_rank_and_a_projection(void **state)
 
 /* 256 x 1024 in fp32, of rank 8: the moments have the 1024 columns; the projection is a view of all 256 x 256 left vectors. The most
  * is there while the matrix is decomposed: both sides, the values, whether it converged, a copy, and the workspace that cuSOLVER told:
- * 1,049,344 elements (tests/golden/trainers/svd_workspaces.csv). */
+ * 1,049,344 elements (tests/golden/solver/svd_workspaces.csv). */
 static void galore_keeps_all_vectors_of_a_side_in_fp32(void **state)
 {
     int64_t n = 256 * 1024, moment = 4 * 8 * 1024, side = 4 * 256 * 256, workspace = 1049344;
@@ -199,7 +199,7 @@ static void galore_keeps_all_vectors_of_a_side_in_fp32(void **state)
 /* What the library itself told without a card (tests/oracles/svd_workspaces.py). */
 static void an_svds_workspace_is_what_cusolver_told(void **state)
 {
-    FILE *f = fopen("tests/golden/trainers/svd_workspaces.csv", "r");
+    FILE *f = fopen("tests/golden/solver/svd_workspaces.csv", "r");
     char  line[200];
     int   n_rows = 0;
 

@@ -17,7 +17,7 @@ static int64_t max(int64_t a, int64_t b)
 }
 
 /* In elements. As cuSOLVER 12.0.4 (CUDA 13.0) answers, whatever the card, for sides that 32 divides
- * (tests/golden/trainers/svd_workspaces.csv): a square matrix is decomposed at once, a taller one by its QR factors, a wider one
+ * (tests/golden/solver/svd_workspaces.csv): a square matrix is decomposed at once, a taller one by its QR factors, a wider one
  * turned. */
 static int64_t workspace(int64_t m, int64_t n)
 {

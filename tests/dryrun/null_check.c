@@ -376,7 +376,7 @@ static int order(void)
 
 /* What counts as work given to the card: a collective does, also one whose data stays as it is; bytes from the host
  * do not, however many. A value that was copied there is read back after that collective, and not after another. */
-/* rows,columns,elements a line, of standard input: what cuSOLVER itself told (tests/golden/trainers/svd_workspaces.csv). */
+/* rows,columns,elements a line, of standard input: what cuSOLVER itself told (tests/golden/solver/svd_workspaces.csv). */
 static int svd(void)
 {
     int (*workspace)(void *, int, int, int, int, void *, int, void *, void *, int, void *, int,

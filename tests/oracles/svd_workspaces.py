@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""tests/golden/trainers/svd_workspaces.csv: the workspace of cuSOLVER's singular value decomposition by Jacobi's method in fp32.
+"""tests/golden/solver/svd_workspaces.csv: the workspace of cuSOLVER's singular value decomposition by Jacobi's method in fp32.
 
-    svd_workspaces.py path/to/libcusolver.so.12 > tests/golden/trainers/svd_workspaces.csv
+    svd_workspaces.py path/to/libcusolver.so.12 > tests/golden/solver/svd_workspaces.csv
 
 Asked of the library itself, without a card: what it answers hangs on the sides alone, once a handle counts as made. That is a field of it
 which is not documented, so it is looked for: the one behind which the handle's mode can be read.
