@@ -80,8 +80,8 @@ for target, key in (("hf", "optim"), ("trl", "optim"), ("llamafactory", "optim")
 # ---- optimizers that project matrices: of which layers, and what optim_args says, in one word ----
 for target in ("hf", "trl"):
     for word, keys in (("apollo_adamw:rank=256,targets=attn+mlp", {"optim": "apollo_adamw", "optim_args": "rank=256", "optim_target_modules": ["attn", "mlp"]}),
-                       ("galore_adamw:targets=all-linear", {"optim": "galore_adamw", "optim_target_modules": "all-linear"})):
-        name = write("projects.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", loss="chunked" if target == "trl" else "full", optimizer=word)))
+                       ("galore_adamw_layerwise:targets=all-linear", {"optim": "galore_adamw_layerwise", "optim_target_modules": "all-linear"})):
+        name = write("projects.json", dict(settings, common=dict(COMMON, parallel="none", world=1, accumulation=1, offload="none", loss="chunked" if target == "trl" else "full", optimizer=word)))
         code, out, err = call("emit", name, "--for", target, "-o", "projects-" + target, "--json", "--force")
         ok(code == 0, word + " for " + target, (code, err))
         paths = [f["path"] for f in json.loads(out)["files"]]

@@ -5,15 +5,17 @@
 
 enum { FP32 = 4 };
 
-/* The first step of one parameter of n elements in fp32, of rows of so many where it is a matrix. */
+/* The first step of one parameter of n elements in fp32, of rows of so many where it is a matrix; of an optimizer that updates in the
+ * backward pass that. */
 static vp_ledger_phase after_step(const char *optimizer, int64_t n, int64_t width)
 {
-    vp_ledger                 ledger  = {0};
-    vp_caching_allocator_opts options = {0};
-    vp_optimizer_step        *step    = NULL;
-    vp_err                    err     = {0};
-    vp_trained                trained = {
-                       .bytes = FP32 * n, .element_bytes = FP32, .columns = width, .is_matrix = width > 0};
+    vp_ledger_block           gradient = {0};
+    vp_ledger                 ledger   = {0};
+    vp_caching_allocator_opts options  = {0};
+    vp_optimizer_step        *step     = NULL;
+    vp_err                    err      = {0};
+    vp_trained                trained  = {
+                        .bytes = FP32 * n, .element_bytes = FP32, .columns = width, .is_matrix = width > 0};
     vp_ledger_phase phase;
 
     options.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED;
@@ -21,6 +23,11 @@ static vp_ledger_phase after_step(const char *optimizer, int64_t n, int64_t widt
     CHECK_OK(vp_optimizer_step_new(optimizer, &trained, 1, &ledger, &step, &err));
     vp_ledger_begin(&ledger, "step");
     CHECK_OK(vp_optimizer_step_begin(step, &err));
+    vp_optimizer_backward_begin(step);
+    if (vp_optimizer_step_in_backward(optimizer)) {
+        CHECK_OK(vp_ledger_alloc(&ledger, VP_OWNER_GRADIENT, trained.bytes, &gradient, &err));
+        CHECK_OK(vp_optimizer_backward_update(step, trained.bytes, &gradient, &err));
+    }
     CHECK_OK(vp_optimizer_step_play(step, &err));
     vp_ledger_end(&ledger);
     phase = ledger.phases[0];
@@ -126,8 +133,8 @@ static void others_are_refused_with_their_reason(void **state)
     vp_err err = {0};
 
     (void)state;
-    assert_int_equal(vp_optimizer_step_check("galore_adamw_layerwise", &err), VP_ERR_INPUT);
-    assert_non_null(strstr(err.message, "within backward"));
+    assert_int_equal(vp_optimizer_step_check("galore_adamw_8bit", &err), VP_ERR_INPUT);
+    assert_non_null(strstr(err.message, "in place of weights"));
     err = (vp_err){0};
     assert_int_equal(vp_optimizer_step_check("adamw_hf", &err), VP_ERR_INPUT);
     assert_non_null(strstr(err.message, "no more"));
@@ -214,6 +221,59 @@ static void an_svds_workspace_is_what_cusolver_told(void **state)
     }
     fclose(f);
     assert_true(n_rows > 700);
+}
+
+/* Nothing stays on the card: three states, the slow gradient scaled and added up. */
+static void grokadamw_has_its_states_in_host_memory(void **state)
+{
+    vp_ledger_phase p = after_step("grokadamw", 65536, 0);
+
+    (void)state;
+    assert_int_equal(p.end_bytes, 0);
+    assert_int_equal(p.allocated_bytes, 5 * 4 * 65536);
+}
+
+/* An update in the backward pass, of a gradient of 16 bits: in fp32 the gradient, which goes, and the parameter; AdaLomo besides the
+ * square and its sum with epsilon, then the sum and the update. It keeps 4 bytes a row and a column. */
+static void lomo_updates_when_a_gradient_is_there(void **state)
+{
+    enum { N = 64 * 1024 };
+    static const struct {
+        const char *optimizer;
+        int64_t     states, most;
+    } known[] = {{"lomo", 0, 4 * N + 4 * N}, {"adalomo", 512 + 4096, 3 * 4 * N}};
+    vp_caching_allocator_opts options = {.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED};
+    vp_trained                trained = {.bytes = 2 * N, .element_bytes = 2, .columns = 1024};
+    vp_err                    err     = {0};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        vp_ledger          ledger   = {0};
+        vp_ledger_block    gradient = {0};
+        vp_optimizer_step *step     = NULL;
+        CHECK_OK(vp_caching_allocator_new(&options, &ledger.allocator, &err));
+        CHECK_OK(vp_optimizer_step_new(known[i].optimizer, &trained, 1, &ledger, &step, &err));
+        assert_true(vp_optimizer_step_in_backward(known[i].optimizer));
+        vp_ledger_begin(&ledger, "inputs");
+        CHECK_OK(vp_optimizer_step_begin(step, &err));
+        vp_ledger_end(&ledger);
+        vp_ledger_begin(&ledger, "backward");
+        vp_optimizer_backward_begin(step);
+        CHECK_OK(vp_ledger_alloc(&ledger, VP_OWNER_GRADIENT, 2 * N, &gradient, &err));
+        CHECK_OK(vp_optimizer_backward_update(step, 2 * N, &gradient, &err));
+        assert_false(gradient.block);
+        assert_int_equal(vp_optimizer_backward_update(step, 2 * N, &gradient, &err), VP_ERR_INPUT);
+        vp_ledger_end(&ledger);
+        vp_ledger_begin(&ledger, "step");
+        CHECK_OK(vp_optimizer_step_play(step, &err));
+        vp_ledger_end(&ledger);
+        assert_int_equal(ledger.phases[1].end_bytes, known[i].states);
+        assert_int_equal(ledger.phases[1].allocated_bytes, known[i].states + known[i].most);
+        assert_int_equal(ledger.phases[2].allocated_bytes, known[i].states);
+        vp_optimizer_step_free(step);
+        vp_caching_allocator_destroy(ledger.allocator);
+        err = (vp_err){0};
+    }
 }
 
 /* 256 x 1024 in fp32: one state; the update in fp32, then of 2 bytes an element the matrix and what it becomes, and two squares of
@@ -329,6 +389,8 @@ int main(void)
         cmocka_unit_test(apollo_keeps_moments_of_low_rank_and_a_projection),
         cmocka_unit_test(galore_keeps_all_vectors_of_a_side_in_fp32),
         cmocka_unit_test(an_svds_workspace_is_what_cusolver_told),
+        cmocka_unit_test(grokadamw_has_its_states_in_host_memory),
+        cmocka_unit_test(lomo_updates_when_a_gradient_is_there),
         cmocka_unit_test(muon_has_one_state_and_works_in_16_bits),
         cmocka_unit_test(targets_are_parts_of_names_or_patterns),
         cmocka_unit_test(what_an_optimizer_is_told_is_checked),

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "trainers/hf/hf_find.h"
+#include "trainers/hf/hf_fused.h"
 #include "trainers/hf/hf_host.h"
 #include "trainers/hf/hf_loader.h"
 #include "trainers/hf/hf_refuse.h"
@@ -31,6 +32,7 @@ typedef struct run {
     vp_ledger                 ledger;
     vp_recorded              *step;
     vp_hf_resident           *resident; /* or NULL: nothing stays besides */
+    vp_hf_fused              *fused;    /* or NULL: the optimizer has a step of its own */
     vp_optimizer_step        *optimizer;
     vp_recorded_watch         adds;  /* to gradients of what stays */
     vp_world                 *world; /* or NULL: one rank */
@@ -108,11 +110,13 @@ static void end(run *r)
     r->allocator        = NULL;
     r->ledger.allocator = NULL;
     vp_hf_resident_free(r->resident);
+    vp_hf_fused_free(r->fused);
     vp_optimizer_step_free(r->optimizer);
     free(r->trained.list);
     vp_world_free(r->world);
     vp_recorded_free(r->step);
     r->resident     = NULL;
+    r->fused        = NULL;
     r->optimizer    = NULL;
     r->trained.list = NULL;
     r->world        = NULL;
@@ -210,7 +214,8 @@ static int64_t micro_steps(const run *r)
  * and world_zero.c knows it. */
 static bool starts_anew(const run *r)
 {
-    return r->request->syncs_each && r->world && vp_world_syncs_each(r->request->parallel);
+    return r->fused ||
+           (r->request->syncs_each && r->world && vp_world_syncs_each(r->request->parallel));
 }
 
 /* What a recording has by itself of the pass that is played, if anything: of a prefix's keys and values in all layers. */
@@ -244,13 +249,17 @@ static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err 
     snprintf(phase, sizeof phase, "%s%s", word, more ? "_more" : "");
     if (r->world && step)
         VP_TRY(vp_world_begin(r->world, word, starts_anew(r) || micro + 1 == micro_steps(r), err));
-    if (strcmp(word, "backward") == 0)
+    if (strcmp(word, "backward") == 0) {
         VP_TRY(vp_hf_resident_backward(r->resident, err));
+        vp_hf_fused_begin(r->fused);
+    }
     VP_TRY(play_beside(r, word, "forward", more ? "prefix_more" : "prefix", err));
     VP_TRY(vp_recorded_play(r->step, phase, err));
     VP_TRY(play_beside(r, word, "backward", more ? "ending_more" : "ending", err));
-    if (strcmp(word, "backward") == 0)
+    if (strcmp(word, "backward") == 0) {
+        VP_TRY(vp_hf_fused_end(r->fused, err));
         VP_TRY(vp_hf_resident_backward_ends(r->resident, err));
+    }
     if (strcmp(word, "forward") == 0 && has_phase(r, "reference"))
         VP_TRY(vp_recorded_play(r->step, more ? "reference_more" : "reference", err));
     if (strcmp(word, "forward") == 0)
@@ -394,7 +403,7 @@ static vp_status play_step(run *r, int step, vp_err *err)
         VP_TRY(play_micro_step(r, step, micro, err));
     }
     vp_ledger_begin(&r->ledger, phase_name(r, "step", step, 0));
-    if (r->request->clips && t->n)
+    if (r->request->clips && t->n && !r->fused)
         VP_TRY(vp_clip_play(t->list, t->n, &r->ledger, err));
     if (r->world)
         VP_TRY(vp_world_step(r->world, err));
@@ -590,14 +599,14 @@ static const char *keep_name(const char *name)
     return "phase";
 }
 
-/* When the first step ends weights, all gradients and all states are there at once. DeepSpeed's gradients are left out, which go
- * as they are reduced. */
+/* When the first step ends weights, all gradients and all states are there at once. Gradients are left out that go as they are
+ * reduced (DeepSpeed), or as their parameter is updated. */
 static vp_status check_rest(run *r, vp_err *err)
 {
     const vp_hf_request *q = r->request;
     int64_t rest = vp_add(vp_optimizer_step_least_bytes(r->optimizer), r->ledger.needed_bytes);
     int64_t most = r->ledger.at_most_needed_bytes;
-    int64_t n    = r->world && vp_world_joins(q->parallel) ? 0 : r->trained.n;
+    int64_t n    = r->fused || (r->world && vp_world_joins(q->parallel)) ? 0 : r->trained.n;
 
     for (int64_t i = 0; i < n; i++)
         rest = vp_add(rest, r->trained.list[i].bytes);
@@ -617,6 +626,7 @@ static vp_status play_inputs(run *r, vp_err *err)
     VP_TRY(vp_hf_trained_list(r->model, q, r->step, r->world, r->found.sizes.symbols.at[VP_SYM_h],
                               &r->trained, err));
     VP_TRY(vp_optimizer_step_new(q->optimizer, t->list, t->n, &r->ledger, &r->optimizer, err));
+    VP_TRY(vp_hf_fused_new(r->step, r->optimizer, q->optimizer, &r->fused, err));
     vp_optimizer_step_group(r->optimizer, t->n_first);
     if (!vp_hf_is_plain(q))
         vp_optimizer_step_widen(r->optimizer, t->n_tables);

@@ -442,16 +442,21 @@ static vp_status refuse_recomputed(const vp_model *model, const vp_hf_request *q
     return VP_OK;
 }
 
-/* Optimizers that treat matrices. */
-static vp_status refuse_matrices(const vp_hf_request *q, vp_err *err)
+/* Optimizers that treat matrices, or update in the backward pass. */
+static vp_status refuse_optimizers(const vp_hf_request *q, vp_err *err)
 {
-    int n           = (int)vp_optimizer_name_length(q->optimizer);
-    const char *not = vp_hf_is_shared(q)      ? "on several cards"
-                      : vp_hf_has_adapters(q) ? "of adapters"
-                      : vp_hf_freezes(q)      ? "of a model of which parts are frozen"
-                                              : NULL;
+    bool fused      = vp_optimizer_step_in_backward(q->optimizer);
+    int  n          = (int)vp_optimizer_name_length(q->optimizer);
+    const char *not = vp_hf_is_shared(q)         ? "on several cards"
+                      : vp_hf_has_adapters(q)    ? "of adapters"
+                      : vp_hf_freezes(q)         ? "of a model of which parts are frozen"
+                      : fused && vp_hf_is_trl(q) ? "by TRL's trainers"
+                      : fused && q->resident && strcmp(q->resident, "none") != 0
+                          ? "beside something that stays"
+                      : fused && strncmp(q->precision, "fp16", 4) == 0 ? "in fp16"
+                                                                       : NULL;
 
-    if (!vp_optimizer_step_asks_matrices(q->optimizer))
+    if (!vp_optimizer_step_asks_matrices(q->optimizer) && !fused)
         return VP_OK;
     if (not )
         return VP_FAIL(err, VP_ERR_INPUT,
@@ -461,6 +466,11 @@ static vp_status refuse_matrices(const vp_hf_request *q, vp_err *err)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "optimizer muon: transformers' Trainer has none; a plain loop's is known: "
                        "--trainer torch");
+    if (fused && q->accumulation > 1 && vp_optimizer_step_asks_matrices(q->optimizer))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "optimizer %.*s steps in the backward pass: Trainer refuses to accumulate "
+                       "beside it",
+                       n, q->optimizer);
     return VP_OK;
 }
 
@@ -471,7 +481,7 @@ vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *q, vp_err
     VP_TRY(refuse_adapters(q, err));
     VP_TRY(refuse_trl_ways(q, err));
     VP_TRY(refuse_recomputed(model, q, err));
-    VP_TRY(refuse_matrices(q, err));
+    VP_TRY(refuse_optimizers(q, err));
 out:
     return st;
 }

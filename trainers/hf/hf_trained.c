@@ -170,9 +170,14 @@ void vp_hf_trained_assume(const vp_hf_request *q, vp_hf_estimate *out)
     if (strcmp(q->optimizer, "adamw_torch_8bit") == 0)
         vp_hf_assume(out, "adamw_torch_8bit: kernels that Inductor has compiled before; a first "
                           "run tries them in its first step, on copies of what they read");
-    if (strcmp(q->optimizer, "adafactor") == 0 && !vp_hf_has_adapters(q))
-        vp_hf_assume(
-            out, "adafactor: rows and columns by the model's width; 0.1 %% of the bytes at most");
+    if ((strcmp(q->optimizer, "adafactor") == 0 || strcmp(q->optimizer, "adalomo") == 0) &&
+        !vp_hf_has_adapters(q))
+        vp_hf_assume(out, "%s: rows and columns by the model's width; 0.1 %% of the bytes at most",
+                     q->optimizer);
+    if (strcmp(q->optimizer, "grokadamw") == 0)
+        vp_hf_assume(out,
+                     "grokadamw: its three states are in host memory, as large as what is trained "
+                     "each, and come to the card one parameter after the other");
     if (strcmp(q->optimizer, "muon") == 0)
         vp_hf_assume(out, "muon: torch.optim.Muon steps the layers' matrices, then AdamW "
                           "(foreach) tables, head, norms and biases");

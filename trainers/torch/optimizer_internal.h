@@ -18,6 +18,7 @@ struct vp_optimizer_step {
     int64_t          state_bytes; /* of those that were made, as asked for; paged ones too */
     int              row;
     bool             has_states;
+    bool            *is_stepped; /* of each parameter: in this backward pass */
 };
 
 /* A list of parameters that is stepped at once: all, or one of Trainer's groups. */

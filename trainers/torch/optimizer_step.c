@@ -19,23 +19,26 @@ typedef enum form {
     FORM_FACTORED, /* transformers' Adafactor: step_factored()                             */
     FORM_COMPILED, /* torchao's: step_compiled()                                            */
     FORM_MUON,     /* PyTorch's, and its AdamW of what is no matrix                         */
+    FORM_GROK,     /* step_grok()                                                           */
+    FORM_FUSED,    /* within backward: optimizer_backward.c                                 */
     FORM_PROJECTED /* vp_optimizer_step_projected()                                            */
 } form;
 
 /* What a state is made of; WIDE to MIXED_8BIT: bitsandbytes' optimizers. */
 typedef enum state_form {
-    STATE_LIKE,       /* like the parameter            */
-    STATE_WIDE,       /* fp32 whatever the parameter is */
-    STATE_8BIT,       /* a byte, and a scale for 256 of them; fp32 of small parameters */
-    STATE_MIXED,      /* AdEMAMix, fp32: two of the three are one tensor                */
-    STATE_MIXED_8BIT, /* the same in 8 bits, scales first                               */
-    STATE_FACTORED,   /* fp32 of rows and of columns; of vectors of each element; a norm */
-    STATE_EARLY,      /* like the parameter, made with the optimizer                     */
-    STATE_CODED,      /* torchao: of each a byte, a scale for 256 of them, its map of codes */
-    STATE_STABLE,     /* StableAdamW by Triton: like the parameter; epsilon, what rounding
+    STATE_LIKE,           /* like the parameter            */
+    STATE_WIDE,           /* fp32 whatever the parameter is */
+    STATE_8BIT,           /* a byte, and a scale for 256 of them; fp32 of small parameters */
+    STATE_MIXED,          /* AdEMAMix, fp32: two of the three are one tensor                */
+    STATE_MIXED_8BIT,     /* the same in 8 bits, scales first                               */
+    STATE_FACTORED,       /* fp32 of rows and of columns; of vectors of each element; a norm */
+    STATE_FACTORED_EARLY, /* fp32 of rows and of columns, made with the optimizer        */
+    STATE_EARLY,          /* like the parameter, made with the optimizer                     */
+    STATE_CODED,          /* torchao: of each a byte, a scale for 256 of them, its map of codes */
+    STATE_STABLE,         /* StableAdamW by Triton: like the parameter; epsilon, what rounding
                          lost of 16-bit ones, a sum of squares                           */
-    STATE_MUON,       /* of a matrix one like it, of others two                          */
-    STATE_PROJECTED   /* of a matrix two of low rank, its projection, a norm; of others two */
+    STATE_MUON,           /* of a matrix one like it, of others two                          */
+    STATE_PROJECTED       /* of a matrix two of low rank, its projection, a norm; of others two */
 } state_form;
 
 static const struct {
@@ -78,7 +81,12 @@ static const struct {
     {"adamw_torch_8bit", 2, false, FORM_COMPILED, STATE_CODED, false},
     {"muon", 2, false, FORM_MUON, STATE_MUON, false},
     {"galore_adamw", 2, false, FORM_PROJECTED, STATE_PROJECTED, false},
+    {"galore_adamw_layerwise", 2, false, FORM_FUSED, STATE_PROJECTED, false},
     {"apollo_adamw", 2, false, FORM_PROJECTED, STATE_PROJECTED, false},
+    {"apollo_adamw_layerwise", 2, false, FORM_FUSED, STATE_PROJECTED, false},
+    {"grokadamw", 0, false, FORM_GROK, STATE_LIKE, false}, /* states are in host memory */
+    {"lomo", 0, false, FORM_FUSED, STATE_LIKE, false},
+    {"adalomo", 1, false, FORM_FUSED, STATE_FACTORED_EARLY, false},
 };
 
 /* Others of transformers' names, and why they are not among these. */
@@ -93,16 +101,12 @@ static const struct {
     {"adamw_torch_4bit",
      "torchao's step is compiled; adamw_torch_8bit's was looked at, not this one"},
     {"adamw-bf16", "PyTorch's AdamW keeps states in the weights' format: --precision bf16"},
-    {"grokadamw", "its states are made anew in each step, which was not ruled"},
-    {"lomo", "it updates within backward, which was not recorded"},
-    {"adalomo", "it updates within backward, which was not recorded"},
     {"galore_adamw_8bit", "it puts other tensors in place of weights and gradients as it steps, "
                           "which was not ruled"},
     {"galore_adafactor", "its loop was not ruled; galore_adamw's was"},
-    {"galore_adamw_layerwise", "it updates within backward, which was not recorded"},
-    {"galore_adamw_8bit_layerwise", "it updates within backward, which was not recorded"},
-    {"galore_adafactor_layerwise", "it updates within backward, which was not recorded"},
-    {"apollo_adamw_layerwise", "it updates within backward, which was not recorded"},
+    {"galore_adamw_8bit_layerwise", "it puts other tensors in place of weights and gradients as it "
+                                    "steps, which was not ruled"},
+    {"galore_adafactor_layerwise", "its loop was not ruled; galore_adamw_layerwise's was"},
 };
 
 /* bitsandbytes' numbers: optimizer.py. */
@@ -137,6 +141,13 @@ int vp_optimizer_step_states(const char *name)
     int row = row_of(name);
 
     return row < N_ROWS ? table[row].n_states : 0;
+}
+
+bool vp_optimizer_step_in_backward(const char *name)
+{
+    int row = row_of(name);
+
+    return row < N_ROWS && table[row].form == FORM_FUSED;
 }
 
 bool vp_optimizer_step_asks_matrices(const char *name)
@@ -199,10 +210,11 @@ vp_status vp_optimizer_step_new(const char *name, const vp_trained *trained, int
         VP_TRY(refuse(name, err));
     *o = (vp_optimizer_step){.ledger = ledger, .n = n, .n_first = n, .row = row};
     VP_TRY(vp_optimizer_settings_parse(name, &o->settings, err));
-    o->trained = malloc((size_t)(n + 1) * sizeof *o->trained);
-    o->states  = calloc((size_t)n * MAX_STATES + 1, sizeof *o->states);
-    o->made    = calloc(2 * (size_t)n + 1, sizeof *o->made);
-    VP_TRY_ALLOC(err, o->trained && o->states && o->made);
+    o->trained    = malloc((size_t)(n + 1) * sizeof *o->trained);
+    o->states     = calloc((size_t)n * MAX_STATES + 1, sizeof *o->states);
+    o->made       = calloc(2 * (size_t)n + 1, sizeof *o->made);
+    o->is_stepped = calloc((size_t)n + 1, sizeof *o->is_stepped);
+    VP_TRY_ALLOC(err, o->trained && o->states && o->made && o->is_stepped);
     memcpy(o->trained, trained, (size_t)n * sizeof *trained);
     *out = o;
     o    = NULL;
@@ -252,6 +264,7 @@ int64_t vp_optimizer_step_least_bytes(const vp_optimizer_step *o)
             each = elements;
             break;
         case STATE_FACTORED:
+        case STATE_FACTORED_EARLY:
         case STATE_EARLY:
             break;
         }
@@ -275,6 +288,7 @@ void vp_optimizer_step_free(vp_optimizer_step *o)
     free(o->trained);
     free(o->states);
     free(o->made);
+    free(o->is_stepped);
     free(o);
 }
 
@@ -398,7 +412,7 @@ out:
     return st;
 }
 
-/* A matrix is one that its columns divide: rows and columns, then the norm of the parameter. */
+/* A matrix is one that its columns divide: rows and columns, then Adafactor's norm of the parameter. */
 static vp_status make_factors(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
     vp_ledger_block *state = &o->states[i * MAX_STATES];
@@ -409,7 +423,8 @@ static vp_status make_factors(vp_optimizer_step *o, int64_t i, vp_err *err)
     VP_TRY(vp_optimizer_keep(o, 4 * (is_matrix ? n / width : n), state++, err));
     if (is_matrix)
         VP_TRY(vp_optimizer_keep(o, 4 * width, state++, err));
-    VP_TRY(vp_optimizer_keep(o, 4, state, err));
+    if (table[o->row].states == STATE_FACTORED)
+        VP_TRY(vp_optimizer_keep(o, 4, state, err));
 out:
     return st;
 }
@@ -421,6 +436,7 @@ static vp_status make_states_of(vp_optimizer_step *o, int64_t i, vp_err *err)
     case STATE_EARLY:
         return make_states_like(o, i, err);
     case STATE_FACTORED:
+    case STATE_FACTORED_EARLY:
         return make_factors(o, i, err);
     case STATE_CODED:
         return is_coded(&o->trained[i]) ? make_coded_states(o, i, err)
@@ -478,7 +494,8 @@ int64_t vp_optimizer_step_resume_bytes(const vp_optimizer_step *o)
 
 vp_status vp_optimizer_step_begin(vp_optimizer_step *o, vp_err *err)
 {
-    o->has_states = table[o->row].states == STATE_EARLY;
+    o->has_states =
+        table[o->row].states == STATE_EARLY || table[o->row].states == STATE_FACTORED_EARLY;
     return o->has_states ? make_states(o, (range){0, o->n}, err) : VP_OK;
 }
 
@@ -594,6 +611,49 @@ out:
     return st;
 }
 
+static void replace(vp_optimizer_step *o, vp_ledger_block *name, vp_ledger_block *made)
+{
+    vp_ledger_free(o->ledger, name);
+    *name = *made;
+    *made = (vp_ledger_block){0};
+}
+
+/* grokadamw 0.1.2, one parameter at a time: its three states come from host memory, in which they stay; two of them, then the third,
+ * take the place of those of the parameter before. It clips, multiplies the slow gradient and adds it up, and takes a root. */
+static vp_status step_grok(vp_optimizer_step *o, range of, vp_err *err)
+{
+    enum { AVERAGE, SQUARE, SLOW, STATES };
+    vp_ledger_block states[STATES] = {{0}}, made[STATES] = {{0}}, scaled = {0}, sum = {0};
+    vp_status       st = VP_OK;
+
+    for (int64_t i = of.first; i < of.end; i++) {
+        int64_t bytes = o->trained[i].bytes;
+        for (int j = 0; j < STATES; j++) {
+            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes, &made[j], err));
+            if (j == AVERAGE)
+                continue;
+            if (j == SQUARE)
+                replace(o, &states[AVERAGE], &made[AVERAGE]);
+            replace(o, &states[j], &made[j]);
+        }
+        VP_TRY(vp_clip_play(&o->trained[i], 1, o->ledger, err));
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &scaled, err));
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &made[SLOW], err));
+        vp_ledger_free(o->ledger, &scaled);
+        replace(o, &sum, &made[SLOW]);
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &scaled, err)); /* the root */
+        vp_ledger_free(o->ledger, &scaled);
+    }
+out:
+    for (int j = 0; j < STATES; j++) {
+        vp_ledger_free(o->ledger, &states[j]);
+        vp_ledger_free(o->ledger, &made[j]);
+    }
+    vp_ledger_free(o->ledger, &scaled);
+    vp_ledger_free(o->ledger, &sum);
+    return st;
+}
+
 /* A list of tensors like the parameters of a format, so many times over; a list goes when all are there. */
 static vp_status step_foreach(vp_optimizer_step *o, range of, int64_t n_lists, vp_err *err)
 {
@@ -654,6 +714,8 @@ static vp_status play_range(vp_optimizer_step *o, range of, vp_err *err)
         VP_TRY(step_factored(o, of, err));
     else if (f == FORM_COMPILED)
         VP_TRY(step_compiled(o, of, err));
+    else if (f == FORM_GROK)
+        VP_TRY(step_grok(o, of, err));
     if (f != FORM_KEEPING)
         drop_made(o);
 out:
@@ -667,9 +729,9 @@ vp_status vp_optimizer_step_play(vp_optimizer_step *o, vp_err *err)
     int64_t   n_first = f == FORM_FACTORED || f == FORM_PROJECTED ? o->n : o->n_first;
     vp_status st      = VP_OK;
 
-    if (n_first)
+    if (n_first && f != FORM_FUSED)
         VP_TRY(play_range(o, (range){0, n_first}, err));
-    if (n_first < o->n)
+    if (n_first < o->n && f != FORM_FUSED)
         VP_TRY(play_range(o, (range){n_first, o->n}, err));
     o->has_states = true;
 out:

@@ -57,6 +57,14 @@ void    vp_optimizer_step_free(vp_optimizer_step *optimizer);
 int64_t   vp_optimizer_step_least_bytes(const vp_optimizer_step *optimizer);
 vp_status vp_optimizer_step_play(vp_optimizer_step *optimizer, vp_err *err);
 
+/* Whether it updates each parameter in the backward pass, when its gradient is there, which then goes: vp_optimizer_step_play() makes
+ * nothing. */
+bool vp_optimizer_step_in_backward(const char *name);
+void vp_optimizer_backward_begin(vp_optimizer_step *optimizer);
+/* Of a parameter whose gradient has so many bytes, as asked for. VP_ERR_INPUT: none is left that has. */
+vp_status vp_optimizer_backward_update(vp_optimizer_step *optimizer, int64_t bytes,
+                                       vp_ledger_block *gradient, vp_err *err);
+
 /* torch.nn.utils.clip_grad_norm_() of these gradients, within an open phase. */
 vp_status vp_clip_play(const vp_trained *gradients, int64_t n, vp_ledger *ledger, vp_err *err);
 

@@ -381,6 +381,14 @@ static bool is_vector(const char *size)
     return true;
 }
 
+static vp_status settle(vp_recorded *s, vp_owner next, vp_err *err)
+{
+    if (!s->is_unsettled || next == VP_OWNER_GRADIENT)
+        return VP_OK;
+    s->is_unsettled = false;
+    return s->watch->settled(s->watch->user, err);
+}
+
 /* Most of a step. */
 static inline vp_status play_plain(vp_recorded *s, const slot *x, int64_t bytes,
                                    vp_ledger_block *block, int phase_idx, vp_err *err)
@@ -389,6 +397,7 @@ static inline vp_status play_plain(vp_recorded *s, const slot *x, int64_t bytes,
 
     if (s->watch && s->is_backward && !s->is_behind_loss)
         VP_TRY(watch_loss(s, x, bytes, err));
+    VP_TRY(settle(s, x->owner, err));
     VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));
     if (++s->n_allocs >= s->next_workspace)
         VP_TRY(take_workspaces(s, phase_idx, err));
@@ -410,6 +419,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     bytes = bytes_of(s, which, repetition);
     if (s->watch)
         VP_TRY(watch_loss(s, x, bytes, err));
+    VP_TRY(settle(s, x->owner, err));
     if (is_of_trl(x))
         VP_TRY(play_tiles(s, which, phase_idx, err));
     s->ledger->stream = x->beside ? BESIDE : 0;
@@ -432,8 +442,10 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
         s->quantised_bytes += bytes;
     if (s->n_allocs >= s->next_workspace)
         VP_TRY(take_workspaces(s, phase_idx, err));
-    if (s->watch && x->owner == VP_OWNER_GRADIENT && bytes)
+    if (s->watch && x->owner == VP_OWNER_GRADIENT && bytes) {
+        s->is_unsettled = s->watch->settled != NULL;
         VP_TRY(s->watch->gradient(s->watch->user, s->n_gradients++, block, err));
+    }
 out:
     s->ledger->stream = 0;
     return st;
@@ -506,10 +518,11 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
 
     if (phase_idx < 0)
         return VP_FAIL(err, VP_ERR_INPUT, "the recording has no phase \"%s\"", name);
-    const phase *p = &s->program->phases[phase_idx];
-    s->n_allocs    = 0;
-    s->n_gradients = 0;
-    s->is_backward = is_backward(p);
+    const phase *p  = &s->program->phases[phase_idx];
+    s->n_allocs     = 0;
+    s->n_gradients  = 0;
+    s->is_unsettled = false;
+    s->is_backward  = is_backward(p);
     s->is_in_loss = s->is_behind_loss = false;
     VP_TRY(vp_recorded_ready(s, err));
     find_next_workspace(s, phase_idx);

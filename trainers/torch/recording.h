@@ -129,6 +129,9 @@ typedef struct vp_recorded_watch {
     vp_status (*logits)(void *user, vp_err *err);
     /* Gradient i of backward was made; who frees the block leaves it empty. */
     vp_status (*gradient)(void *user, int64_t i, vp_ledger_block *block, vp_err *err);
+    /* NULL, or: what was freed behind gradients is, and something else is allocated next, so that hooks on their parameters have
+     * run. Not behind the phase's last. */
+    vp_status (*settled)(void *user, vp_err *err);
 } vp_recorded_watch;
 
 void vp_recorded_watched(vp_recorded *step, const vp_recorded_watch *watch); /* borrowed */

@@ -129,6 +129,7 @@ struct vp_recorded {
     bool             *is_vector, *has_rank; /* of each parameter */
     const vp_recorded_watch *watch;         /* or NULL */
     int64_t                  n_gradients;
+    bool                     is_unsettled; /* gradients were made, and nothing else since */
     int64_t *bytes; /* of each slot, but of Liger's last tile; NULL before the first phase */
     int64_t  next_workspace; /* allocations of the phase before the next one is taken */
     bool     is_backward, is_in_loss, is_behind_loss; /* of the phase that is played; of its loss */
