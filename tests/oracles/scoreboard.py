@@ -32,6 +32,7 @@ WHAT = {
     "flash2_steps.csv": "flash-attn 2, stood in for",
     "adapted_steps.csv": "Trainer; LoRA, QLoRA; bitsandbytes' optimizers",
     "optimizer_steps.csv": "Trainer's other optimizers",
+    "matrix_steps.csv": "GaLore, APOLLO, Muon",
     "wide_steps.csv": "QLoRA over heads of 256 (Gemma 2)",
     "dropout_steps.csv": "dropout in adapters",
     "target_steps.csv": "adapters of q, k, v and o alone",

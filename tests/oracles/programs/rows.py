@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--reentrant] [--optimizers] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--reentrant] [--optimizers] [--matrices] [--fused] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
         [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
     rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising, or with VPLAN_NULL_ADDRESSES=falling as a card's driver gives them. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --matrices: those that project matrices or orthogonalise them (`pip install --no-deps galore-torch apollo-torch`). --fused: those that update in the backward pass, or from host memory (and lomo-optim grokadamw). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -522,6 +522,27 @@ def drawn_optimizers(n, seed, models):
     return out
 
 
+MATRIX_OPTIMIZERS = ("muon", "muon", "apollo_adamw:rank=128,targets=all-linear", "apollo_adamw:rank=256,targets=all-linear", "apollo_adamw:targets=attn+mlp",
+                     "apollo_adamw:rank=1,scale_type=tensor,targets=all-linear", "galore_adamw:targets=all-linear", "galore_adamw:rank=256,targets=attn+mlp", "galore_adamw:rank=64,proj_type=reverse_std,targets=mlp",
+                     "apollo_adamw:rank=64,proj_type=reverse_std,scale_type=tensor,targets=.*mlp.*")
+
+
+FUSED_OPTIMIZERS = ("lomo", "lomo", "adalomo", "adalomo", "grokadamw", "grokadamw", "apollo_adamw_layerwise:targets=all-linear", "apollo_adamw_layerwise:rank=256,targets=attn+mlp",
+                    "galore_adamw_layerwise:rank=256,targets=attn+mlp")
+
+
+def drawn_matrices(n, seed, models, optimizers):
+    """Optimizers that project matrices or orthogonalise them, or that update in the backward pass or from host memory, of whole models."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models or ("smollm2-135m", "qwen2.5-0.5b", "llama-3.2-1b", "opt-125m", "pythia-160m", "qwen3-0.6b", "phi3-mini", "gemma2-2b", "mistral-7b"))
+        optimizer = rng.choice(optimizers)
+        out.append((name, MODELS[name], rng.choice(["fp32", "bf16-mixed", "bf16-amp", "bf16"]), "sdpa:flash", rng.choice(["none", "full"]), optimizer,
+                    rng.choice([2, 3, 4]), rng.choice([64, 128, 256, 512]), "clm", "none", "torch" if optimizer == "muon" else "hf", "none", 0, "none"))
+    return out
+
+
 ALLOCATORS = ("expandable_segments:True",) * 4 + ("max_split_size_mb:64", "max_split_size_mb:512", "roundup_power2_divisions:4", "roundup_power2_divisions:[256:1,512:2,>:8]",
                                                "expandable_segments:True,roundup_power2_divisions:8", "max_split_size_mb:128,roundup_power2_divisions:16")
 
@@ -594,8 +615,44 @@ def phases_of(row):
     return PHASES + ["evaluate"] * bool(dict(zip(columns_of(row), row)).get("eval_batch"))
 
 
-def optimizer(name, params):
+class Several:
+    """Optimizers that are stepped one after the other."""
+
+    def __init__(self, *each):
+        self.each = each
+
+    def step(self):
+        for one in self.each:
+            one.step()
+
+    def zero_grad(self, set_to_none):
+        for one in self.each:
+            one.zero_grad(set_to_none=set_to_none)
+
+
+def optim_of(word):
+    """TrainingArguments of "NAME:KEY=VALUE,...". Every step renews projections, as each update_proj_gap-th does."""
+    name, _, told = word.partition(":")
+    told = dict(one.split("=") for one in told.split(",")) if told else {}
+    targets = told.pop("targets", None)
+    if targets:
+        told["update_proj_gap"] = "1"
+    return dict({"optim": name}, **({"optim_args": ",".join("%s=%s" % one for one in told.items())} if told else {}),
+                **({"optim_target_modules": targets if targets == "all-linear" else targets.split("+")} if targets else {}))
+
+
+def muon(m, params):
+    """As its users have it: matrices of the layers, AdamW of the rest."""
     import torch
+    of_layers = {id(p) for name, p in m.named_parameters() if p.ndim == 2 and any(part.isdigit() for part in name.split("."))}
+    return Several(torch.optim.Muon([p for p in params if id(p) in of_layers], lr=1e-3, weight_decay=0.1),
+                   torch.optim.AdamW([p for p in params if id(p) not in of_layers], lr=1e-4, weight_decay=0.1))
+
+
+def optimizer(name, params, m):
+    import torch
+    if name == "muon":
+        return muon(m, params)
     adam = {"adamw_torch": {"foreach": True}, "adamw_torch_fused": {"fused": True}, "adamw_torch_forloop": {"foreach": False}}
     if name in adam:
         return torch.optim.AdamW(params, lr=1e-4, weight_decay=0.01, **adam[name])
@@ -665,13 +722,16 @@ def measure(row):
     if trainer == "dpo":
         batch *= 2
         of_dpo = {"reference": play.make_model(dict(v, recompute="none"), (config["model_type"], fields)) if adapters == "none" else None}
-    loop = loops.LOOPS[trainer](v, m, batch, **of_dpo, **({} if trainer == "torch" else {"optim": opt_name, "per_device_eval_batch_size": eval_batch or 8}))
+    loop = loops.LOOPS[trainer](v, m, batch, **of_dpo, **({} if trainer == "torch" else dict(optim_of(opt_name), per_device_eval_batch_size=eval_batch or 8)))
     gc.collect()
     end("load")
     params = [p for p in m.parameters() if p.requires_grad]
     if opt_name == "stable_adamw":         # whose step is Triton's
         loops.silence_triton()
-    opt = loop.trainer.create_optimizer() if trainer != "torch" else optimizer(opt_name, params)
+    opt = loop.trainer.create_optimizer() if trainer != "torch" else optimizer(opt_name, params, m)
+    if opt_name in ("lomo", "adalomo"):         # Accelerate runs their backward pass, with the rate of a schedule
+        opt = loop.trainer.optimizer = loop.trainer.accelerator.prepare(opt)
+        loop.trainer.create_scheduler(10, opt)
     of_batch = dict(B=1, S=batch * seq, o=batch * packing) if packing else dict(B=batch, S=seq, I=fields.get("image_size"))
     play.PACKED[:] = [True] * bool(packing)
     inputs = play.batch(v, of_batch)
@@ -711,6 +771,8 @@ def main():
     p.add_argument("--parted", action="store_true")
     p.add_argument("--reentrant", action="store_true")
     p.add_argument("--optimizers", action="store_true")
+    p.add_argument("--matrices", action="store_true")
+    p.add_argument("--fused", action="store_true")
     p.add_argument("--narrow", action="store_true")
     p.add_argument("--prepared", action="store_true")
     p.add_argument("--peft", action="store_true")
@@ -756,6 +818,10 @@ def main():
         rows = drawn_allocators(n, a.seed, a.models)
     elif a.optimizers:
         rows = drawn_optimizers(n, a.seed, a.models)
+    elif a.matrices:
+        rows = drawn_matrices(n, a.seed, a.models, MATRIX_OPTIMIZERS)
+    elif a.fused:
+        rows = drawn_matrices(n, a.seed, a.models, FUSED_OPTIMIZERS)
     elif a.narrow:
         rows = drawn_narrow(n, a.seed, a.models)
     elif a.prepared:
