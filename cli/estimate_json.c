@@ -158,8 +158,8 @@ static json_t *lora_json(const vp_hf_request *q)
     json_t *j =
         json_pack("{s:I, s:s, s:f, s:s, s:b, s:s?, s:I, s:s}", "rank", (json_int_t)q->lora.rank,
                   "targets", q->lora.targets, "dropout", q->lora.dropout, "dtype",
-                  q->lora.is_bf16 ? "bf16" : "fp32", "dora", q->lora.is_dora, "save", q->lora.save,
-                  "tokens", (json_int_t)q->lora.tokens, "load", q->load);
+                  vp_hf_trains_halves(q) ? "bf16" : "fp32", "dora", q->lora.is_dora, "save",
+                  q->lora.save, "tokens", (json_int_t)q->lora.tokens, "load", q->load);
 
     if (vp_hf_is_quantised(q))
         json_object_set_new(j, "prepare", json_string(vp_hf_upcasts(q) ? "on" : "off"));

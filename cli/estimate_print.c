@@ -160,7 +160,7 @@ static void print_setting(const vp_estimate_answer *a, bool all)
         print_method(&q->lora);
     else if (vp_hf_has_adapters(q))
         vp_screen_line("adapters", "LoRA of rank %lld on %s, %s%s%s%s%s%s", (long long)q->lora.rank,
-                       q->lora.targets, q->lora.is_bf16 ? "bf16" : "fp32",
+                       q->lora.targets, vp_hf_trains_halves(q) ? "bf16" : "fp32",
                        q->lora.is_dora ? ", DoRA" : "", beside_text(q, x, sizeof x),
                        vp_hf_is_quantised(q) ? "; frozen weights in " : "",
                        vp_hf_is_quantised(q) ? q->load : "",

@@ -443,6 +443,7 @@ for trainer, own in (("torch", "on"), ("hf", "on"), ("trl", "off")):
     # two tables of 128,256 rows of 4,096, and 65 norms
     ok(frozen[0] - frozen[1] == 2 * (2 * 128256 * 4096 + 65 * 4096), "%s: what is not packed is twice as wide" % trainer, frozen)
     ok(unasked["phases"] == {"on": on, "off": off}[own]["phases"] and unasked["settings"]["lora"]["prepare"] == own, "%s: unasked %s" % (trainer, own), unasked["settings"])
+    ok(all(j["settings"]["lora"]["dtype"] == ("bf16" if trainer == "trl" else "fp32") for j in (on, off)), "%s: the adapters' format" % trainer, off["settings"])
 for words, want, text in ((("--lora", "r=8", "--prepare", "off"), 2, "--load nf4"), (("--trainer", "vplan", "--prepare", "on"), 2, "--trainer hf"), (("--qlora", "--prepare", "maybe"), 2, "--prepare"),
                           (("--qlora", "--prepare", "on", "--world", "2", "--parallel", "fsdp2"), 4, "--prepare on --parallel fsdp2"), (("--qlora", "--lora", "r=8,dora,targets=all-linear", "--prepare", "off"), 4, "--prepare on")):
     code, j = said("estimate", "llama-3.2-1b", *words, "--json")

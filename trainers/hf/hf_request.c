@@ -186,6 +186,11 @@ bool vp_hf_halves_adapters(const vp_hf_request *q)
            (is_by_deepspeed(q) && strcmp(vp_hf_computed_precision(q), "fp32") != 0);
 }
 
+bool vp_hf_trains_halves(const vp_hf_request *q)
+{
+    return q->lora.is_bf16 || (vp_hf_is_trl(q) && vp_hf_is_quantised(q));
+}
+
 bool vp_hf_upcasts(const vp_hf_request *q)
 {
     bool asks =

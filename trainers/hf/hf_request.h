@@ -40,6 +40,8 @@ const char *vp_hf_computed_precision(const vp_hf_request *request);
 const char *vp_hf_meant_precision(const vp_hf_request *request);
 /* Adapters are computed with in 16 bits: asked for, or what DeepSpeed and FSDP make of all a model's weights. */
 bool vp_hf_halves_adapters(const vp_hf_request *request);
+/* Trained in 16 bits: asked for, or as TRL's trainers make them over quantised weights. */
+bool vp_hf_trains_halves(const vp_hf_request *request);
 /* Whether what is not quantised is fp32, as vp_hf_prepare says; else it is as it was loaded. */
 bool vp_hf_upcasts(const vp_hf_request *request);
 /* Of an element that the optimizer updates in their place. */

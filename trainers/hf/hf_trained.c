@@ -15,7 +15,7 @@ int64_t vp_hf_weight_bytes(const char *precision)
 /* Of an element of adapters, or of all where there are none. */
 static int64_t element_bytes(const vp_hf_request *q)
 {
-    bool halves = vp_hf_halves_adapters(q) || (vp_hf_is_trl(q) && vp_hf_is_quantised(q));
+    bool halves = vp_hf_halves_adapters(q) || vp_hf_trains_halves(q);
 
     return !vp_hf_has_adapters(q) ? vp_hf_weight_bytes(q->precision) : halves ? 2 : 4;
 }
