@@ -152,10 +152,10 @@ static vp_status refuse_alone(const vp_plan_options *o, const vp_plan_trainer_op
                               vp_err *err)
 {
     if (o->offload && strcmp(o->offload, "activations") == 0 &&
-        (t->world > 1 || strcmp(t->trainer, "hf") != 0))
+        (t->world > 1 || (strcmp(t->trainer, "hf") != 0 && strcmp(t->trainer, "unsloth") != 0)))
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "--offload activations: known is what transformers' Trainer does, on one "
-                       "card: --trainer hf");
+                       "--offload activations: known is what transformers' Trainer and Unsloth do, "
+                       "on one card: --trainer hf or unsloth");
     if (t->syncs_each && t->world < 2)
         return VP_FAIL(err, VP_ERR_USAGE, VP_SYNC_NEEDS_CARDS);
     if (o->offload && t->world < 2 && t->parallel && is_of_cards(o->offload) &&

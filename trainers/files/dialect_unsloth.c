@@ -27,7 +27,8 @@ static const vp_key unsloth_keys[] = {
     {"r", VP_KEY_INT, "16", .min = 1, .max = 1e6},
     {"lora_alpha", VP_KEY_INT, "16", .min = 1, .max = 1e6},
     {"lora_dropout", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
-    {"target_modules", VP_KEY_LIST, "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj"},
+    {"target_modules", VP_KEY_LIST, "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj",
+     .alone = "all-linear"}, /* in a list it would be a module's name */
     {"modules_to_save", VP_KEY_LIST},
     {"use_rslora", VP_KEY_BOOL, "false"},
     {"per_device_train_batch_size", VP_KEY_INT, "4", .min = 1, .max = BIG,
@@ -113,7 +114,10 @@ static const vp_saying unsloth_says[] = {
     {VP_SETTING_LORA_TARGETS, "L", "target_modules", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_SAVE, "none", "modules_to_save", NULL, "tuning=lora|qlora"},
     {VP_SETTING_LORA_SAVE, "L", "modules_to_save", "$", "tuning=lora|qlora,lora_save!=none"},
+    /* importing it says so (unsloth_zoo/__init__.py), whatever else is said */
+    {VP_SETTING_ALLOCATOR, "expandable", "load_in_4bit", "true", .read_only = true},
     {VP_ALWAYS, NULL, "packing", "false"},
+    {VP_SETTING_ALLOCATOR, "expandable", "load_in_4bit", "false", .read_only = true},
     VP_EVALUATION_BY_TRAINER,
 };
 
