@@ -286,6 +286,16 @@ for target, low, high in (("torchtitan", 15, 15), ("litgpt", 10, 35), ("torchtun
         code, out, err = call("check", *[f for f in files if not f.endswith(".md")], "--for", target, "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512", *(words or ("--world", "1")), "--json")
         k = json.loads(out)
         ok(code == 0 and k["fits"] and k["device_bytes"] == j["device_bytes"] and "not modelled" in " ".join(k["assumptions"]), "%s %s: check says the same" % (target, words), (code, err, k.get("fits_not_answered"), k.get("device_bytes"), j["device_bytes"], k.get("findings")))
+# adapters by Unsloth: SFTTrainer's step, and its checkpoints in host memory; a T4 has none of bf16, of flash attention and of TRL's loss
+code, j, err = plan("llama-3.2-1b", "--trainer", "unsloth", "--qlora", "--device", "t4", "--seq", "2048", "--global-batch", "8", "--micro-batch", "4", "--recompute", "full", "-o", "kept.json", "--force")
+code, k, err = plan("llama-3.2-1b", "--trainer", "unsloth", "--qlora", "--device", "t4", "--seq", "2048", "--global-batch", "8", "--micro-batch", "4", "--offload", "activations", "--recompute", "full", "-o", "own.json", "--force")
+moved = (16 - 1 - 2) * 4 * 2048 * 2048 * 2     # of 16 layers but the last, less two that are staged: tokens x width x 2 B
+ok(code == 0 and "SFTTrainer" in " ".join(k["assumptions"]) and j["allocated_peak_bytes"] - k["allocated_peak_bytes"] == moved, "Unsloth's checkpoints", (code, err, j.get("allocated_peak_bytes"), k.get("allocated_peak_bytes")))
+code, out, err = call("emit", "own.json", "--for", "unsloth", "-o", "own-sloth", "--force")
+text = open("own-sloth/vplan_unsloth.py").read()
+ok('"target_modules": "all-linear"' in text and '"use_gradient_checkpointing": "unsloth"' in text, "the file says so, no list of one word", text)
+code, out, err = call("check", "own-sloth/vplan_unsloth.py", "--model", "llama-3.2-1b", "--device", "t4", "--json")
+ok(json.loads(out)["allocated_peak_bytes"] == k["allocated_peak_bytes"], "and check takes it for the same", (out[:300], err))
 # what nobody gave is not to blame: adapters are what these trainers' files have no words for
 for target in "litgpt", "torchtitan", "torchtune", "megatron":
     code, out, err = call("plan", "llama-3.2-1b", "--trainer", target, "--lora", "r=8,targets=all-linear", "--device", "4090", "--seq", "512", "--global-batch", "8")

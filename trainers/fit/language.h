@@ -22,6 +22,14 @@ typedef struct vp_axis {
     const char  *words; /* "none|full"; the first is what is meant where nothing is said */
 } vp_axis;
 
+/* A step nearer to the trainer's than step_of's is, amended by what its sources say; as vp_fit_by_unsloth(). */
+typedef struct vp_nearer_step {
+    vp_status (*bytes)(const vp_model *model, const vp_hf_request *asked, vp_hf_estimate *out,
+                       bool *found, vp_err *err);
+    double      low, high;
+    const char *basis, *why; /* as a language's */
+} vp_nearer_step;
+
 typedef struct vp_language {
     const char *target;
     /* whose step is estimated: a trainer of vp_hf_request; NULL: nobody's, and why says the reason */
@@ -31,9 +39,10 @@ typedef struct vp_language {
     const char *why;       /* what is assumed of it; NULL: nothing */
     /* the trainer of vp_hf_request that some steps of its own are recorded by; those are not assumed,
      * and within VP_HF_TRL_SHARE; NULL: none */
-    const char    *own;
-    const vp_axis *axes;
-    int            n_axes;
+    const char           *own;
+    const vp_nearer_step *nearer; /* of the settings that it has; NULL: none */
+    const vp_axis        *axes;
+    int                   n_axes;
     /* why its step of 16 bits on weights that nobody cuts is not that of step_of; NULL: it is */
     const char *wraps;
     /* whether its own code, or the files that are written for it, prepare quantised weights; 0: as step_of */

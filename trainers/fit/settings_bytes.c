@@ -118,7 +118,7 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
         (is(s, VP_SETTING_PARALLEL, "none") || is(s, VP_SETTING_PARALLEL, "ddp")))
         return VP_FAIL(err, VP_ERR_INPUT, "%s", job->language->wraps);
     if (offloads_activations(s) &&
-        (number(s, VP_SETTING_WORLD) > 1 || strcmp(job->language->target, "hf") != 0 ||
+        (number(s, VP_SETTING_WORLD) > 1 || strcmp(job->language->step_of, "hf") != 0 ||
          is(s, VP_SETTING_RECOMPUTE, "none")))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "offload_activations cpu: known is what transformers' gradient checkpoints "
@@ -160,23 +160,28 @@ static void widen_compiled(const vp_fit_job *job, double *low, double *high)
     *high = *high < VP_HF_COMPILED_HIGH ? VP_HF_COMPILED_HIGH : *high;
 }
 
-/* Shares of the reserved bytes. is_own: of the steps that the trainer was recorded by itself. */
-static void interval_of(const vp_fit_job *job, const vp_hf_request *q, bool is_own, bool stands_in,
+/* Whose step it is. */
+typedef enum step_of { OF_ANOTHER, OF_A_NEARER, OF_ITS_OWN } step_of;
+
+/* Shares of the reserved bytes. */
+static void interval_of(const vp_fit_job *job, const vp_hf_request *q, step_of of, bool stands_in,
                         double *low, double *high)
 {
-    *low  = is_own ? VP_HF_TRL_SHARE : job->language->low;
-    *high = is_own ? VP_HF_TRL_SHARE : job->language->high;
+    const vp_language *l = job->language;
+
+    *low  = of == OF_ITS_OWN ? VP_HF_TRL_SHARE : of == OF_A_NEARER ? l->nearer->low : l->low;
+    *high = of == OF_ITS_OWN ? VP_HF_TRL_SHARE : of == OF_A_NEARER ? l->nearer->high : l->high;
     widen(stands_in ? VP_HF_STAND_IN_SHARE : 0, low, high);
     widen(vp_hf_is_shared(q) ? vp_hf_reserved_share(q) : 0, low, high);
     widen_compiled(job, low, high);
 }
 
 /* For playing to end where the upper end of the interval is more than the job allows. */
-static double share_of(const vp_fit_job *job, const vp_hf_request *q, bool is_own)
+static double share_of(const vp_fit_job *job, const vp_hf_request *q, step_of of)
 {
     double low, high;
 
-    interval_of(job, q, is_own, false, &low, &high);
+    interval_of(job, q, of, false, &low, &high);
     return high;
 }
 
@@ -357,15 +362,14 @@ static bool has_own(const vp_fit_job *job, const vp_hf_request *own)
 /* Steps by which a trainer was recorded itself: of SFTTrainer, with its loss in tiles. *packed: packing is in it.
  * VP_ERR_INPUT: not this one of them. */
 static vp_status try_own(const vp_fit_job *job, const vp_settings *s, const vp_hf_request *q,
-                         vp_hf_estimate *e, bool *is_own, bool *packed, vp_err *err)
+                         vp_hf_estimate *e, step_of *of, bool *packed, vp_err *err)
 {
     vp_hf_request own = *q;
     vp_err        why = {0};
     vp_status     st  = VP_ERR_INPUT;
 
-    *is_own           = false;
     own.trainer       = job->language->own;
-    own.at_most_share = share_of(job, q, true);
+    own.at_most_share = share_of(job, q, OF_ITS_OWN);
     if (!own.trainer || !is_tiled(job, s))
         return VP_OK;
     if (job->packed) {
@@ -380,11 +384,30 @@ static vp_status try_own(const vp_fit_job *job, const vp_settings *s, const vp_h
         why = (vp_err){0};
         st  = estimate_evaluated(job->model, &own, e, &why);
     }
-    *is_own = st == VP_OK;
+    if (st == VP_OK)
+        *of = OF_ITS_OWN;
     if (st == VP_ERR_INPUT && !q->versions && (vp_hf_is_shared(&own) || !has_own(job, &own)))
         return VP_OK;
     if (st != VP_OK)
         *err = why;
+    return st;
+}
+
+/* Of a trainer whose own step was not recorded one that is nearer than the other's. */
+static vp_status try_nearer(const vp_fit_job *job, const vp_hf_request *q, vp_hf_estimate *e,
+                            step_of *of, vp_err *err)
+{
+    vp_hf_request nearer = *q;
+    bool          found  = false;
+    vp_status     st     = VP_OK;
+
+    if (*of != OF_ANOTHER || !job->language->nearer || vp_hf_is_shared(q))
+        return VP_OK;
+    nearer.at_most_share = share_of(job, q, OF_A_NEARER);
+    VP_TRY(job->language->nearer->bytes(job->model, &nearer, e, &found, err));
+    if (found)
+        *of = OF_A_NEARER;
+out:
     return st;
 }
 
@@ -442,6 +465,25 @@ out:
     return st;
 }
 
+/* Whose step the bytes are of. */
+static void say_origin(const vp_fit_job *job, const vp_hf_request *q, step_of of, bool stands_in,
+                       vp_fit_bytes *out)
+{
+    const vp_language *l      = job->language;
+    bool               method = strcmp(q->trainer, "dpo") == 0;
+
+    if (of == OF_ITS_OWN) {
+        out->basis = OWN_BASIS;
+        return;
+    }
+    out->basis = of == OF_A_NEARER    ? l->nearer->basis
+                 : l->is_foreign      ? l->basis
+                 : vp_hf_is_shared(q) ? RANKS_BASIS
+                 : stands_in          ? BORROWED_BASIS
+                                      : l->basis;
+    out->why   = of == OF_A_NEARER ? l->nearer->why : method ? BORROWED_PAIRS : l->why;
+}
+
 /* versions: as in vp_hf_request. */
 static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const char *versions,
                             vp_fit_bytes *out, vp_err *err)
@@ -450,40 +492,41 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
     adapter_words  words;
     double         low, high;
     const char    *method = method_of(s);
-    bool           is_own = method && job->language->own, packed = false;
-    vp_hf_request  q  = {.trainer         = job->language->step_of,
-                         .precision       = precision_of(s),
-                         .attention       = attention_of(s),
-                         .optimizer       = s->value[VP_SETTING_OPTIMIZER],
-                         .recompute       = s->value[VP_SETTING_RECOMPUTE],
-                         .offloads        = offloads_activations(s),
-                         .padded          = job->padded,
-                         .versions        = versions,
-                         .terse           = job->terse || versions,
-                         .compiles        = job->compiles,
-                         .loads_only      = job->loads_only,
-                         .shelf           = job->shelf,
-                         .lora            = {.targets = "none"},
-                         .load            = load_of(job, s),
-                         .prepare         = job->prepare ? job->prepare : job->language->prepare,
-                         .clips           = clips(job, s),
-                         .liger           = liger_of(job, s),
-                         .eval_batch      = eval_batch_of(s),
-                         .batch           = number(s, VP_SETTING_MICRO_BATCH),
-                         .seq             = number(s, VP_SETTING_SEQ),
-                         .accumulation    = number(s, VP_SETTING_ACCUMULATION),
-                         .syncs_each      = is(s, VP_SETTING_GRADIENT_SYNC, "each"),
-                         .world           = number(s, VP_SETTING_WORLD),
-                         .parallel        = parallel_of(s),
-                         .offload         = offload_of(s),
-                         .device_bytes    = job->device->usable_bytes,
-                         .capability      = job->device->compute_capability,
-                         .processors      = job->device->multiprocessors,
-                         .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
-                         .alloc_conf      = is(s, VP_SETTING_ALLOCATOR, "expandable")
-                                                ? "expandable_segments:True"
-                                                : NULL};
-    vp_status      st = VP_OK;
+    step_of        of     = method && job->language->own ? OF_ITS_OWN : OF_ANOTHER;
+    bool           packed = false;
+    vp_hf_request  q      = {.trainer         = job->language->step_of,
+                             .precision       = precision_of(s),
+                             .attention       = attention_of(s),
+                             .optimizer       = s->value[VP_SETTING_OPTIMIZER],
+                             .recompute       = s->value[VP_SETTING_RECOMPUTE],
+                             .offloads        = offloads_activations(s),
+                             .padded          = job->padded,
+                             .versions        = versions,
+                             .terse           = job->terse || versions,
+                             .compiles        = job->compiles,
+                             .loads_only      = job->loads_only,
+                             .shelf           = job->shelf,
+                             .lora            = {.targets = "none"},
+                             .load            = load_of(job, s),
+                             .prepare         = job->prepare ? job->prepare : job->language->prepare,
+                             .clips           = clips(job, s),
+                             .liger           = liger_of(job, s),
+                             .eval_batch      = eval_batch_of(s),
+                             .batch           = number(s, VP_SETTING_MICRO_BATCH),
+                             .seq             = number(s, VP_SETTING_SEQ),
+                             .accumulation    = number(s, VP_SETTING_ACCUMULATION),
+                             .syncs_each      = is(s, VP_SETTING_GRADIENT_SYNC, "each"),
+                             .world           = number(s, VP_SETTING_WORLD),
+                             .parallel        = parallel_of(s),
+                             .offload         = offload_of(s),
+                             .device_bytes    = job->device->usable_bytes,
+                             .capability      = job->device->compute_capability,
+                             .processors      = job->device->multiprocessors,
+                             .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
+                             .alloc_conf      = is(s, VP_SETTING_ALLOCATOR, "expandable")
+                                                    ? "expandable_segments:True"
+                                                    : NULL};
+    vp_status      st     = VP_OK;
 
     *out = (vp_fit_bytes){0};
     VP_TRY(refuse_unknown(job, s, err));
@@ -492,29 +535,33 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
     q.at_most_bytes =
         job->at_most_bytes ? vp_max_i64(job->at_most_bytes - outside_bytes(job, q.world), 1) : 0;
     q.counts_needed = q.counts_alone = job->counts_needed;
-    q.least_share                    = share_of(job, &q, job->language->own != NULL);
+    q.least_share                    = share_of(job, &q,
+                             job->language->own      ? OF_ITS_OWN
+                                                : job->language->nearer ? OF_A_NEARER
+                                                                        : OF_ANOTHER);
     q.limit_bytes = job->limit_bytes ? job->limit_bytes - outside_bytes(job, q.world) : 0;
     if (method) {
         q.trainer = method;
         q.padded  = true; /* its collator always passes a mask */
     } else {
-        VP_TRY(try_own(job, s, &q, &e, &is_own, &packed, err));
+        VP_TRY(try_own(job, s, &q, &e, &of, &packed, err));
+        VP_TRY(try_nearer(job, &q, &e, &of, err));
     }
-    q.at_most_share = share_of(job, &q, is_own);
-    if (!is_own || method)
+    q.at_most_share = share_of(job, &q, of);
+    if (of == OF_ANOTHER || method)
         VP_TRY(estimate_unprepared(job, &q, &e, err));
-    interval_of(job, &q, is_own, e.stands_in, &low, &high);
+    interval_of(job, &q, of, e.stands_in, &low, &high);
     if (is_overprepared(job, &q))
         widen(PREPARED_LOW, &low, &low);
     say_preparation(job, &q, &e);
     reach_ligers(job, &q, &e, &low);
     say_without_liger(job, s, &e);
-    if (is_tiled(job, s) && !is_own) {
+    if (is_tiled(job, s) && of == OF_ANOTHER) {
         low = TILED_LOW;
         assume(&e, "the loss in tiles is counted as if all logits were there: an upper bound");
     }
     if (job->packed && !method)
-        assume(&e, is_own
+        assume(&e, of == OF_ITS_OWN
                        ? "packing: a batch is one row; 4 documents a sequence, more change little"
                        : "packing is counted as whole sequences: no such step was recorded of it");
     out->allocated_bytes = e.allocated_bytes;
@@ -527,12 +574,7 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
     out->high_bytes = out->device_bytes + (int64_t)(high * (double)e.reserved_bytes);
     out->low        = low;
     out->high       = high;
-    out->basis      = is_own                      ? OWN_BASIS
-                      : job->language->is_foreign ? job->language->basis
-                      : vp_hf_is_shared(&q)       ? RANKS_BASIS
-                      : e.stands_in               ? BORROWED_BASIS
-                                                  : job->language->basis;
-    out->why        = is_own ? NULL : method ? BORROWED_PAIRS : job->language->why;
+    say_origin(job, &q, of, e.stands_in, out);
     out->peak_phase = e.phases[e.peak].name;
     out->n_params   = e.n_params;
     out->n_trained  = e.n_trained;

@@ -21,7 +21,7 @@ WORKSPACE_BYTES = (33554432, 1048576)
 LOADING = ("load", "load_trained", "upcast", "biases", "adapters", "expert_adapters", "adapters_cast", "halved", "load_reference")
 
 
-def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90, total_bytes=1 << 44):
+def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90, total_bytes=1 << 44, name="NVIDIA H100 80GB HBM3"):
     """Execute this script again with the stand-in libraries loaded. Where segments expand, addresses for the whole card are reserved."""
     if os.environ.get("VPLAN_NULL_CC"):
         return
@@ -29,7 +29,7 @@ def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90, total_byt
     libs += sorted("%s/%s" % (null_dir, f) for f in os.listdir(null_dir) if f.startswith("lib") and ".so." in f)
     e = dict(os.environ, LD_PRELOAD=":".join(libs), HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1",
              CUDA_VISIBLE_DEVICES="0", VPLAN_NULL_CC=str(capability), VPLAN_NULL_SM_COUNT=str(processors), VPLAN_NULL_ADDRESSES=os.environ.get("VPLAN_NULL_ADDRESSES", "rising"), VPLAN_NULL_CUDNN="off",
-             VPLAN_NULL_NAME="NVIDIA H100 80GB HBM3", VPLAN_NULL_TOTAL_BYTES=str(total_bytes),
+             VPLAN_NULL_NAME=name, VPLAN_NULL_TOTAL_BYTES=str(total_bytes),
              VPLAN_NULL_LIMIT_BYTES=str(total_bytes), VPLAN_NULL_CONTEXT_BYTES="0")
     e["LD_LIBRARY_PATH"] = null_dir + ":" + e.get("LD_LIBRARY_PATH", "")
     os.execve(sys.executable, [sys.executable, "-W", "ignore"] + sys.argv, e)
