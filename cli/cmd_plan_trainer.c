@@ -428,7 +428,7 @@ static vp_status try_unasked(answer *a, vp_err *err)
     if (asks_liger)
         vp_beside_offer(&beside, choose_unasked, &liger);
     if (a->chosen.best && !a->request.pinned[VP_SETTING_RECOMPUTE])
-        st = vp_choose_with_first(a->arena, &a->request, &a->with_first, err);
+        st = vp_choose_with_first(a->arena, &a->request, &a->chosen, &a->with_first, err);
     if (asks_liger)
         vp_beside_finish(&beside);
     if (st == VP_OK && liger.st != VP_OK) {

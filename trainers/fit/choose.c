@@ -279,7 +279,8 @@ static bool is_hopeless(vp_choose_search *x, int64_t v)
 /* What is the leanest of all itself is tried without asking. */
 static bool may_be_hopeless(const vp_choose_search *x)
 {
-    return x->r->wanted == VP_CHOOSE_BEST || (x->r->wanted == VP_CHOOSE_ANY && x->out->n_sized);
+    return (x->r->wanted == VP_CHOOSE_BEST && !x->r->known) ||
+           (x->r->wanted == VP_CHOOSE_ANY && x->out->n_sized);
 }
 
 static vp_status try_choice(vp_choose_search *x, vp_choice *c)
@@ -653,6 +654,25 @@ out:
     return st;
 }
 
+/* What the same search found before; what was not recorded is asked again, and says why. */
+static void take_known(vp_choose_search *x)
+{
+    for (int64_t i = 0; i < x->out->n; i++)
+        for (int64_t k = 0; k < x->r->known->n; k++) {
+            vp_choice       *c   = &x->out->all[i];
+            const vp_choice *had = &x->r->known->all[k];
+            if (had->out || had->micro_batch != c->micro_batch ||
+                !vp_choose_is_same_but(&had->settings, &c->settings, NULL, 0))
+                continue;
+            c->bytes        = had->bytes;
+            c->beyond_bytes = had->beyond_bytes;
+            c->needed_bytes = had->needed_bytes;
+            if (had->sized)
+                vp_choose_take_bytes(x, c);
+            break;
+        }
+}
+
 vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen *out, vp_err *err)
 {
     vp_choose_search x  = {.arena = arena, .r = request, .out = out, .err = err};
@@ -662,6 +682,8 @@ vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen
     *out = (vp_chosen){0};
     VP_TRY(vp_choose_list_variants(&x));
     VP_TRY(vp_choose_list(&x));
+    if (request->known)
+        take_known(&x);
     if (request->wanted == VP_CHOOSE_KNOWN) {
         VP_TRY(find_known(&x));
         goto out;
@@ -703,8 +725,8 @@ vp_status vp_choose_with_liger(vp_arena *arena, const vp_choose_request *request
     return why.code == VP_ERR_NOMEM ? VP_FAIL(err, VP_ERR_NOMEM, "out of host memory") : VP_OK;
 }
 
-vp_status vp_choose_with_first(vp_arena *arena, const vp_choose_request *request, vp_chosen *out,
-                               vp_err *err)
+vp_status vp_choose_with_first(vp_arena *arena, const vp_choose_request *request,
+                               const vp_chosen *known, vp_chosen *out, vp_err *err)
 {
     vp_choose_request r     = *request;
     vp_err            why   = {0};
@@ -715,6 +737,7 @@ vp_status vp_choose_with_first(vp_arena *arena, const vp_choose_request *request
         return VP_OK;
     r.wanted        = VP_CHOOSE_BEST;
     r.first_by_code = true;
+    r.known         = known;
     r.job.terse     = true;
     if (vp_choose(arena, &r, out, &why) != VP_OK)
         *out = (vp_chosen){0};

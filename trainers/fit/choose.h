@@ -33,6 +33,8 @@ typedef struct vp_choose_request {
     vp_choose_wanted wanted;
     bool
         first_by_code; /* the first layers alone too where not files but code says that they are recomputed */
+    /* or NULL: what was chosen of the same space and budget, in the same arena; its bytes are not worked out again */
+    const struct vp_chosen *known;
     /* of VP_CHOOSE_ALL, or NULL: called when nothing fits, before it is worked out what needs least */
     vp_status (*nothing_fits)(const struct vp_choose_request *request, vp_err *err);
     /* likewise: called when that is known, before it is asked whether what is listed is tight */
@@ -83,10 +85,10 @@ void vp_chosen_release(vp_chosen *chosen);
 /* The micro-batch, where one is given, divides the samples of a card. VP_ERR_INPUT: the trainer cannot be told a pinned word; no setting of the space was recorded. */
 vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen *out, vp_err *err);
 
-/* The fastest alone that recomputes the first layers where the user's code says so; best is NULL where nothing that fits is faster by
+/* Of what was chosen (known, of the same arena), the fastest alone that recomputes the first layers where the user's code says so; best is NULL where nothing that fits is faster by
  * them, the trainer's files say them, or they cannot be told. VP_ERR_NOMEM only. */
-vp_status vp_choose_with_first(vp_arena *arena, const vp_choose_request *request, vp_chosen *out,
-                               vp_err *err);
+vp_status vp_choose_with_first(vp_arena *arena, const vp_choose_request *request,
+                               const vp_chosen *known, vp_chosen *out, vp_err *err);
 
 /* The same where nobody said a precision: request->pinned has the one that is best for the card. Where the trainer cannot be told
  * that, or no such step was recorded, the next one that can be answered is pinned in its place, and *why_other says so (the
