@@ -547,6 +547,17 @@ if "$python" -c 'import transformers' 2> /dev/null; then
 import torch, transformers.masking_utils as m
 print("skipped", m._ignore_causal_mask_sdpa(torch.ones(2, 8, dtype=torch.bool, device="cuda"), 8, 8, 0, 0))'
     done
+    # A mask that was made of ones, or a part of it, holds no padding; one that was written since may.
+    expect "masks of ones hold no padding" 0 "dropped \[True, True, False, False\]" dry -- "$python" -c '
+import torch, transformers
+from transformers.masking_utils import create_causal_mask
+config = transformers.LlamaConfig(hidden_size=64, num_attention_heads=2, num_hidden_layers=1)
+config._attn_implementation = "sdpa"
+x = torch.zeros(2, 8, 64, device="cuda")
+long, padded, other = torch.ones(2, 12, device="cuda"), torch.ones(2, 8, dtype=torch.long, device="cuda"), torch.ones_like(x[..., 0])
+padded[:, 6:] = 0
+other.mul_(x[..., 0])
+print("dropped", [create_causal_mask(config, x, mask, None) is None for mask in (torch.ones_like(x[..., 0]), long[:, :8], padded, other)])'
     expect "FSDP2 of 4: shards sum to the model, ranks alone are the same" 0 "right$" python3 tests/dryrun/play_ranks.py --vplan "$vplan" \
         --python "$python" --only "fsdp2 of 4"
 else

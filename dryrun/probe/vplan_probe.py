@@ -123,6 +123,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Owners, Files, Compile, Argum
         self.init_steps()
         self.init_program()
         self.init_growth()
+        self.init_values()
         self.lib = None
         self.torch = None
         self.dead = False
@@ -292,6 +293,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Owners, Files, Compile, Argum
         self.lib.vplan_null_expect.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self.lib.vplan_null_guard()
         self.hook_masks(torch)
+        self.hook_ones(torch)
         self.hook_ctc(torch)
         if self.value:
             self.hook_values(torch)

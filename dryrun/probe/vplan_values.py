@@ -1,9 +1,15 @@
 # dryrun/probe/vplan_values.py: the part of the probe that answers for values which were not computed: what boolean
 # masks select, what a device value reads as, what attention masks hold. Each answer that was used is noted.
+# What torch.compile traces is the script's own function: an answer of ours would end its graph.
+import functools
+import weakref
 
 
 class Values:
     """Of Probe, which has lib, torch, select, value, padding, note() and where()."""
+
+    def init_values(self):
+        self.ones = {}                 # id of a tensor that was made of ones -> a weak reference to it
 
     # ---- masks that select ---------------------------------------------------------------------------------
 
@@ -76,19 +82,59 @@ class Values:
             value if t.is_cuda and plain(t) is not None else plain(t))
         probe.note("value", "device values read as Python floats are %s" % self.value)
 
+    def hook_ones(self, torch):
+        """Which tensors were filled with ones as they were made: masks that a model makes itself, where it was handed none."""
+        fill_with = torch.ops.aten.fill_.Tensor       # of a number on the host: the same kernel
+        number, probe = torch.zeros(()), self
+
+        def fill(t, value):
+            fill_with(t, number)
+            if value == 1 and t.dim() and not t.is_inference() and t._version == 0:
+                probe.ones[id(t)] = weakref.ref(t, lambda _, key=id(t): probe.ones.pop(key, None))
+            return t
+        self.override("fill_.Scalar", fill)
+
+    def is_ones(self, t):
+        """Whether a tensor, or what it is a view of, was made of ones and not written since."""
+        made = t if getattr(t, "_base", None) is None else t._base
+        known = self.ones.get(id(made))
+        return known is not None and known() is made and made._version == 0
+
     def on_masking(self, module):
         """transformers looks into position ids and masks to choose an attention kernel. Nothing is there to
         see: sequences are taken as not packed, and a mask that is passed as having padding (--padding none:
-        as having none). The device work of the test is done either way."""
+        as having none), but for one that was made of ones. The device work of the test is done either way."""
         self.answer_ones(module, "find_packed_sequence_indices",
-                         "sequences are not packed (transformers reads position ids to know)")
-        if self.padding == "none":
-            for name in ("fast_all", "_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa",
-                         "_preprocess_mask_arguments"):
-                self.answer_ones(module, name, "attention masks hold no padding (--padding none)")
-        else:
-            for name in ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa"):
+                         lambda: "sequences are not packed (transformers reads position ids to know)")
+        for name in ("fast_all", "_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa", "_preprocess_mask_arguments"):
+            if self.padding != "none" and name.startswith("_ignore"):
                 self.remark(module, name)
+            self.answer_ones(module, name, self.no_padding)
+        for name in [n for n in vars(module) if n.startswith("create_") and "mask" in n]:
+            self.follow_mask(module, name)
+
+    def no_padding(self):
+        """Why the mask under way holds none; "": it is taken to hold some."""
+        if self.padding == "none":
+            return "attention masks hold no padding (--padding none)"
+        return "attention masks that were made of ones hold no padding" if getattr(self.read_busy, "mask_of_ones", False) else ""
+
+    def follow_mask(self, module, name):
+        """A function that makes an attention's mask from one of tokens: while it runs it is known whether that is one of ones."""
+        plain, probe, compiling = getattr(module, name), self, self.torch.compiler.is_compiling
+
+        @functools.wraps(plain)
+        def made(*args, **kwargs):
+            if compiling():
+                return plain(*args, **kwargs)
+            mask = kwargs.get("attention_mask", next((a for a in args[2:3]), None))
+            local, outer = probe.read_busy, getattr(probe.read_busy, "mask_of_ones", False)
+            local.mask_of_ones = isinstance(mask, probe.torch.Tensor) and not mask.is_inference() and probe.is_ones(mask)
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                local.mask_of_ones = outer
+        setattr(module, name, made)
 
     def on_untrained(self, module):
         """Unsloth looks for rows of the table that are zeros, tokens which nobody trained, and copies these rows of the head. Here all
@@ -136,14 +182,16 @@ class Values:
             return not done
         kind._has_unfinished_sequences = unfinished
 
-    def answer_ones(self, module, name, text):
+    def answer_ones(self, module, name, why):
+        """What a function reads of the device is ones, for the reason that why() gives; "": it is not."""
         plain = getattr(module, name, None)
         if plain is None:
             return
-        probe = self
+        probe, compiling = self, self.torch.compiler.is_compiling
 
         def answered(*args, **kwargs):
-            if probe.lib is None:
+            text = "" if compiling() or probe.lib is None else why()
+            if not text:
                 return plain(*args, **kwargs)
             before = probe.counters()["n_read"]
             busy = getattr(probe.read_busy, "on", False)
@@ -164,11 +212,13 @@ class Values:
         plain = getattr(module, name, None)
         if plain is None:
             return
-        probe = self
+        probe, compiling = self, self.torch.compiler.is_compiling
 
         def remarked(*args, **kwargs):
+            if compiling():
+                return plain(*args, **kwargs)
             mask = kwargs.get("padding_mask", args[0] if args else None)
-            if mask is not None:
+            if mask is not None and not probe.no_padding():
                 probe.note("padding", "attention masks that are passed hold padding; with full sequences "
                            "transformers drops the mask and needs less (--padding none)")
             return plain(*args, **kwargs)
