@@ -31,6 +31,10 @@
  * tests/dryrun/measured/side_by_side.csv. 24 to 28 us; another host is another figure. */
 #define VP_OPERATOR_S 25e-6
 
+/* The same for a kernel that code of torch.compile launches, which passes neither autograd nor dispatcher. 6.8 us (no argument) to
+ * 9.1 us (19 of them) were measured with the launch, of which 3 us are the driver's, on a GB200's host (meta-pytorch/tritonbench#1017). */
+#define VP_FUSED_KERNEL_S 4e-6
+
 /* What a kernel does, as far as its speed goes. X(NAME, text). */
 #define VP_WORK_TABLE(X) \
     X(PRODUCT, "matrix products") \

@@ -80,12 +80,13 @@ static class_of_work class_of(const char *name, double launches, double work, bo
                                            : PRODUCTS;
     if (is_copy)
         return COPIES;
-    return strcmp(name, "(outside operators)") == 0 && launches > 0 ? UNKNOWN : MEMORY;
+    bool foreign = strcmp(name, "(outside operators)") == 0 || strncmp(name, "(kernel ", 8) == 0;
+    return foreign && launches > 0 ? UNKNOWN : MEMORY;
 }
 
 /* A row of the program, as the probe writes it: name, launches, bytes, products as they are counted and as
- * they are done, their rate, bytes to and from the host, whether the host waits, and their shape: rows, columns, depth
- * and how many alike of the largest product; keys, width of a head and whether masked of an attention. */
+ * they are done, their rate, bytes to and from the host, whether the host waits, their shape: rows, columns, depth
+ * and how many alike of the largest product; keys, width of a head and whether masked of an attention; the stream; and what issued it. */
 static vp_work_call call_of(const json_t *row, class_of_work class_)
 {
     const char   *name  = json_string_value(json_array_get(row, 0));
@@ -112,6 +113,16 @@ static vp_work_call call_of(const json_t *row, class_of_work class_)
     return call;
 }
 
+/* What the host takes besides its launches, by what issues them: an operator, code of torch.compile, a CUDA graph. */
+static double host_seconds(const json_t *row)
+{
+    double issued = real_at(row, 11), launches = real_at(row, 1);
+
+    if (issued > 1)
+        return 0;
+    return (issued > 0 ? VP_FUSED_KERNEL_S : VP_OPERATOR_S) + launches * VP_LAUNCH_S;
+}
+
 static op priced(const vp_device *d, const json_t *row)
 {
     const char *name     = json_string_value(json_array_get(row, 0));
@@ -122,7 +133,7 @@ static op priced(const vp_device *d, const json_t *row)
         class_of(name ? name : "", launches, real_at(row, 4), copied > 0 && real_at(row, 2) == 0);
     vp_work_call call = call_of(row, out.class_);
     vp_roofline  r    = vp_roofline_of_work(d, &call);
-    out.host_s        = VP_OPERATOR_S + launches * VP_LAUNCH_S;
+    out.host_s        = host_seconds(row);
     out.seconds       = r.seconds - r.launch_s + launches * VP_LAUNCH_S;
     out.peak_s        = call.flop > 0 ? real_at(row, 3) / vp_device_flop_per_s(d, call.rate) : 0;
     if (copied > 0)

@@ -481,6 +481,29 @@ P
     TORCHINDUCTOR_CACHE_DIR=$work/inductor TRITON_CACHE_DIR=$work/triton expect "torch.compile folds constants as a card does" 0 \
         "apart True 8388608" dry --device l4 -- "$python" "$work/fold.py"
     [ ! -e "$work/inductor" ] && [ ! -e "$work/triton" ] && ok || bad "what was compiled for a card that is not there is kept"
+    # Fused: of 2^20 floats three kernels that read and write 4 MiB each become one; of 64 rows of 256 floats, taken from a table
+    # by 8 bytes each, two become one that reads rows, not the table. 5 operators of 25 + 4 us are 2 kernels of 4 + 4 us.
+    cat > "$work/fused.py" <<'P'
+import sys
+import torch
+def work(x, table, rows):
+    return torch.tanh(x) * 2 + 1, torch.nn.functional.embedding(rows, table) + 1
+work = torch.compile(work) if sys.argv[1] == "compiled" else work
+net = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(net.parameters())
+x, table, rows = torch.zeros(1 << 20, device="cuda"), torch.zeros(50000, 256, device="cuda"), torch.zeros(64, dtype=torch.long, device="cuda")
+for _ in range(4):
+    work(x, table, rows)
+    net(torch.zeros(4, 8, device="cuda")).sum().backward()
+    optimizer.step()
+P
+    for how in eager compiled; do
+        dry --device l4 --steps 2 --time --json -- "$python" "$work/fused.py" $how > "$work/$how.json" 2> "$work/err" || bad "a $how step is timed" "$work/err"
+    done
+    expect "torch.compile: its kernels, their bytes, and what the host has to do" 0 "^3 16908288 129$" python3 -c 'import json, sys
+a, b = (json.load(open(f))["time"] for f in sys.argv[1:])
+moved = lambda t: sum(c["bytes"] for c in t["classes"])
+print(a["launches"] - b["launches"], moved(a) - moved(b), round((a["host_s"] - b["host_s"]) * 1e6))' "$work/eager.json" "$work/compiled.json"
 else
     skip "no triton beside torch: torch.compile"
 fi

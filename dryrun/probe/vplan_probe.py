@@ -21,6 +21,7 @@ from vplan_arguments import Arguments
 from vplan_compile import Compile
 from vplan_files import Files
 from vplan_growth import Growth
+from vplan_kernels import Kernels
 from vplan_owners import OURS, Owners, address_of, short_place
 from vplan_program import Program
 from vplan_ranks import Ranks
@@ -58,6 +59,8 @@ def start():
             "transformers.masking_utils": _probe.on_masking,
             "torch._inductor.fx_passes.joint_graph": _probe.on_constant_folding,
             "torch._inductor.fx_passes.pad_mm": _probe.on_padding,
+            "torch._inductor.runtime.triton_heuristics": _probe.on_inductor, "triton.runtime.jit": _probe.on_triton,
+            "torch._inductor.cudagraph_trees": _probe.on_graph_trees,
             "transformers.generation.stopping_criteria": _probe.on_stopping,
             "transformers.generation.utils": _probe.on_generation,
             "unsloth_zoo.tokenizer_utils": _probe.on_untrained}))
@@ -107,7 +110,7 @@ class _ImportHook:
         return spec
 
 
-class Probe(Values, Ranks, Steps, Program, Growth, Owners, Files, Compile, Arguments):
+class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compile, Arguments):
     def __init__(self):
         self.pid = os.getpid()
         self.folder = os.environ["VPLAN_NULL_REPORT"]
@@ -294,6 +297,7 @@ class Probe(Values, Ranks, Steps, Program, Growth, Owners, Files, Compile, Argum
         self.lib.vplan_null_guard()
         self.hook_masks(torch)
         self.hook_ones(torch)
+        self.hook_graphs(torch)
         self.hook_ctc(torch)
         if self.value:
             self.hook_values(torch)

@@ -5,6 +5,7 @@
 # from the stand-in (the calls of cuBLAS), attention and convolutions from the shapes their operators get.
 import ctypes
 
+from vplan_kernels import BY_OPERATOR
 from vplan_modules import Modules
 
 PRODUCT, VECTOR, TO_DEVICE, FROM_DEVICE, ON_DEVICE, SYNC, RECORD, AWAIT, COLLECTIVE = 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -42,10 +43,6 @@ class Program:
         torch, lib = self.torch, self.lib
         if self.recording_program or self.program is not None or not self.ready():
             return
-        if self.compiled():
-            self.note("program", "a compiled model runs no operators one by one: its seconds are not known, and `vplan tune` "
-                      "cannot rank it")
-            return
         try:
             from torch.utils._python_dispatch import TorchDispatchMode
         except ImportError:
@@ -59,6 +56,9 @@ class Program:
         rec = self.recorder = Recorder(self, counted, recorded)
 
         class Mode(TorchDispatchMode):
+            """Code that torch.compile has made runs as it does without: to Dynamo this mode is one of PyTorch's own."""
+            is_infra_mode = ignore_compile_internals = classmethod(lambda cls: True)
+
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
                 if func is not torch.ops.aten.lift_fresh.default:
                     rec.between()      # torch.tensor() copies first and tells the dispatcher then
@@ -67,7 +67,11 @@ class Program:
                 rec.op(func, args, kwargs or {}, out)
                 return out
         self.take(self.phase)
-        rec.modules.begin()
+        if self.compiled():            # a hook on modules would be another program to Dynamo
+            self.note("compiled", "seconds of compiled code are those of the kernels that torch.compile made, by the bytes of the tensors they "
+                      "are handed; which module they are of is not known")
+        else:
+            rec.modules.begin()
         self.mode = Mode()
         self.mode.__enter__()
         self.recording_program = True
@@ -85,6 +89,9 @@ class Program:
             return
         self.raw_reset(0)              # the peaks of this step are the recorder's too
         rec = self.recorder
+        if rec.replays:
+            self.note("program", "no seconds: what the script's own CUDA graphs run is not seen as they are replayed")
+            return
         self.program = {
             "rows": [list(row) for row in rec.rows], "sequence": rec.sequence, "modules": rec.modules.names,
             "module_of": rec.module_of, "optimizer": rec.optimizer, "complete": not rec.lost,
@@ -135,7 +142,8 @@ class Recorder:
         self.entries, self.counted, self.recorded = probe.entries, counted, recorded
         self.rows, self.index, self.sequence, self.optimizer = [], {}, [], []
         self.modules, self.module_of = Modules(probe), []      # one of their names for each of the sequence
-        self.lost = False
+        self.lost, self.replays = False, 0
+        self.issued = BY_OPERATOR
         self.products_flop = self.vector_flop = self.attention_flop = self.convolution_flop = 0
         self.copied = {TO_DEVICE: 0, FROM_DEVICE: 0, ON_DEVICE: 0}
         self.launches = self.inside_to = self.inside_from = 0
@@ -206,7 +214,8 @@ class Recorder:
         self.entry_at = entry
         return max(n, 0), flop, rate, to, back, wait, shape, ordered
 
-    def add(self, row):
+    def add(self, row, issued=BY_OPERATOR):
+        row += (max(issued, self.issued),)
         at = self.index.get(row)
         if at is None:
             at = self.index[row] = len(self.rows)
@@ -258,6 +267,13 @@ class Recorder:
         self.add((name, n, n_bytes, flop, work, rate, to, back, wait, shape, self.stream()))
         self.add_ordered(ordered)
 
+    def kernel(self, name, n_bytes, issued):
+        """One that no operator has launched, but which is seen."""
+        n, flop, rate, to, back, wait, shape, ordered = self.events()
+        if n:
+            self.add((name, n, n_bytes, 0, 0, "", 0, 0, 0, (), self.stream()), issued)
+        self.add_ordered(ordered)
+
     def argument(self, func, args, name):
         for i, a in enumerate(func._schema.arguments):
             if a.name == name:
@@ -295,19 +311,19 @@ class Recorder:
         schema = self.schemas.get(func)
         if schema is None:
             schema = self.schemas[func] = [
-                (a.name, bool(a.alias_info and a.alias_info.is_write)) for a in func._schema.arguments]
+                (a.name, bool(a.alias_info and a.alias_info.is_write), bool(getattr(a, "is_out", False))) for a in func._schema.arguments]
         if name in GATHERS:
             return self.integers(args) + 2 * self.total(out)
         if name in SCATTERS:
             return self.integers(args[1:]) + 3 * self.total([a for a in args[1:] if isinstance(a, self.torch.Tensor)
                                                              and a.is_floating_point()])
         read = written = 0
-        for i, (argument, writes) in enumerate(schema):
+        for i, (argument, writes, only) in enumerate(schema):
             value = args[i] if i < len(args) else kwargs.get(argument)
             n = self.total(value)
             if writes:
                 written += n
-                if name not in OVERWRITES:
+                if not only and name not in OVERWRITES:
                     read += n
             else:
                 read += n
