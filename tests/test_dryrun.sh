@@ -695,10 +695,21 @@ os.chdir(sys.argv[1])
 torch.save(state, "mine.pt")
 torch.save(obj=state, f="new.pt")
 torch.save(state, f="new.pt")
+for name in ("checkpoint-1/config.json", "checkpoint-1/state.json", "results.json", "new.json"):     # beside weights of before
+    with open(name, "w") as f:
+        f.write("{}")
+for name in ("results.json", "checkpoint-1/state.json"):
+    with open("temporary", "w") as f:
+        f.write("{}")
+    os.replace("temporary", name)
+os.system("echo shell > checkpoint-1/by_shell; echo shell > results.json; echo more >> log.txt")
 shutil.rmtree("checkpoint-1")
 os.mkdir("checkpoint-2")
 torch.save(state, "checkpoint-2/w.pt")
 shutil.rmtree("checkpoint-2")
+os.mkdir("checkpoint-3")
+open("checkpoint-3/state.json", "w").close()
+torch.save(state, "checkpoint-3/w.pt")
 try:
     import safetensors.torch as s
     s.save_file(state, filename="mine.safetensors")
@@ -707,13 +718,15 @@ except ImportError:
     shutil.copy("new.pt", "new.safetensors")
 P
 mkdir -p "$work/saved/checkpoint-1"
-for f in mine.pt mine.safetensors checkpoint-1/w.pt; do echo real > "$work/saved/$f"; done
+for f in mine.pt mine.safetensors checkpoint-1/w.pt checkpoint-1/config.json results.json log.txt; do echo real > "$work/saved/$f"; done
 expect "a run beside checkpoints" 0 "checkpoints that were here before were left as they are" dry --device l4 -- "$python" "$work/saves.py" "$work/saved"
-[ "$(cat "$work"/saved/mine.* "$work/saved/checkpoint-1/w.pt" | sort -u)" = real ] && [ -s "$work/saved/new.pt" ] && [ -s "$work/saved/new.safetensors" ] &&
-    [ ! -e "$work/saved/checkpoint-2" ] && ok || bad "an earlier run's checkpoints are written over"
-rm "$work"/saved/new.*
+[ "$(cat "$work"/saved/mine.* "$work"/saved/checkpoint-1/* "$work/saved/results.json" | sort -u)" = real ] && [ "$(ls "$work/saved/checkpoint-1")" = "config.json
+w.pt" ] && [ "$(cat "$work/saved/log.txt")" = "real
+more" ] && [ -s "$work/saved/new.json" ] && [ ! -e "$work/saved/temporary" ] && [ -s "$work/saved/new.pt" ] && [ -s "$work/saved/new.safetensors" ] &&
+    [ ! -e "$work/saved/checkpoint-2" ] && [ -s "$work/saved/checkpoint-3/w.pt" ] && ok || bad "an earlier run's checkpoints are written over"
+rm -r "$work"/saved/new.* "$work/saved/checkpoint-3"
 expect "steps that are cut write none, by any name" 0 "checkpoints were not written" dry --device l4 --steps 1 -- "$python" "$work/saves.py" "$work/saved"
-[ ! -e "$work/saved/new.pt" ] && ok || bad "--steps writes a checkpoint"
+[ ! -e "$work/saved/new.pt" ] && [ ! -e "$work/saved/checkpoint-3" ] && [ -e "$work/saved/checkpoint-1/w.pt" ] && ok || bad "--steps writes a checkpoint"
 cat > "$work/shards.py" <<'P'
 import os, sys, torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
 from torch.distributed.fsdp import fully_shard

@@ -1,8 +1,9 @@
 # dryrun/probe/vplan_files.py: the part of the probe that keeps a dry run, whose values are none, from taking the place of real weights.
 #
-#     --steps                         checkpoints go through all but the file: nothing is written
+#     --steps                         checkpoints go through all but the file: nothing is written, and what else a trainer put into a
+#                                     folder checkpoint-N that it made is gone at the end: nobody can go on from it
 #     a checkpoint that was there     before the command started is not written over, nor deleted by a trainer that keeps the
-#                                     last few; a new one is written as ever, since the command may read it
+#                                     last few; a new one is written as ever, since the command may read it. Files beside it: null_files.c
 import contextlib
 import io
 import os
@@ -44,6 +45,8 @@ class Files:
 
     def init_files(self):
         self.run_began = float(os.environ.get("VPLAN_NULL_BEGAN") or 0)
+        self.rmtree = shutil.rmtree
+        self.without_weights = set()   # folders that this run made for checkpoints it did not write
         self.hook_rmtree()
 
     def was_there(self, path):
@@ -56,10 +59,19 @@ class Files:
         except OSError:
             return False
 
+    def remove_without_weights(self):
+        for folder in self.without_weights:
+            self.rmtree(folder, ignore_errors=True)
+
     def goes_nowhere(self, path):
         """Whether a checkpoint is not written to this path, and why."""
         if self.steps_wanted:
             self.note("unsaved", "checkpoints were not written")
+            folder = os.path.dirname(os.path.abspath(os.fspath(path)))
+            while folder != os.path.dirname(folder) and not ROTATED.fullmatch(os.path.basename(folder)):
+                folder = os.path.dirname(folder)
+            if ROTATED.fullmatch(os.path.basename(folder)) and not self.was_there(folder):
+                self.without_weights.add(folder)
             return True
         if self.was_there(path):
             self.note_spared(path)
@@ -121,7 +133,7 @@ class Files:
 
     def hook_rmtree(self):
         """A trainer that keeps its last few checkpoints deletes those of an earlier run."""
-        plain, probe = shutil.rmtree, self
+        plain, probe = self.rmtree, self
 
         def rmtree(path, *args, **kwargs):
             name = os.path.basename(os.path.normpath(os.fspath(path))) if isinstance(path, (str, os.PathLike)) else ""

@@ -202,6 +202,8 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         try:
             if kind == ord("r"):
                 self.on_read(n_bytes)
+            elif kind == ord("s"):
+                self.note_spared(os.fsdecode(what))
             elif kind == ord("c"):
                 self.on_collective(what.decode("ascii"))
             else:
@@ -701,6 +703,7 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
             if self.only_arguments() and getattr(sys, "last_value", None) is not None:
                 self.on_exception(type(sys.last_value), sys.last_value)
             self.note_untimed()
+            self.remove_without_weights()
             if self.ready() and (self.error is None or self.error["type"] != "unsupported"):
                 self.take(self.phase)
                 if self.peak > self.analysed_peak and self.oom is None:

@@ -88,7 +88,8 @@ int vp_null_n_devices(void)
 /* ---- the probe's side: plain C entry points for ctypes
  * ---------------------------------------- */
 
-/* Called with kind 'r' (a device-to-host copy of n bytes), 'c' (a collective, described in `what`) or 'u' (the
+/* Called with kind 'r' (a device-to-host copy of n bytes), 'c' (a collective, described in `what`), 's' (file `what` of an
+ * earlier run was not written) or 'u' (the
  * process is about to end because function `what` is not modelled; return after the report is written). */
 typedef void (*vp_null_notify)(int kind, uint64_t n_bytes, const char *what);
 
