@@ -563,6 +563,30 @@ expect "collectives in another order, with both frames" 4 \
     "collective 5 of a communicator of 4 ranks, rank 0: all_reduce of 10 x float32 at .*rank_loop.py.*; rank 2: all_gather of 10 x float32 at .*rank_loop.py" \
     together order
 expect "a rank that breaks is the reason" 4 "exit code 1: ValueError" together breaks
+expect "a loss that is asked whether it is finite is" 0 "^skipped 0 times, True False$" dry -- "$python" -c '
+import torch
+net, skipped = torch.nn.Linear(8, 8).cuda(), 0
+optimizer = torch.optim.SGD(net.parameters())
+for _ in range(2):
+    loss = net(torch.zeros(4, 8, device="cuda")).sum()
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    if not torch.isfinite(loss) or not norm.isfinite().all().item() or not torch.all(torch.isfinite(net.weight)) or torch.isnan(loss).any():
+        skipped += 1
+        continue
+    optimizer.step()
+one = torch.ones(1, device="cuda")
+asked = torch.isfinite(one)
+asked &= one > 2
+print("skipped", skipped, "times,", bool(torch.isfinite(one)), bool(asked))'
+expect "a step that a value kept the script from is said" 0 "gradients were computed and no optimizer stepped" dry -- "$python" -c '
+import torch
+net = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+loss = net(torch.zeros(4, 8, device="cuda")).sum()
+loss.backward()
+if loss < 1e9:
+    optimizer.step()'
 if "$python" -c 'import transformers' 2> /dev/null; then
     for padding in none mask; do
         [ $padding = none ] && seen=True || seen=False

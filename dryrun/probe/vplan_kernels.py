@@ -12,6 +12,10 @@ BY_OPERATOR, BY_COMPILED, IN_GRAPH = 0, 1, 2       # what issues a kernel
 class Kernels:
     """Of Probe, which has recording_program and recorder."""
 
+    def init_kernels(self):
+        self.n_compiled_kernels = 0
+        self.kernel_local = threading.local()
+
     def on_inductor(self, module):
         """torch._inductor.runtime.triton_heuristics."""
         kind, probe = getattr(module, "CachingAutotuner", None), self
@@ -20,6 +24,8 @@ class Kernels:
             return
 
         def run(tuner, *args, **kwargs):
+            probe.n_compiled_kernels += 1
+
             def described():
                 meta = tuner.inductor_meta
                 name = str(meta.get("kernel_name") or tuner.fn.__name__)
@@ -85,8 +91,6 @@ class Kernels:
         finally:
             self.kernel_local.inside = False
             self.recorder.kernel(*described())
-
-    kernel_local = threading.local()
 
 
 def tensor_bytes(value):

@@ -61,6 +61,7 @@ def start():
             "torch._inductor.fx_passes.pad_mm": _probe.on_padding,
             "torch._inductor.runtime.triton_heuristics": _probe.on_inductor, "triton.runtime.jit": _probe.on_triton,
             "torch._inductor.cudagraph_trees": _probe.on_graph_trees,
+            "trl.trainer.grpo_trainer": _probe.on_completions, "trl.trainer.rloo_trainer": _probe.on_completions,
             "transformers.generation.stopping_criteria": _probe.on_stopping,
             "transformers.generation.utils": _probe.on_generation,
             "unsloth_zoo.tokenizer_utils": _probe.on_untrained}))
@@ -299,6 +300,7 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         self.lib.vplan_null_guard()
         self.hook_masks(torch)
         self.hook_ones(torch)
+        self.hook_finite(torch)
         self.hook_graphs(torch)
         self.hook_ctc(torch)
         if self.value:
@@ -691,6 +693,11 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         os.rename(path + ".tmp", path)
         self.snapshot_taken = True
 
+    def note_no_step(self):
+        if not self.total_steps and self.error is None and self.oom is None and any(p.startswith("backward") for p in self.phases):
+            self.note("step", "gradients were computed and no optimizer stepped, so that its states are in no peak: a script that asks a value "
+                      "of the device first may have found it zero")
+
     # ---- the report -----------------------------------------------------------------------------------------
 
     def after_fork(self):
@@ -703,6 +710,7 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
             if self.only_arguments() and getattr(sys, "last_value", None) is not None:
                 self.on_exception(type(sys.last_value), sys.last_value)
             self.note_untimed()
+            self.note_no_step()
             self.remove_without_weights()
             if self.ready() and (self.error is None or self.error["type"] != "unsupported"):
                 self.take(self.phase)

@@ -4,6 +4,7 @@
 # One TorchDispatchMode over one step, after the steps whose peaks are reported: its peaks are not taken. Products come
 # from the stand-in (the calls of cuBLAS), attention and convolutions from the shapes their operators get.
 import ctypes
+import sys
 
 from vplan_kernels import BY_OPERATOR
 from vplan_modules import Modules
@@ -38,6 +39,7 @@ class Program:
     def init_program(self):
         self.recording_program = False
         self.program = None
+        self.init_kernels()
 
     def start_program(self):
         torch, lib = self.torch, self.lib
@@ -67,10 +69,8 @@ class Program:
                 rec.op(func, args, kwargs or {}, out)
                 return out
         self.take(self.phase)
-        if self.compiled():            # a hook on modules would be another program to Dynamo
-            self.note("compiled", "seconds of compiled code are those of the kernels that torch.compile made, by the bytes of the tensors they "
-                      "are handed; which module they are of is not known")
-        else:
+        self.compiled_frames, self.compiled_kernels = self.compiled(), self.n_compiled_kernels
+        if not self.compiled_frames:   # a hook on modules would be another program to Dynamo
             rec.modules.begin()
         self.mode = Mode()
         self.mode.__enter__()
@@ -89,9 +89,12 @@ class Program:
             return
         self.raw_reset(0)              # the peaks of this step are the recorder's too
         rec = self.recorder
-        if rec.replays:
-            self.note("program", "no seconds: what the script's own CUDA graphs run is not seen as they are replayed")
+        if self.not_seen():
+            self.note("program", "no seconds: %s" % self.not_seen())
             return
+        if self.compiled_frames:
+            self.note("compiled", "seconds of compiled code are those of the kernels that torch.compile made, by the bytes of the tensors they "
+                      "are handed; which module they are of is not known")
         self.program = {
             "rows": [list(row) for row in rec.rows], "sequence": rec.sequence, "modules": rec.modules.names,
             "module_of": rec.module_of, "optimizer": rec.optimizer, "complete": not rec.lost,
@@ -118,13 +121,17 @@ class Program:
                 marks[-1][1] = len(self.recorder.sequence)
 
     def compiled(self):
-        import sys
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        count = getattr(dynamo, "counters", None)
-        try:
-            return bool(count and count["frames"].get("ok"))
-        except Exception:
-            return False
+        """How many frames torch.compile has compiled."""
+        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+        return int(counters.get("frames", {}).get("ok", 0))
+
+    def not_seen(self):
+        """Why the recorded step is not the program that a later one is; "": it is."""
+        if self.compiled() != self.compiled_frames:
+            return "torch.compile compiled in the step that is timed, as its shapes were new: let more steps come before it (--steps)"
+        if self.compiled_kernels and self.compiled_kernels == self.n_compiled_kernels:
+            return "what torch.compile has made did not run in the step that is timed"
+        return "what the script's own CUDA graphs run is not seen as they are replayed" if self.recorder.replays else ""
 
     def count_samples(self, args, kwargs):
         """The batch dimension of a training forward; of rows of integers also how many there are: tokens."""

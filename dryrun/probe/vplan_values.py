@@ -64,6 +64,36 @@ class Values:
             return plain(log_probs, targets, input_lengths, target_lengths, *args, **kwargs)
         torch.ctc_loss = ctc_loss
 
+    def hook_finite(self, torch):
+        """A script that skips its step, or ends, where a loss or a norm is not finite would do so at each: read as zero, none is."""
+        Tensor, probe, compiling = torch.Tensor, self, torch.compiler.is_compiling
+
+        def finite(plain):
+            def isfinite(t, *args, **kwargs):
+                out = plain(t, *args, **kwargs)
+                if not compiling() and isinstance(out, Tensor) and out.is_cuda and not out.is_inference():
+                    probe.remember_ones(out)
+                return out
+            return functools.wraps(plain)(isfinite)
+
+        def all_of(plain):
+            def all(t, *args, **kwargs):
+                out = plain(t, *args, **kwargs)
+                if not compiling() and probe.ones and isinstance(out, Tensor) and not out.is_inference() and probe.is_ones(t):
+                    probe.remember_ones(out)
+                return out
+            return functools.wraps(plain)(all)
+
+        def read(plain):
+            def read(t):
+                if compiling() or not probe.ones or t.dtype is not torch.bool or not t.is_cuda or t.is_inference() or not probe.is_ones(t):
+                    return plain(t)
+                return probe.read_as_ones(lambda: plain(t), "losses and norms that torch.isfinite is asked of are finite")
+            return functools.wraps(plain)(read)
+        torch.isfinite, Tensor.isfinite = finite(torch.isfinite), finite(Tensor.isfinite)
+        torch.all, Tensor.all = all_of(torch.all), all_of(Tensor.all)
+        Tensor.__bool__, Tensor.item = read(Tensor.__bool__), read(Tensor.item)
+
     # ---- a chosen value instead of zero --------------------------------------------------------------------
 
     def hook_values(self, torch):
@@ -90,9 +120,12 @@ class Values:
         def fill(t, value):
             fill_with(t, number)
             if value == 1 and t.dim() and not t.is_inference() and t._version == 0:
-                probe.ones[id(t)] = weakref.ref(t, lambda _, key=id(t): probe.ones.pop(key, None))
+                probe.remember_ones(t)
             return t
         self.override("fill_.Scalar", fill)
+
+    def remember_ones(self, t):
+        self.ones[id(t)] = weakref.ref(t, lambda _, key=id(t): self.ones.pop(key, None))
 
     def is_ones(self, t):
         """Whether a tensor, or what it is a view of, was made of ones and not written since."""
@@ -182,6 +215,22 @@ class Values:
             return not done
         kind._has_unfinished_sequences = unfinished
 
+    def on_completions(self, module):
+        """TRL cuts completions behind the first end of a text, by a mask that it reads: each is as long as it may be."""
+        for kind in vars(module).values():
+            plain = vars(kind).get("_generate_single_turn") if isinstance(kind, type) else None
+            if plain is None:
+                continue
+
+            def generate(trainer, *args, plain=plain, **kwargs):
+                out = plain(trainer, *args, **kwargs)
+                completions = out[0] if isinstance(out, tuple) and len(out) == 2 else out
+                for ids in completions if isinstance(completions, list) else ():
+                    if isinstance(ids, list) and not ids:
+                        ids.extend([0] * trainer.max_completion_length)
+                return out
+            kind._generate_single_turn = functools.wraps(plain)(generate)
+
     def answer_ones(self, module, name, why):
         """What a function reads of the device is ones, for the reason that why() gives; "": it is not."""
         plain = getattr(module, name, None)
@@ -193,20 +242,23 @@ class Values:
             text = "" if compiling() or probe.lib is None else why()
             if not text:
                 return plain(*args, **kwargs)
-            before = probe.counters()["n_read"]
-            busy = getattr(probe.read_busy, "on", False)
-            probe.read_busy.on = True          # an answered read is an assumption of its own
-            outer, probe.read_busy.ones = getattr(probe.read_busy, "ones", 0), 1
-            probe.lib.vplan_null_set_fill(1)
-            try:
-                return plain(*args, **kwargs)
-            finally:
-                probe.read_busy.ones = outer   # one answer may ask for another
-                probe.lib.vplan_null_set_fill(outer)
-                probe.read_busy.on = busy
-                if probe.counters()["n_read"] != before:
-                    probe.note(text, text)
+            return probe.read_as_ones(lambda: plain(*args, **kwargs), text)
         setattr(module, name, answered)
+
+    def read_as_ones(self, call, text):
+        """What a call reads of the device is ones, an assumption of its own where it reads anything."""
+        before, busy = self.counters()["n_read"], getattr(self.read_busy, "on", False)
+        outer = getattr(self.read_busy, "ones", 0)
+        self.read_busy.on, self.read_busy.ones = True, 1
+        self.lib.vplan_null_set_fill(1)
+        try:
+            return call()
+        finally:
+            self.read_busy.ones = outer            # one answer may ask for another
+            self.lib.vplan_null_set_fill(outer)
+            self.read_busy.on = busy
+            if self.counters()["n_read"] != before:
+                self.note(text, text)
 
     def remark(self, module, name):
         plain = getattr(module, name, None)
