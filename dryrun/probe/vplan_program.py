@@ -50,6 +50,10 @@ class Program:
         except ImportError:
             self.note("program", "this PyTorch cannot record a program")
             return
+        if self.compiled() and not hasattr(torch._C._dynamo.guards, "set_is_in_mode_without_ignore_compile_internals"):
+            self.note("program", "no seconds: a compiled model would be compiled anew by torch %s while its step is recorded; by 2.11 it is not"
+                      % self.version)
+            return
         lib.vplan_null_record.restype = ctypes.POINTER(Entry)
         lib.vplan_null_recorded.restype = ctypes.c_uint64
         self.entries = lib.vplan_null_record(1)
