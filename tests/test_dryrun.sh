@@ -859,6 +859,23 @@ while True:
     for x in torch.utils.data.DataLoader(data, 2):
         net(x.cuda()).sum().backward()
         optimizer.step()'
+# An evaluation of the data that was trained on is played too: batches of 32 have 2 MiB where those of training have 64 KiB.
+cat > "$work/same_data.py" <<'P'
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(8, 16384), torch.nn.ReLU(), torch.nn.Linear(16384, 8)).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data = torch.zeros(64, 8)
+for x in torch.utils.data.DataLoader(data, 1):
+    net(x.cuda()).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+net.eval()
+with torch.no_grad():
+    print(sum(len(net(x.cuda())) for x in torch.utils.data.DataLoader(data, 32)), "evaluated")
+P
+whole=$(figures -- "$python" "$work/same_data.py")
+cut=$(figures --steps 3 -- "$python" "$work/same_data.py")
+[ "$whole" = "$cut" ] && [ "${cut##* }" = eval ] && ok || bad "an evaluation of the training's data: cut $cut, whole $whole" "$work/err"
 expect "rank 3 of a command that starts none" 4 "rank 3, and the command started no ranks: say how many with --world" dry --rank 3 -- "$python" -c "import torch; torch.zeros(1, device=\"cuda\")"
 expect "what fails after the cut is said" 0 "after the last step that was played the command ended with ZeroDivisionError" \
     dry --steps 2 -- "$python" -c '

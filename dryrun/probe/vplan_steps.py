@@ -58,7 +58,7 @@ class Steps:
         if os.getpid() != self.pid:
             return
         data = id(getattr(iterator, "_dataset", iterator))
-        if self.data_over and data in self.training_data:
+        if self.data_over and data in self.training_data and self.torch.is_grad_enabled():      # else an evaluation of the same data
             if not getattr(iterator, "vplan_ended", False):
                 iterator.vplan_ended = True
                 self.empty_epochs += 1
