@@ -767,10 +767,15 @@ for x in torch.utils.data.DataLoader(torch.zeros(64, 64), batch_size=8):
     optimizer.step()
 dcp.save({"net": net.state_dict()}, checkpoint_id=sys.argv[1])
 print("saved")
+if len(sys.argv) > 2:
+    state = {"net": net.state_dict()}
+    dcp.load(state, checkpoint_id=sys.argv[1])
+    print("loaded")
 dist.destroy_process_group()
 P
 expect "a rank alone saves its shards" 0 "^saved" dry --device l4 --world 2 -- "$python" "$work/shards.py" "$work/shards"
 [ -s "$work/shards/.metadata" ] && ok || bad "no shards were written"
+expect "and loads what it has saved" 0 "^loaded" dry --device l4 --world 2 -- "$python" "$work/shards.py" "$work/loaded" load
 echo real > "$work/shards/.metadata"
 expect "all ranks beside shards of an earlier run" 0 "were left as they are" dry --device l4 --world 2 --rank all -- "$python" "$work/shards.py" "$work/shards"
 [ "$(cat "$work/shards/.metadata")" = real ] && ok || bad "shards of an earlier run are written over"

@@ -3,6 +3,7 @@
 #     alone       nobody is waited for, and what ranks exchange is taken to be equal
 #     together    (VPLAN_NULL_MEET) every rank is a process: they meet in PyTorch's own store, exchange Python objects
 #                 through it, and write down their collectives, which `vplan dryrun` compares afterwards
+import dataclasses
 import os
 import pickle
 import sys
@@ -281,7 +282,8 @@ class Ranks:
         module.dist = AsFirst(module.dist)
 
     def on_checkpoint_planner(self, module):
-        """Alone: what the other ranks would save is taken to be what this one does, so that pieces of a tensor overlap."""
+        """Alone: what the other ranks would save is taken to be what this one does, so that pieces of a tensor overlap. Of those that
+        several would save none is another's to write: each rank has its own."""
         if self.meets or self.world < 2 or not hasattr(module, "_validate_global_plan"):
             return
         plain, probe = module._validate_global_plan, self
@@ -291,6 +293,12 @@ class Ranks:
                 probe.note("objects", "Python objects that ranks exchange were taken to be equal on all ranks")
             return True
         module._validate_global_plan = _validate_global_plan
+
+        def dedup_save_plans(all_plans, *args, **kwargs):
+            own = min(probe.rank, len(all_plans) - 1)
+            return [p if i == own else dataclasses.replace(p, items=[]) for i, p in enumerate(all_plans)]
+        if hasattr(module, "dedup_save_plans"):
+            module.dedup_save_plans = dedup_save_plans
 
     def message_key(self, src, dst):
         """Of the next message from a rank to another, the same on both."""
