@@ -33,6 +33,7 @@ WHAT = {
     "adapted_steps.csv": "Trainer; LoRA, QLoRA; bitsandbytes' optimizers",
     "optimizer_steps.csv": "Trainer's other optimizers",
     "matrix_steps.csv": "GaLore, APOLLO, Muon",
+    "fused_steps.csv": "LOMO, AdaLomo, GaLore and APOLLO layerwise, GrokAdamW",
     "wide_steps.csv": "QLoRA over heads of 256 (Gemma 2)",
     "dropout_steps.csv": "dropout in adapters",
     "target_steps.csv": "adapters of q, k, v and o alone",
