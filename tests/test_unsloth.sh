@@ -44,7 +44,7 @@ for row in csv.DictReader(line for line in open(rows) if line[0] != "#"):
         missed.append(j["allocated_peak_bytes"] / most - 1)
         reserved.append(j["reserved_peak_bytes"] / took - 1)
 said = "allocated %+.1f to %+.1f %%, reserved %+.1f to %+.1f %% of %d runs" % (*[100 * f(x) for x in (missed, reserved) for f in (min, max)], len(missed))
-ok(len(missed) >= 5 and min(missed + reserved) > -0.02 and max(missed + reserved) < 0.15, "as near as the answer says", said)
+ok(len(missed) >= 8 and min(missed) > -0.02 and min(reserved) > -0.06 and max(missed + reserved) < 0.15, "as near as the answer says", said)
 print(said)
 finish()
 P

@@ -95,7 +95,7 @@ static const vp_nearer_step unsloths_step = {
     .bytes = vp_fit_by_unsloth,
     .low   = 0.20,
     .high  = 0.10,
-    .basis = "runs of Unsloth's own, played on one card, took 12 % less to 1 % more",
+    .basis = "runs of Unsloth's own, played on one card, took 12 % less to 6 % more",
     .why   = "Unsloth's own step was not recorded: bytes are those of SFTTrainer's, which has no "
              "whole logits either, less the checkpoints that Unsloth moves to the host"};
 
