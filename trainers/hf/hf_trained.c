@@ -178,6 +178,11 @@ void vp_hf_trained_assume(const vp_hf_request *q, vp_hf_estimate *out)
         vp_hf_assume(out,
                      "grokadamw: its three states are in host memory, as large as what is trained "
                      "each, and come to the card one parameter after the other");
+    if (strncmp(q->optimizer, "galore_", strlen("galore_")) == 0)
+        vp_hf_assume(out,
+                     "%.*s: its SVDs converge by Jacobi's method, in the workspace that cuSOLVER "
+                     "12.0.4 tells without a card; no other version was asked",
+                     n, q->optimizer);
     if (strcmp(q->optimizer, "muon") == 0)
         vp_hf_assume(out, "muon: torch.optim.Muon steps the layers' matrices, then AdamW "
                           "(foreach) tables, head, norms and biases");
