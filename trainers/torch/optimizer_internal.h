@@ -2,6 +2,7 @@
 #ifndef VP_TRAINERS_TORCH_OPTIMIZER_INTERNAL_H
 #define VP_TRAINERS_TORCH_OPTIMIZER_INTERNAL_H
 
+#include "base/checked.h"
 #include "trainers/torch/optimizer_settings.h"
 #include "trainers/torch/optimizer_step.h"
 
@@ -26,10 +27,18 @@ typedef struct range {
     int64_t first, end;
 } range;
 
-int64_t vp_trained_elements(const vp_trained *trained);
+static inline int64_t vp_trained_elements(const vp_trained *t)
+{
+    return t->bytes / t->element_bytes;
+}
+
 /* A state of the parameter's, or of all of them; it stays. */
-vp_status vp_optimizer_keep(vp_optimizer_step *optimizer, int64_t bytes, vp_ledger_block *state,
-                            vp_err *err);
+static inline vp_status vp_optimizer_keep(vp_optimizer_step *o, int64_t bytes,
+                                          vp_ledger_block *state, vp_err *err)
+{
+    o->state_bytes = vp_add(o->state_bytes, bytes);
+    return vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes, state, err);
+}
 
 /* optimizer_matrices.c: steps that work through the parameters one by one, as Python's loops do. Which states there are before a
  * group is stepped is the caller's to make. */

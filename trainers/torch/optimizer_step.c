@@ -292,11 +292,6 @@ void vp_optimizer_step_free(vp_optimizer_step *o)
     free(o);
 }
 
-int64_t vp_trained_elements(const vp_trained *t)
-{
-    return t->bytes / t->element_bytes;
-}
-
 bool vp_optimizer_step_is_small(const vp_trained *t)
 {
     return vp_trained_elements(t) < LEAST_8BIT;
@@ -316,13 +311,6 @@ static bool is_mixed(const vp_optimizer_step *o)
 static int n_tensors(const vp_optimizer_step *o)
 {
     return is_mixed(o) ? 2 : table[o->row].n_states;
-}
-
-vp_status vp_optimizer_keep(vp_optimizer_step *o, int64_t bytes, vp_ledger_block *state,
-                            vp_err *err)
-{
-    o->state_bytes = vp_add(o->state_bytes, bytes);
-    return vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes, state, err);
 }
 
 /* The states of parameter i of bitsandbytes' forms: codes, then scales; AdEMAMix makes the scales first. */
