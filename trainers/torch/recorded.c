@@ -405,6 +405,35 @@ out:
     return st;
 }
 
+/* The watch hears of gradients that are whole: what makes one may take scratch behind it, and gives back what it had no further use
+ * for before anybody is told. So those that were made are whole when something was freed and something else is asked for. */
+static vp_status tell_whole(vp_recorded *s, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    s->is_freed = false;
+    while (s->n_told < s->n_gradients) {
+        int64_t i = s->n_told++;
+        VP_TRY(s->watch->gradient(s->watch->user, i, s->made[i % MAX_MADE], err));
+    }
+out:
+    return st;
+}
+
+static vp_status note_gradient(vp_recorded *s, vp_ledger_block *block, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    s->is_unsettled = s->watch->settled != NULL;
+    if (s->n_gradients - s->n_told == MAX_MADE)
+        VP_TRY(tell_whole(s, err));
+    s->made[s->n_gradients++ % MAX_MADE] = block;
+    if (s->is_unsettled) /* who waits for that is told at once */
+        VP_TRY(tell_whole(s, err));
+out:
+    return st;
+}
+
 static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
                             vp_err *err)
 {
@@ -442,10 +471,8 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
         s->quantised_bytes += bytes;
     if (s->n_allocs >= s->next_workspace)
         VP_TRY(take_workspaces(s, phase_idx, err));
-    if (s->watch && x->owner == VP_OWNER_GRADIENT && bytes) {
-        s->is_unsettled = s->watch->settled != NULL;
-        VP_TRY(s->watch->gradient(s->watch->user, s->n_gradients++, block, err));
-    }
+    if (s->watch && x->owner == VP_OWNER_GRADIENT && bytes)
+        VP_TRY(note_gradient(s, block, err));
 out:
     s->ledger->stream = 0;
     return st;
@@ -498,6 +525,14 @@ static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_runni
         vp_ledger_free(s->ledger, &s->blocks[base + j]);
 }
 
+static void give_back(vp_recorded *s, const token *t, int64_t i, int64_t n_running)
+{
+    int64_t before = s->ledger->needed_bytes;
+
+    play_free(s, t, i, n_running);
+    s->is_freed |= s->n_told < s->n_gradients && s->ledger->needed_bytes < before;
+}
+
 /* The watch is told of layer *untold, if any, and there is none untold. */
 static vp_status tell(vp_recorded *s, const char *name, int64_t *untold, vp_err *err)
 {
@@ -518,11 +553,11 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
 
     if (phase_idx < 0)
         return VP_FAIL(err, VP_ERR_INPUT, "the recording has no phase \"%s\"", name);
-    const phase *p  = &s->program->phases[phase_idx];
-    s->n_allocs     = 0;
-    s->n_gradients  = 0;
-    s->is_unsettled = false;
-    s->is_backward  = is_backward(p);
+    const phase *p = &s->program->phases[phase_idx];
+    s->n_allocs    = 0;
+    s->n_gradients = s->n_told = 0;
+    s->is_freed = s->is_unsettled = false;
+    s->is_backward                = is_backward(p);
     s->is_in_loss = s->is_behind_loss = false;
     VP_TRY(vp_recorded_ready(s, err));
     find_next_workspace(s, phase_idx);
@@ -540,10 +575,12 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
             }
             for (int64_t j = 0; j < p->sections[k].n; j++) {
                 const token *t = &p->sections[k].tokens[j];
+                if (s->is_freed && !t->is_free)
+                    VP_TRY(tell_whole(s, err));
                 if (untold >= 0 && (!t->is_free || !s->is_backward))
                     VP_TRY(tell(s, name, &untold, err));
                 if (t->is_free)
-                    play_free(s, t, i, n);
+                    give_back(s, t, i, n);
                 else
                     VP_TRY(play_alloc(s, t->slot, phase_idx, i, err));
             }
@@ -553,6 +590,7 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
         behind = told ? untold : behind;
         before += told ? (n + p->sections[k].irregular) * s->program->every : 0;
     }
+    VP_TRY(tell_whole(s, err));
     VP_TRY(tell(s, name, &untold, err));
     if (s->as && s->as->has_ones && strcmp(name, "inputs") == 0)
         VP_TRY(vp_ledger_alloc(s->ledger, VP_OWNER_INPUT,

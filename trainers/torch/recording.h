@@ -127,7 +127,7 @@ typedef struct vp_recorded_watch {
     vp_status (*layer)(void *user, const char *phase, int64_t i, vp_err *err);
     /* NULL, or: the gradient of the logits is there, so that backward goes on to what made them. */
     vp_status (*logits)(void *user, vp_err *err);
-    /* Gradient i of backward was made; who frees the block leaves it empty. */
+    /* Gradient i of backward is whole, as a hook on it sees it; who frees the block leaves it empty. */
     vp_status (*gradient)(void *user, int64_t i, vp_ledger_block *block, vp_err *err);
     /* NULL, or: what was freed behind gradients is, and something else is allocated next, so that hooks on their parameters have
      * run. Not behind the phase's last. */

@@ -14,6 +14,7 @@ enum {
     MAX_PHASES      = 16,
     MAX_SECTIONS    = 7,
     MAX_WORKSPACES  = 8,
+    MAX_MADE        = 8, /* gradients of one node of autograd, and more */
     MAX_UNTIED      = 4,
     MAX_ALSO        = 8,
     MAX_LAYERS      = 1 << 20,
@@ -128,8 +129,10 @@ struct vp_recorded {
     int64_t          *parameters, *rows_of_parameter, n_parameters, frozen_bytes, quantised_bytes;
     bool             *is_vector, *has_rank; /* of each parameter */
     const vp_recorded_watch *watch;         /* or NULL */
-    int64_t                  n_gradients;
-    bool                     is_unsettled; /* gradients were made, and nothing else since */
+    int64_t          n_gradients, n_told;   /* made in this phase; of which the watch was told */
+    vp_ledger_block *made[MAX_MADE];        /* of those between */
+    bool             is_freed;              /* anything since the first of them was made */
+    bool             is_unsettled;          /* gradients were made, and nothing else since */
     int64_t *bytes; /* of each slot, but of Liger's last tile; NULL before the first phase */
     int64_t  next_workspace; /* allocations of the phase before the next one is taken */
     bool     is_backward, is_in_loss, is_behind_loss; /* of the phase that is played; of its loss */
