@@ -16,16 +16,23 @@ static int64_t part(const vp_world *w)
     return vp_ceil_div(w->n_elements, w->opts.ranks);
 }
 
+/* The weight that was loaded behind so many others. */
+static vp_world_weight *weight_at(vp_world *w, int64_t place)
+{
+    int64_t i = 0;
+
+    while (w->weights[i].place != place)
+        i++;
+    return &w->weights[i];
+}
+
 /* Whole weights that begin in rank 0's part. */
-static int64_t owned_elements(const vp_world *w)
+static int64_t owned_elements(vp_world *w)
 {
     int64_t sum = 0, own = part(w);
 
-    for (int64_t place = 0, i; place < w->n_weights && sum < own; place++) {
-        for (i = 0; i < w->n_weights && w->weights[i].place != place;)
-            i++;
-        sum += i < w->n_weights ? w->weights[i].elements : 0;
-    }
+    for (int64_t place = 0; place < w->n_weights && sum < own; place++)
+        sum += weight_at(w, place)->elements;
     return sum;
 }
 
@@ -36,9 +43,10 @@ static vp_status load(vp_world *w, vp_err *err)
     vp_ledger_block scratch = {0};
     vp_status       st      = VP_OK;
 
-    for (int64_t i = 0; i < w->n_weights; i++)
-        VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, w->weights[i].elements * each,
-                             &w->weights[i].whole, err));
+    for (int64_t place = 0; place < w->n_weights; place++) {
+        vp_world_weight *x = weight_at(w, place);
+        VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, x->elements * each, &x->whole, err));
+    }
     if (w->opts.device_bytes && 2 * n * w->opts.ranks * each > w->opts.device_bytes)
         for (int64_t i = 0; i < w->n_weights;
              i++) /* joined in host memory where there is no room */
@@ -50,6 +58,7 @@ static vp_status load(vp_world *w, vp_err *err)
         vp_ledger_free(w->ledger, &w->weights[i].whole);
     VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, n * each, &scratch, err));
     if (is_offloaded(w)) {
+        vp_ledger_free(w->ledger, &scratch);
         VP_TRY(vp_world_take(w, VP_OWNER_BUCKET, w->most_elements * each,
                              &w->buffers[VP_ZERO_MASTER], err));
         vp_world_pin(w, n * each); /* a copy to send back; the master, and its gradient */
