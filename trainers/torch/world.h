@@ -24,10 +24,11 @@ typedef struct vp_world_opts {
     /* the same of adapters, which alone are trained then; 0: there are none. rank: theirs */
     int64_t adapter_bytes, adapter_master_bytes, adapter_rank;
     bool    is_tied;
-    bool    is_recomputed;  /* layers are computed anew in backward */
-    bool    syncs_each;     /* asked for, and vp_world_syncs_each() */
-    bool    loads_in_parts; /* weights are cut as they are made: zero.Init() of transformers */
-    int64_t device_bytes;   /* of the card; 0: not known, enough */
+    bool    is_recomputed; /* layers are computed anew in backward */
+    bool    syncs_each;    /* asked for, and vp_world_syncs_each() */
+    /* as Trainer has it: weights are cut as they are made (zero.Init()), or as they are read (FSDP2) */
+    bool    loads_in_parts;
+    int64_t device_bytes; /* of the card; 0: not known, enough */
     /* DDP's find_unused_parameters, and behind each forward pass what is made of its output then: a cast of it, and of that a clone */
     bool    finds_unused;
     int64_t cast_bytes, clone_bytes;

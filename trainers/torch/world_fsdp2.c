@@ -55,6 +55,29 @@ static vp_status whole_of(vp_world *w, vp_world_weight *x, vp_err *err)
     return vp_ledger_alloc(w->ledger, VP_OWNER_TEMPORARY, x->elements * x->kept, &x->whole, err);
 }
 
+/* A part of it is rank 0's from now on. */
+static vp_status keep_part(vp_world *w, vp_world_weight *x, vp_err *err)
+{
+    bool      is_trained = x->place >= 0;
+    vp_owner  owner      = is_trained      ? VP_OWNER_PARAMETER
+                           : x->packed > 1 ? VP_OWNER_QUANTISED
+                                           : VP_OWNER_FROZEN;
+    vp_status st         = VP_OK;
+
+    VP_TRY(vp_ledger_alloc(w->ledger, owner, x->part * x->kept, &x->shard, err));
+    if (is_offloaded(w)) {
+        vp_ledger_free(w->ledger, &x->shard);
+        vp_world_pin(w, x->part * x->kept);
+        vp_world_pin(w, is_trained ? x->part * x->kept : 0); /* its gradient */
+        w->host_elements += is_trained ? x->part : 0;
+    } else if (is_trained) {
+        w->trained[x->place] = x->part * x->kept;
+        w->n_trained++;
+    }
+out:
+    return st;
+}
+
 /* A unit's weights come to the card whole, are cut, and go. */
 static vp_status shard(vp_world *w, int64_t u, vp_err *err)
 {
@@ -64,25 +87,36 @@ static vp_status shard(vp_world *w, int64_t u, vp_err *err)
 
     for (int64_t i = 0; i < n && !w->has_quantised; i++)
         VP_TRY(whole_of(w, &x[i], err));
-    for (int64_t i = 0; i < n; i++) {
-        bool     is_trained = x[i].place >= 0;
-        vp_owner owner      = is_trained        ? VP_OWNER_PARAMETER
-                              : x[i].packed > 1 ? VP_OWNER_QUANTISED
-                                                : VP_OWNER_FROZEN;
-        VP_TRY(vp_ledger_alloc(w->ledger, owner, x[i].part * x[i].kept, &x[i].shard, err));
-        if (is_offloaded(w)) {
-            vp_ledger_free(w->ledger, &x[i].shard);
-            vp_world_pin(w, x[i].part * x[i].kept);
-            vp_world_pin(w, is_trained ? x[i].part * x[i].kept : 0); /* its gradient */
-            w->host_elements += is_trained ? x[i].part : 0;
-        } else if (is_trained) {
-            w->trained[x[i].place] = x[i].part * x[i].kept;
-            w->n_trained++;
-        }
-    }
+    for (int64_t i = 0; i < n; i++)
+        VP_TRY(keep_part(w, &x[i], err));
     for (int64_t i = 0; i < n && u < w->n_layers && !w->has_quantised; i++)
         vp_ledger_free(w->ledger, &x[i].whole);
 out:
+    return st;
+}
+
+/* fsdp_cpu_ram_efficient_loading, which emit writes for Trainer: one by one in the order of the state dict, whose head that is tied
+ * comes as the table did and has its part beside that one's until all is there. */
+static vp_status load_each(vp_world *w, vp_err *err)
+{
+    vp_ledger_block again = {0};
+    vp_status       st    = VP_OK;
+
+    for (int64_t place = 0; place < w->n_weights; place++) {
+        vp_world_weight *x = vp_world_weight_at(w, place);
+        VP_TRY(whole_of(w, x, err));
+        VP_TRY(keep_part(w, x, err));
+        vp_ledger_free(w->ledger, &x->whole);
+    }
+    if (w->opts.is_tied) {
+        vp_world_weight *table = vp_world_weight_at(w, 0);
+        VP_TRY(whole_of(w, table, err));
+        VP_TRY(
+            vp_ledger_alloc(w->ledger, VP_OWNER_TEMPORARY, table->part * table->kept, &again, err));
+        vp_ledger_free(w->ledger, &table->whole);
+    }
+out:
+    vp_ledger_free(w->ledger, &again);
     return st;
 }
 
@@ -91,6 +125,8 @@ static vp_status load(vp_world *w, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    if (w->opts.loads_in_parts && !w->has_frozen && !is_offloaded(w))
+        return load_each(w, err);
     for (int64_t i = 0; i < w->n_weights && w->has_quantised; i++)
         if (w->weights[i].place >= 0)
             VP_TRY(whole_of(w, &w->weights[i], err));

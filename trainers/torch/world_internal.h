@@ -74,6 +74,9 @@ struct vp_world_form {
 extern const vp_world_form vp_world_ddp, vp_world_fsdp1, vp_world_fsdp2, vp_world_zero1,
     vp_world_zero2, vp_world_zero3;
 
+/* The trained weight that was loaded behind so many others; there is none that is frozen. */
+vp_world_weight *vp_world_weight_at(vp_world *w, int64_t place);
+
 /* The unit of gradient i: layers are done from the last to the first. */
 int64_t vp_world_unit_of_gradient(const vp_world *w, int64_t i);
 

@@ -79,3 +79,12 @@ vp_status vp_world_zero_stepped(vp_world *w, vp_err *err)
     vp_ledger_free(w->ledger, &w->buffers[VP_ZERO_WIDE]);
     return VP_OK;
 }
+
+vp_world_weight *vp_world_weight_at(vp_world *w, int64_t place)
+{
+    int64_t i = 0;
+
+    while (w->weights[i].place != place)
+        i++;
+    return &w->weights[i];
+}

@@ -16,23 +16,13 @@ static int64_t part(const vp_world *w)
     return vp_ceil_div(w->n_elements, w->opts.ranks);
 }
 
-/* The weight that was loaded behind so many others. */
-static vp_world_weight *weight_at(vp_world *w, int64_t place)
-{
-    int64_t i = 0;
-
-    while (w->weights[i].place != place)
-        i++;
-    return &w->weights[i];
-}
-
 /* Whole weights that begin in rank 0's part. */
 static int64_t owned_elements(vp_world *w)
 {
     int64_t sum = 0, own = part(w);
 
     for (int64_t place = 0; place < w->n_weights && sum < own; place++)
-        sum += weight_at(w, place)->elements;
+        sum += vp_world_weight_at(w, place)->elements;
     return sum;
 }
 
@@ -44,7 +34,7 @@ static vp_status load(vp_world *w, vp_err *err)
     vp_status       st      = VP_OK;
 
     for (int64_t place = 0; place < w->n_weights; place++) {
-        vp_world_weight *x = weight_at(w, place);
+        vp_world_weight *x = vp_world_weight_at(w, place);
         VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, x->elements * each, &x->whole, err));
     }
     if (w->opts.device_bytes && 2 * n * w->opts.ranks * each > w->opts.device_bytes)
