@@ -105,7 +105,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 26, 9), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("head_steps.csv", 24, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 49, 17), ("asked_steps.csv", 31, 12), ("versions_steps.csv", 48, 15), ("prepared_steps.csv", 28, 14)):
+for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 12), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 26, 9), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 13, 8), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 24, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 14, 4), ("again_steps.csv", 49, 17), ("asked_steps.csv", 31, 12), ("versions_steps.csv", 48, 15), ("prepared_steps.csv", 28, 14)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -114,6 +114,11 @@ for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 1
             known = path == "fallen_steps.csv" and row["name"] == "qwen2.5-0.5b" and "r=32,targets=all-linear" in row["options"] and "nf4" in row["options"]         # 17 KB; why is not known
             # 384 tokens: for so few bitsandbytes multiplies by the packed weights of a small model, and makes none of 16 bits; a segment of 20 MiB is said too many
             fused = path == "prepared_steps.csv" and row["name"] == "smollm2-360m" and "adamw_8bit" in row["options"] and "r=64,targets=all-linear" in row["options"]
+            # Adafactor's rows and columns are taken as the model's width: what is small decides where a table lies in a small model
+            factored = path == "mixed_steps.csv" and row["name"] in ("SmolLM2-135M", "vit-base-patch16-224") and "adafactor" in row["options"]
+            if factored:
+                ok(0.003 < abs(errors["peak"]) <= 0.011 and abs(errors["reserved"]) <= 0.1, name, errors)
+                continue
             ok(abs(errors["peak"]) <= 0.001 and (abs(errors["reserved"]) <= 0.006) != fused and abs(errors["reserved"]) <= 0.026 and (abs(errors["load"]) <= 1e-6) != known, name, errors)
             ok(abs(errors.get("evaluate", 0)) <= 0.0001, name + ": evaluation", errors)
 

@@ -50,6 +50,7 @@ WHAT = {
     "parted_steps.csv": "checkpoints of the first layers alone; addresses as a driver gives them",
     "reentrant_steps.csv": "checkpoints by use_reentrant=True",
     "fallen_steps.csv": "of the rows above some, with addresses as a driver gives them",
+    "mixed_steps.csv": "drawn of all options at once, of configs as published; addresses as a driver gives them",
     "later_steps.csv": "adapters and TRL of families recorded later, masks over NF4, longrope",
     "windowed_steps.csv": "adapters at and beyond the attention window",
     "again_steps.csv": "steps of families and heads recorded last",

@@ -8,7 +8,7 @@
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising, or with VPLAN_NULL_ADDRESSES=falling as a card's driver gives them. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --matrices: those that project matrices or orthogonalise them (`pip install --no-deps galore-torch apollo-torch`). --fused: those that update in the backward pass, or from host memory (and lomo-optim grokadamw). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --matrices: those that project matrices or orthogonalise them (`pip install --no-deps galore-torch apollo-torch`). --fused: those that update in the backward pass, or from host memory (and lomo-optim grokadamw). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --configs: of models as these files have them, every option by chance. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -553,6 +553,43 @@ def drawn_allocators(n, seed, models):
     return [r + (0, "none", 0, 0, 0, "none", 0, 0, "none", rng.choice(ALLOCATORS)) for r in drawn_with_adapters(n, seed, models, wide=True)]
 
 
+TRAINER_OPTIMIZERS = OPTIMIZERS + ["lion_32bit", "ademamix", "paged_lion_8bit", "rmsprop_bnb_8bit"]
+
+
+def drawn_widely(n, seed, paths):
+    """Of models as their configs are published (paths), every option by chance, each rare one beside others."""
+    rng = random.Random(seed)
+    configs = {os.path.basename(path)[:-len(".json")].rpartition("__")[2]: json.load(open(path)) for path in paths}
+    out = []
+
+    def seldom(share, of, otherwise):
+        return rng.choice(of) if rng.random() < share else otherwise
+    while len(out) < n:
+        name = rng.choice(sorted(configs))
+        c = {k: x for k, x in configs[name].items() if k not in ("torch_dtype", "dtype", "transformers_version", "_name_or_path", "use_cache", "auto_map", "label2id", "task_specific_params")}
+        if "id2label" in c:
+            c["id2label"] = {k: k for k in c["id2label"]}
+        task, kind = task_of(c), c["model_type"]
+        trainer = rng.choice(["torch", "hf", "hf", "trl", "trl", "dpo"] if task == "clm" else ["torch", "hf", "hf"])
+        lora = seldom(0.55, ["all-linear", "all-linear", "q_proj+v_proj", "q_proj+k_proj+v_proj+o_proj"] if kind != "gpt2" else ["all-linear", "c_attn"], "none")
+        load = seldom(0.5, ["nf4", "nf4-dq", "nf4-dq", "int8"], "none") if lora != "none" else "none"
+        precision = "bf16-amp" if load != "none" else rng.choice(["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp", "bf16", "fp16-mixed"])
+        layers = next(c[k] for k in ("num_hidden_layers", "n_layer", "num_layers", "n_layers") if k in c)
+        recompute = rng.choice(["none", "full", "full", "every:2", "first:%d" % rng.randrange(2, layers - 1)])
+        packing = seldom(0.35, [1, 2, 3, 5], 0) if trainer == "trl" else 0
+        padding = "mask" if trainer == "dpo" else seldom(0.35, ["mask"], "none") if not packing and task != "imgcls" else "none"
+        attention = seldom(0.35, ["eager", "sdpa:efficient", "flash_attention_2", "sdpa:math"], "sdpa:flash")
+        most = min(c.get(k) or 1 << 20 for k in ("max_position_embeddings", "n_positions")) - 2 * kind.endswith("roberta")
+        seq = 0 if task == "imgcls" else rng.choice([s for s in LENGTHS if s <= most and (s % 8 == 0 or padding == "none")])
+        optimizer = rng.choice(OPTIMIZERS[:3] + ["sgd", "sgd_momentum", "adamw_torch_forloop"] if trainer == "torch" else TRAINER_OPTIMIZERS)
+        out.append((name, c, precision, attention, recompute, optimizer, rng.choice([1, 2, 2, 3, 4, 8]), seq, task, padding, trainer, lora,
+                    rng.choice([4, 8, 16, 32, 64]) if lora != "none" else 0, load, 0, seldom(0.2, ["all", "loss"], "none") if trainer == "hf" else "none", packing,
+                    int(lora != "none" and rng.random() < 0.15), int(lora != "none" and rng.random() < 0.4), seldom(0.15, ["embed_tokens", "lm_head"], "none") if lora != "none" else "none", 0,
+                    int(recompute == "full" and rng.random() < 0.15), seldom(0.15, ["embeddings", "layers:%d" % rng.randrange(1, layers)], "none") if lora == "none" else "none",
+                    seldom(0.2, ALLOCATORS, "")))
+    return out
+
+
 def by_trainer(rows, seed, evaluates, liger):
     """The rows, by Trainer, with samples at once in an evaluation, and Liger's kernels."""
     rng = random.Random(seed)
@@ -784,6 +821,7 @@ def main():
     p.add_argument("--classes", action="store_true")
     p.add_argument("--padded", action="store_true")
     p.add_argument("--recent", action="store_true")
+    p.add_argument("--configs", nargs="+")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--unless")
@@ -793,7 +831,7 @@ def main():
     p.add_argument("--like")
     p.add_argument("--every", type=int, default=1)
     a = p.parse_args()
-    play.prepare(os.path.abspath(a.null), processors=132, **({"total_bytes": 1 << 40} if a.allocators else {}))
+    play.prepare(os.path.abspath(a.null), processors=132, **({"total_bytes": 1 << 40} if a.allocators or a.configs else {}))
     import torch
     import transformers
     play.quiet()
@@ -824,6 +862,8 @@ def main():
         rows = drawn_matrices(n, a.seed, a.models, FUSED_OPTIMIZERS)
     elif a.narrow:
         rows = drawn_narrow(n, a.seed, a.models)
+    elif a.configs:
+        rows = drawn_widely(n, a.seed, a.configs)
     elif a.prepared:
         rows = drawn_prepared(n, a.seed, a.models)
     elif a.checkpoints:
