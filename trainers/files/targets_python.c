@@ -131,6 +131,8 @@ static const vp_told unsloth_script[] = {
     {"parallel", "your launch line: torchrun replicates the model"},
     {"loss=full|chunked", "Unsloth itself: its own fused cross-entropy"},
     {"attention=sdpa|flash2", "Unsloth itself: the fastest that is installed"},
+    {"allocator=default", "Unsloth itself: importing it sets expandable_segments:True",
+     .beside = true},
     {0},
 };
 

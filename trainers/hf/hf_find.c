@@ -21,6 +21,7 @@ typedef struct search {
     const char          *attention; /* what PyTorch takes on this card */
     const char          *folder;    /* of recordings, below theirs */
     bool                 terse;     /* as the request's; so is what another step stands in for */
+    vp_hf_request        by_false;  /* the request, with checkpoints by use_reentrant=False */
 } search;
 
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
@@ -732,15 +733,17 @@ static vp_status find_with_versions(search *r, vp_err *err)
  * False stand in. */
 static vp_status find_by_checkpoints(search *r, vp_err *err)
 {
-    vp_hf_request by_false  = *r->request;
-    bool          is_played = !vp_hf_is_reentrant(r->request) || !vp_hf_is_shared(r->request);
-    vp_status     st        = is_played ? find_with_versions(r, err) : VP_ERR_INPUT;
+    const vp_hf_request *asked     = r->request;
+    bool                 is_played = !vp_hf_is_reentrant(asked) || !vp_hf_is_shared(asked);
+    vp_status            st        = is_played ? find_with_versions(r, err) : VP_ERR_INPUT;
 
-    if (st == VP_OK || !vp_hf_is_reentrant(r->request))
+    if (st == VP_OK || !vp_hf_is_reentrant(asked))
         return st;
-    by_false.recompute = "full";
-    r->request         = &by_false;
-    st                 = find_with_versions(r, err);
+    r->by_false           = *asked;
+    r->by_false.recompute = "full";
+    r->request            = &r->by_false;
+    st                    = find_with_versions(r, err);
+    r->request            = asked;
     if (st == VP_OK) {
         r->out->stands_in = true;
         vp_hf_assume(r->out, "checkpoints by use_reentrant=True were not recorded with these "
@@ -763,7 +766,6 @@ vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_
 
     *found = (vp_hf_found){0};
     VP_TRY(find_by_checkpoints(&r, err));
-    r.request = request;
     choose_attention(&r);
     if (request->load && strcmp(request->load, "int8") == 0)
         vp_hf_assume(out, "8-bit weights: no column of what goes into a product is an outlier "
