@@ -400,6 +400,13 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
             "--load %s --parallel %s --precision %s was not played: weights that are cut "
             "with packed ones are 16 bits wide (--precision bf16-amp)",
             q->load, q->parallel, q->precision);
+    if (vp_hf_cuts_quantised(q) && !vp_hf_halves_adapters(q))
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--precision %s --parallel %s was not played with fp32 adapters beside packed weights "
+            "that are cut over cards: --precision bf16-amp was, and --parallel ddp, which leaves "
+            "them whole on each card",
+            q->precision, q->parallel);
     return VP_OK;
 }
 
