@@ -7,7 +7,8 @@ enum { FP32 = 4 };
 
 /* The first step of one parameter of n elements in fp32, of rows of so many where it is a matrix; of an optimizer that updates in the
  * backward pass that. */
-static vp_ledger_phase after_step(const char *optimizer, int64_t n, int64_t width)
+static vp_ledger_phase after_step_on(const vp_symbol_card *card, const char *optimizer, int64_t n,
+                                     int64_t width)
 {
     vp_ledger_block           gradient = {0};
     vp_ledger                 ledger   = {0};
@@ -21,6 +22,7 @@ static vp_ledger_phase after_step(const char *optimizer, int64_t n, int64_t widt
     options.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED;
     CHECK_OK(vp_caching_allocator_new(&options, &ledger.allocator, &err));
     CHECK_OK(vp_optimizer_step_new(optimizer, &trained, 1, &ledger, &step, &err));
+    vp_optimizer_step_on(step, card);
     vp_ledger_begin(&ledger, "step");
     CHECK_OK(vp_optimizer_step_begin(step, &err));
     vp_optimizer_backward_begin(step);
@@ -34,6 +36,11 @@ static vp_ledger_phase after_step(const char *optimizer, int64_t n, int64_t widt
     vp_optimizer_step_free(step);
     vp_caching_allocator_destroy(ledger.allocator);
     return phase;
+}
+
+static vp_ledger_phase after_step(const char *optimizer, int64_t n, int64_t width)
+{
+    return after_step_on(&(vp_symbol_card){0}, optimizer, n, width);
 }
 
 /* Bytes that it leaves allocated. Each request is rounded up to 512 bytes. */
@@ -161,6 +168,20 @@ static void adafactor_keeps_rows_and_columns(void **state)
     assert_int_equal(p.end_bytes, 512 + 2048 + 512);
     assert_int_equal(p.allocated_bytes, p.end_bytes + 2 * 4 * 96 * 512);
     assert_int_equal(left_by("adafactor", 1024), 4096 + 512);
+}
+
+/* SmolLM2's table on a card of 132 multiprocessors: 49152 rows are summed by 423 thread blocks of 32 x 4 threads and 4 columns each, five
+ * beside each other, 4 x 576 x 423 x 128 bytes of parts and 20 of semaphores, beside the square and the sum of a column. */
+static void adafactors_sum_over_many_rows_takes_scratch(void **state)
+{
+    vp_symbol_card  card = {.processors = 132, .threads = 2048};
+    int64_t         n    = (int64_t)49152 * 576;
+    vp_ledger_phase p    = after_step_on(&card, "adafactor", n, 576);
+
+    (void)state;
+    assert_int_equal(p.allocated_bytes, p.end_bytes + 4 * n + 124747776 + 2560 + 512);
+    p = after_step("adafactor", n, 576);
+    assert_int_equal(p.allocated_bytes, p.end_bytes + 8 * n);
 }
 
 /* A state, and two lists of temporaries. */
@@ -385,6 +406,7 @@ int main(void)
         cmocka_unit_test(others_are_refused_with_their_reason),
         cmocka_unit_test(paged_states_of_large_parameters_are_not_on_the_card),
         cmocka_unit_test(adafactor_keeps_rows_and_columns),
+        cmocka_unit_test(adafactors_sum_over_many_rows_takes_scratch),
         cmocka_unit_test(adagrad_takes_the_parameters_twice_while_it_steps),
         cmocka_unit_test(apollo_keeps_moments_of_low_rank_and_a_projection),
         cmocka_unit_test(galore_keeps_all_vectors_of_a_side_in_fp32),

@@ -114,10 +114,9 @@ for path, least, models in (("family_steps.csv", 25, 8), ("trl_steps.csv", 50, 1
             known = path == "fallen_steps.csv" and row["name"] == "qwen2.5-0.5b" and "r=32,targets=all-linear" in row["options"] and "nf4" in row["options"]         # 17 KB; why is not known
             # 384 tokens: for so few bitsandbytes multiplies by the packed weights of a small model, and makes none of 16 bits; a segment of 20 MiB is said too many
             fused = path == "prepared_steps.csv" and row["name"] == "smollm2-360m" and "adamw_8bit" in row["options"] and "r=64,targets=all-linear" in row["options"]
-            # Adafactor's rows and columns are taken as the model's width: what is small decides where a table lies in a small model
-            factored = path == "mixed_steps.csv" and row["name"] in ("SmolLM2-135M", "vit-base-patch16-224") and "adafactor" in row["options"]
-            if factored:
-                ok(0.003 < abs(errors["peak"]) <= 0.011 and abs(errors["reserved"]) <= 0.1, name, errors)
+            # Adafactor keeps rows and columns of a convolution by its last two sizes, 16 x 16 here; they are taken as the model's width
+            if path == "mixed_steps.csv" and row["name"] == "vit-base-patch16-224" and "adafactor" in row["options"]:
+                ok(0.003 < abs(errors["peak"]) <= 0.004 and abs(errors["reserved"]) <= 0.001, name, errors)
                 continue
             ok(abs(errors["peak"]) <= 0.001 and (abs(errors["reserved"]) <= 0.006) != fused and abs(errors["reserved"]) <= 0.026 and (abs(errors["load"]) <= 1e-6) != known, name, errors)
             ok(abs(errors.get("evaluate", 0)) <= 0.0001, name + ": evaluation", errors)

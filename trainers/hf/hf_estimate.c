@@ -627,6 +627,7 @@ static vp_status play_inputs(run *r, vp_err *err)
                               &r->trained, err));
     VP_TRY(vp_optimizer_step_new(q->optimizer, t->list, t->n, &r->ledger, &r->optimizer, err));
     VP_TRY(vp_hf_fused_new(r->step, r->optimizer, q->optimizer, &r->fused, err));
+    vp_optimizer_step_on(r->optimizer, &r->found.sizes.symbols.card);
     vp_optimizer_step_group(r->optimizer, t->n_first);
     if (!vp_hf_is_plain(q))
         vp_optimizer_step_widen(r->optimizer, t->n_tables);

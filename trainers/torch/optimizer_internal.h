@@ -14,6 +14,7 @@ struct vp_optimizer_step {
     vp_trained           *trained;
     int64_t               n, n_wide, n_first;
     vp_optimizer_settings settings;
+    vp_symbol_card        card; /* no multiprocessors: sums without scratch */
     /* MAX_STATES of each parameter, two that are made in a step */
     vp_ledger_block *states, *made, maps[MAX_MAPS];
     int64_t          state_bytes; /* of those that were made, as asked for; paged ones too */

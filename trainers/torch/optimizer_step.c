@@ -223,6 +223,11 @@ out:
     return st;
 }
 
+void vp_optimizer_step_on(vp_optimizer_step *o, const vp_symbol_card *card)
+{
+    o->card = *card;
+}
+
 void vp_optimizer_step_widen(vp_optimizer_step *o, int64_t n)
 {
     o->n_wide = n;
@@ -401,15 +406,22 @@ out:
 }
 
 /* A matrix is one that its columns divide: rows and columns, then Adafactor's norm of the parameter. */
+/* Of Adafactor: it has rows, of so many elements; 0: it is none. */
+static int64_t factored_width(const vp_trained *t)
+{
+    int64_t n = vp_trained_elements(t);
+
+    return t->columns && n > t->columns && n % t->columns == 0 ? t->columns : 0;
+}
+
 static vp_status make_factors(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
     vp_ledger_block *state = &o->states[i * MAX_STATES];
-    int64_t          n = vp_trained_elements(&o->trained[i]), width = o->trained[i].columns;
-    bool             is_matrix = width && n > width && n % width == 0;
-    vp_status        st        = VP_OK;
+    int64_t   n = vp_trained_elements(&o->trained[i]), width = factored_width(&o->trained[i]);
+    vp_status st = VP_OK;
 
-    VP_TRY(vp_optimizer_keep(o, 4 * (is_matrix ? n / width : n), state++, err));
-    if (is_matrix)
+    VP_TRY(vp_optimizer_keep(o, 4 * (width ? n / width : n), state++, err));
+    if (width)
         VP_TRY(vp_optimizer_keep(o, 4 * width, state++, err));
     if (table[o->row].states == STATE_FACTORED)
         VP_TRY(vp_optimizer_keep(o, 4, state, err));
@@ -540,6 +552,28 @@ out:
     return st;
 }
 
+/* The mean of the squares by rows, then by columns: what each has while it is made, and the result. */
+static vp_status play_means(vp_optimizer_step *o, const vp_trained *t, vp_err *err)
+{
+    int64_t         width = factored_width(t), rows = width ? vp_trained_elements(t) / width : 0;
+    vp_sum_scratch  x       = o->card.processors && width ? vp_scratch_of_sum(width, rows, &o->card)
+                                                          : (vp_sum_scratch){0};
+    const int64_t   bytes[] = {4 * rows, 4 * width, x.bytes, x.semaphore_bytes};
+    vp_ledger_block block[4] = {{0}};
+    vp_status       st       = VP_OK;
+
+    for (int i = 0; i < 4; i++) {
+        if (bytes[i])
+            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes[i], &block[i], err));
+        if (i == 0) /* added to the state before the other is made */
+            vp_ledger_free(o->ledger, &block[0]);
+    }
+out:
+    for (int i = 3; i >= 0; i--)
+        vp_ledger_free(o->ledger, &block[i]);
+    return st;
+}
+
 /* One parameter at a time. Of 16 bits, gradient and parameter are copied to fp32, with the states made between; the square
  * of the gradient, the same with its epsilon, then the update, which lives on while those two of the next one are made. */
 static vp_status step_factored(vp_optimizer_step *o, range of, vp_err *err)
@@ -561,6 +595,7 @@ static vp_status step_factored(vp_optimizer_step *o, range of, vp_err *err)
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &sum, err));
         vp_ledger_free(o->ledger, &square);
         vp_ledger_free(o->ledger, &update);
+        VP_TRY(play_means(o, &o->trained[i], err));
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &update, err));
         vp_ledger_free(o->ledger, &sum);
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &scaled, err));

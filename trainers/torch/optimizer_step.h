@@ -8,6 +8,7 @@
 #define VP_TRAINERS_TORCH_OPTIMIZER_STEP_H
 
 #include "trainers/torch/ledger.h"
+#include "trainers/torch/symbols.h"
 
 #include <stdbool.h>
 
@@ -39,6 +40,8 @@ vp_status vp_optimizer_step_check(const char *name, vp_err *err);
 /* trained[n]: copied. VP_ERR_INPUT: no such optimizer. */
 vp_status vp_optimizer_step_new(const char *name, const vp_trained *trained, int64_t n,
                                 vp_ledger *ledger, vp_optimizer_step **out, vp_err *err);
+/* Of which card: Adafactor's sums over many rows take scratch by its multiprocessors. None, unless told otherwise. */
+void vp_optimizer_step_on(vp_optimizer_step *optimizer, const vp_symbol_card *card);
 /* The first n parameters have fp32 states where others have 8 bits, as transformers' Trainer asks
  * bitsandbytes for embeddings. */
 void vp_optimizer_step_widen(vp_optimizer_step *optimizer, int64_t n);

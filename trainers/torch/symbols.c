@@ -33,15 +33,10 @@ static int64_t last_power(int64_t n)
     return p;
 }
 
-typedef struct sum_scratch {
-    int64_t bytes, semaphore_bytes;
-} sum_scratch;
-
-/* What summing the rows of a row-major (inputs, outputs) tensor takes while it runs, float sums. The
- * rule of ATen/native/cuda/Reduce.cuh (setReduceConfig), torch 2.7 to 2.15: columns go to lanes, four
+/* The rule of ATen/native/cuda/Reduce.cuh (setReduceConfig), torch 2.7 to 2.15: columns go to lanes, four
  * at a time where they divide; rows to warps, and to several thread blocks where a thread would have
  * 256 rows or more and the card is not full. */
-static sum_scratch scratch_of_sum(int64_t outputs, int64_t inputs, const vp_symbol_card *card)
+vp_sum_scratch vp_scratch_of_sum(int64_t outputs, int64_t inputs, const vp_symbol_card *card)
 {
     int64_t vec    = outputs % 4 == 0 ? 4 : outputs % 2 == 0 ? 2 : 1;
     int64_t top    = 512 / vec;
@@ -50,17 +45,17 @@ static sum_scratch scratch_of_sum(int64_t outputs, int64_t inputs, const vp_symb
 
     width = least(width, top / height);
     if (inputs < least(height * 16, 256))
-        return (sum_scratch){0};
+        return (vp_sum_scratch){0};
     int64_t values = vp_ceil_div(inputs, height);
     int64_t grid   = vp_ceil_div(outputs / vec, width);
     int64_t target = card->processors * (card->threads / (width * height));
     if (values < 256 || grid > target || grid == 0)
-        return (sum_scratch){0};
+        return (vp_sum_scratch){0};
     int64_t blocks =
         most(least(vp_ceil_div(target, grid), vp_ceil_div(values, 16)), vp_ceil_div(values, 256));
     if (blocks <= 1)
-        return (sum_scratch){0};
-    return (sum_scratch){vp_mul(vp_mul(4, vp_mul(outputs, blocks)), width * vec), 4 * grid};
+        return (vp_sum_scratch){0};
+    return (vp_sum_scratch){vp_mul(vp_mul(4, vp_mul(outputs, blocks)), width * vec), 4 * grid};
 }
 
 /* any() over all of so many booleans: a byte a thread block, by the same rule with one output, whose inputs go to the 512
@@ -321,7 +316,7 @@ static bool columns(const vp_symbols *s, const char **text, int64_t *out)
 }
 
 /* "R(3h)", "Q(d,a)", behind the "(": columns, and what multiplies the rows, of which there are n. */
-static bool sum(const vp_symbols *s, int64_t n, const char **text, sum_scratch *out)
+static bool sum(const vp_symbols *s, int64_t n, const char **text, vp_sum_scratch *out)
 {
     int64_t outputs, rows = 1;
 
@@ -332,7 +327,7 @@ static bool sum(const vp_symbols *s, int64_t n, const char **text, sum_scratch *
     rows = vp_mul(rows, most(n, 1));
     if (*(*text)++ != ')' || vp_overflowed(rows))
         return false;
-    *out = outputs && rows ? scratch_of_sum(outputs, rows, &s->card) : (sum_scratch){0};
+    *out = outputs && rows ? vp_scratch_of_sum(outputs, rows, &s->card) : (vp_sum_scratch){0};
     return true;
 }
 
@@ -373,8 +368,8 @@ static bool factor(const vp_symbols *s, const char **text, int64_t *out)
         return scales(s, *t, text, out);
     }
     if ((*t == 'R' || *t == 'Q') && (t[1] == '(' || (t[1] == 'D' && t[2] == '('))) {
-        bool        of_targets = t[1] == 'D';
-        sum_scratch x;
+        bool           of_targets = t[1] == 'D';
+        vp_sum_scratch x;
         *text = t + 2 + of_targets;
         if (!sum(s, s->at[of_targets ? VP_SYM_ND : VP_SYM_N], text, &x))
             return false;

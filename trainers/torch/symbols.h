@@ -45,6 +45,13 @@ typedef struct vp_symbol_card {
     int64_t threads;    /* that fit on one of them */
 } vp_symbol_card;
 
+/* What summing the rows of a row-major (rows, columns) tensor of floats takes while it runs: R and Q. */
+typedef struct vp_sum_scratch {
+    int64_t bytes, semaphore_bytes;
+} vp_sum_scratch;
+
+vp_sum_scratch vp_scratch_of_sum(int64_t columns, int64_t rows, const vp_symbol_card *card);
+
 typedef struct vp_symbols {
     int64_t        at[VP_N_SIZE_SYMBOLS];
     vp_symbol_card card;
