@@ -37,11 +37,10 @@ static void print_tight(const vp_estimate_answer *a)
         vp_screen_line(
             "tight",
             "PyTorch finds room by giving back its cache, %lld times a step, which takes "
-            "time; a little more does not fit",
+            "time",
             (long long)a->estimate.n_returns);
     else if (a->is_tight)
-        vp_screen_line("tight", "PyTorch finds room by giving back its cache in the first step; a "
-                                "little more does not fit");
+        vp_screen_line("tight", "PyTorch finds room by giving back its cache in the first step");
 }
 
 /* States that lie before the first step's memory leave other holes. PyTorch may still find room, by giving back what it caches. */
