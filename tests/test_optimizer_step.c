@@ -254,6 +254,37 @@ static void grokadamw_has_its_states_in_host_memory(void **state)
     assert_int_equal(p.allocated_bytes, 5 * 4 * 65536);
 }
 
+/* Of parameters in fp32 and of 16 bits the states are like them. Parameters are written beside their states, and what was read is
+ * copied. Others have nothing there. */
+static void hosts_hold_states_of_grokadamw_alone(void **state)
+{
+    enum { N = 65536 };
+    static const struct {
+        const char *optimizer;
+        int64_t     stays, resumes;
+    } known[] = {{"grokadamw", 3 * 6 * N, 2 * 4 * 6 * N}, {"adamw_torch", 0, 2 * 6 * N}};
+    const vp_trained          trained[] = {{.bytes = 4 * N, .element_bytes = 4, .columns = 1024},
+                                           {.bytes = 2 * N, .element_bytes = 2, .columns = 1024}};
+    vp_caching_allocator_opts options   = {.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        vp_ledger          ledger = {0};
+        vp_optimizer_step *step   = NULL;
+        vp_err             err    = {0};
+        CHECK_OK(vp_caching_allocator_new(&options, &ledger.allocator, &err));
+        CHECK_OK(vp_optimizer_step_new(known[i].optimizer, trained, 2, &ledger, &step, &err));
+        vp_ledger_begin(&ledger, "step");
+        CHECK_OK(vp_optimizer_step_begin(step, &err));
+        CHECK_OK(vp_optimizer_step_play(step, &err));
+        vp_ledger_end(&ledger);
+        assert_int_equal(vp_optimizer_step_host_bytes(step), known[i].stays);
+        assert_int_equal(vp_optimizer_step_resume_bytes(step), known[i].resumes);
+        vp_optimizer_step_free(step);
+        vp_caching_allocator_destroy(ledger.allocator);
+    }
+}
+
 /* An update in the backward pass, of a gradient of 16 bits: in fp32 the gradient, which goes, and the parameter; AdaLomo besides the
  * square and its sum with epsilon, then the sum and the update. It keeps 4 bytes a row and a column. */
 static void lomo_updates_when_a_gradient_is_there(void **state)
@@ -412,6 +443,7 @@ int main(void)
         cmocka_unit_test(galore_keeps_all_vectors_of_a_side_in_fp32),
         cmocka_unit_test(an_svds_workspace_is_what_cusolver_told),
         cmocka_unit_test(grokadamw_has_its_states_in_host_memory),
+        cmocka_unit_test(hosts_hold_states_of_grokadamw_alone),
         cmocka_unit_test(lomo_updates_when_a_gradient_is_there),
         cmocka_unit_test(muon_has_one_state_and_works_in_16_bits),
         cmocka_unit_test(targets_are_parts_of_names_or_patterns),

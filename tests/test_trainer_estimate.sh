@@ -238,6 +238,11 @@ ok(sum(rc == 0 for rc, _ in answers.values()) >= 36, "most optimizers are answer
 ok(all(answers[own][1]["items"] == answers[theirs][1]["items"] for own, theirs in OWN.items()), "vplan's names mean the same", list(OWN))
 states = {n: i["bytes"] for n, (rc, j) in answers.items() if rc == 0 for i in j["items"] if i["name"] == "optimizer_state"}
 ok(abs(states["ademamix"] / states["adamw_torch"] - 1.5) < 0.01 and abs(states["adamw_torch"] / states["schedule_free_sgd"] - 2) < 0.02, "states: two of AdamW, three of AdEMAMix, one of schedule-free SGD", states)
+# A run of grokadamw 0.1.2 on a CPU: optimizer.pt is 4.0 times the parameters, and resident memory 8.0 times them more when it is read.
+hosts, count = {n: j["host_bytes"] for n, (rc, j) in answers.items() if rc == 0}, answers["grokadamw"][1]["model"]["params_total"]
+ok([n for n in hosts if hosts[n]] == ["grokadamw"] and hosts["grokadamw"] == 3 * 4 * count, "the host holds states of grokadamw alone", hosts)
+ok(answers["grokadamw"][1]["host"]["resume_bytes"] == 2 * 4 * 4 * count, "and to resume parameters besides, twice", answers["grokadamw"][1]["host"])
+ok([n for n in hosts if "finds none of them" in str(answers[n][1]["assumptions"])] == ["grokadamw"], "whose resumed run does not find them", answers["grokadamw"][1]["assumptions"])
 wide, narrow = [subprocess.run([vplan, "estimate", "smollm2-135m", "--trainer", "hf", "--precision", p, "--optimizer", "rmsprop_bnb", "--json"], stdout=subprocess.PIPE) for p in ("bf16-mixed", "bf16")]
 ok(wide.returncode == 0 and narrow.returncode == 4 and "no kernel" in json.loads(narrow.stdout)["error"]["message"], "bitsandbytes' RMSprop of bf16 gradients fails", narrow.stdout[:300])
 

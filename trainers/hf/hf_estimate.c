@@ -693,6 +693,7 @@ static vp_status play_training(run *r, vp_err *err)
                         "save"); /* tensors are copied to the host: nothing is allocated */
         vp_ledger_end(&r->ledger);
         r->out->host = vp_hf_host_of(r->model, r->request, r->step, r->optimizer);
+        vp_hf_host_assume(r->request, r->out);
     }
 out:
     return st;
@@ -807,6 +808,8 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
         finish_world(&r);
     if (request->offloads)
         finish_offload(&r);
+    if (r.optimizer)
+        out->host_bytes = vp_add(out->host_bytes, vp_optimizer_step_host_bytes(r.optimizer));
     for (int i = 0; i < out->n_phases; i++)
         out->phases[i].name = keep_name(out->phases[i].name);
     VP_TRY(add_resumed(&again, out, err));

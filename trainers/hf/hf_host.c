@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "trainers/hf/hf_find.h"
+#include "trainers/hf/hf_request.h"
 #include "trainers/hf/hf_trained.h"
 
 #include <string.h>
@@ -52,4 +53,12 @@ vp_hf_host vp_hf_host_of(const vp_model *model, const vp_hf_request *q, const vp
                         .load_bytes   = loading(model, q, weights),
                         .save_bytes   = vp_min_i64(adapted ? trained : weights, SHARD_BYTES),
                         .resume_bytes = vp_optimizer_step_resume_bytes(optimizer)};
+}
+
+/* Its groups have states by the parameters themselves, and those that were read are not the model's. */
+void vp_hf_host_assume(const vp_hf_request *q, vp_hf_estimate *out)
+{
+    if (strcmp(q->optimizer, "grokadamw") == 0)
+        vp_hf_assume(out, "grokadamw 0.1.2: a run that goes on from a checkpoint reads its states, "
+                          "finds none of them, begins new ones and keeps both");
 }

@@ -20,4 +20,7 @@ const char *vp_hf_stored_format(const vp_model *model);
 vp_hf_host vp_hf_host_of(const vp_model *model, const vp_hf_request *request,
                          const vp_recorded *step, const vp_optimizer_step *optimizer);
 
+/* What is said of it. */
+void vp_hf_host_assume(const vp_hf_request *request, vp_hf_estimate *out);
+
 #endif

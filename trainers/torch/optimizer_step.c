@@ -113,6 +113,7 @@ static const struct {
 enum {
     N_ROWS        = sizeof table / sizeof *table,
     N_STABLE      = 5,
+    GROK_STATES   = 3,
     MAP_BYTES     = 1024,
     LEAST_8BIT    = 4096,   /* elements; smaller parameters have fp32 states */
     LEAST_PAGED   = 100000, /* elements */
@@ -479,8 +480,26 @@ out:
     return st;
 }
 
+static int64_t trained_bytes(const vp_optimizer_step *o)
+{
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < o->n; i++)
+        sum = vp_add(sum, o->trained[i].bytes);
+    return sum;
+}
+
+int64_t vp_optimizer_step_host_bytes(const vp_optimizer_step *o)
+{
+    return table[o->row].form == FORM_GROK ? vp_mul(GROK_STATES, trained_bytes(o)) : 0;
+}
+
+/* GrokAdamW keeps its states in its groups, by parameter: these are written beside them, and PyTorch copies groups that it has
+ * read. */
 int64_t vp_optimizer_step_resume_bytes(const vp_optimizer_step *o)
 {
+    if (table[o->row].form == FORM_GROK)
+        return vp_mul(2, vp_add(trained_bytes(o), vp_optimizer_step_host_bytes(o)));
     switch (table[o->row].states) {
     case STATE_WIDE:
     case STATE_8BIT:
@@ -645,13 +664,13 @@ static void replace(vp_optimizer_step *o, vp_ledger_block *name, vp_ledger_block
  * take the place of those of the parameter before. It clips, multiplies the slow gradient and adds it up, and takes a root. */
 static vp_status step_grok(vp_optimizer_step *o, range of, vp_err *err)
 {
-    enum { AVERAGE, SQUARE, SLOW, STATES };
-    vp_ledger_block states[STATES] = {{0}}, made[STATES] = {{0}}, scaled = {0}, sum = {0};
+    enum { AVERAGE, SQUARE, SLOW };
+    vp_ledger_block states[GROK_STATES] = {{0}}, made[GROK_STATES] = {{0}}, scaled = {0}, sum = {0};
     vp_status       st = VP_OK;
 
     for (int64_t i = of.first; i < of.end; i++) {
         int64_t bytes = o->trained[i].bytes;
-        for (int j = 0; j < STATES; j++) {
+        for (int j = 0; j < GROK_STATES; j++) {
             VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, bytes, &made[j], err));
             if (j == AVERAGE)
                 continue;
@@ -668,7 +687,7 @@ static vp_status step_grok(vp_optimizer_step *o, range of, vp_err *err)
         vp_ledger_free(o->ledger, &scaled);
     }
 out:
-    for (int j = 0; j < STATES; j++) {
+    for (int j = 0; j < GROK_STATES; j++) {
         vp_ledger_free(o->ledger, &states[j]);
         vp_ledger_free(o->ledger, &made[j]);
     }

@@ -52,6 +52,8 @@ void vp_optimizer_step_group(vp_optimizer_step *optimizer, int64_t n);
 vp_status vp_optimizer_step_begin(vp_optimizer_step *optimizer, vp_err *err);
 /* The states come from a checkpoint, behind vp_optimizer_step_begin() and within an open phase. */
 vp_status vp_optimizer_step_resume(vp_optimizer_step *optimizer, vp_err *err);
+/* Of host memory, in which states stay between steps. */
+int64_t vp_optimizer_step_host_bytes(const vp_optimizer_step *optimizer);
 /* Of host memory, while they come: a checkpoint's are read whole, and bitsandbytes copies what was read (optimizer.py,
  * load_state_dict). */
 int64_t vp_optimizer_step_resume_bytes(const vp_optimizer_step *optimizer);
