@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.." || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
-import json, os, subprocess, sys
+import json, os, re, shlex, subprocess, sys
 
 sys.path.insert(0, "tests")
 from check import caller, finish, ok
@@ -80,6 +80,10 @@ for target, key in (("hf", "optim"), ("trl", "optim"), ("llamafactory", "optim")
 # ---- optimizers that project matrices: of which layers, and what optim_args says, in one word ----
 for target in ("hf", "trl"):
     for word, keys in (("apollo_adamw:rank=256,targets=attn+mlp", {"optim": "apollo_adamw", "optim_args": "rank=256", "optim_target_modules": ["attn", "mlp"]}),
+                       ("galore_adamw:targets=q_proj+v_proj", {"optim": "galore_adamw", "optim_target_modules": ["q_proj", "v_proj"]}),
+                       ("galore_adamw:targets=self_attn.q_proj+mlp+h.0", {"optim": "galore_adamw", "optim_target_modules": ["self_attn.q_proj", "mlp", "h.0"]}),
+                       ("galore_adamw_layerwise:targets=mlp", {"optim": "galore_adamw_layerwise", "optim_target_modules": ["mlp"]}),
+                       ("apollo_adamw_layerwise:targets=.*[.](up|down)_proj+attn", {"optim": "apollo_adamw_layerwise", "optim_target_modules": [".*[.](up|down)_proj", "attn"]}),
                        ("galore_adamw_layerwise:targets=all-linear", {"optim": "galore_adamw_layerwise", "optim_target_modules": "all-linear"})):
         name = write("projects.json", dict(settings, common=dict(COMMON, parallel="none", world=1, accumulation=1, offload="none", loss="chunked" if target == "trl" else "full", optimizer=word)))
         code, out, err = call("emit", name, "--for", target, "-o", "projects-" + target, "--json", "--force")
@@ -90,12 +94,35 @@ for target in ("hf", "trl"):
             ok({k: v for k, v in said.items() if k.startswith("optim")} == keys, word + " in words of " + target, said)
         read = [json.loads(call("check", "--json", p)[1])["common"].get("optimizer") for p in paths if p.endswith(".yaml")]
         ok(word in read, word + " is read back of " + target, read)
+        code, out, _ = call("check", "--json", *paths)
+        j = json.loads(out)
+        ok(code == 0 and j["common"].get("optimizer") == word, "all files of %s say %s" % (target, word), j)
+        for path in [p for p in paths if p.endswith(".flags")]: # one text is all that the parser takes, and it takes the modules of the list
+            said = [l.split() for l in open(path) if l.startswith("--optim_target_modules ")]
+            ok(len(said) == 1 and len(said[0]) == 2, word + " is one word in " + path, said)
+            pattern, listed = shlex.split(said[0][1])[0], word.split("targets=")[1].split("+")
+            for module in "model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj", "model.layers.1.self_attn.v_proj", "model.layers.0.mlp.up_proj", "transformer.h.0.attn.c_attn", "h.10.fc", "lm_head", "hx0.fc":
+                want = listed != ["all-linear"] and any(m in module or re.fullmatch(m, module) for m in listed)
+                ok(bool(re.fullmatch(pattern, module)) == want, "%s takes %s as %s does" % (pattern, module, word), want)
 for text, want in (('optim: apollo_adamw\noptim_args: "scale=1.0, rank=8"\noptim_target_modules: [mlp]\n', "apollo_adamw:scale=1.0,rank=8,targets=mlp"),
                    ("optim: galore_adamw\noptim_target_modules: all_linear\n", "galore_adamw:targets=all-linear"),
-                   ("optim: galore_adamw\noptim_target_modules: '.*attn.*'\n", "galore_adamw:targets=.*attn.*"),
+                   ("optim: galore_adamw\noptim_target_modules: '.*attn.*'\n", "galore_adamw:targets=attn"), # a list's "attn" takes the same
+                   ("optim: galore_adamw\noptim_target_modules: '.*attn.*|.*h[.]0[.].*'\n", "galore_adamw:targets=attn+.*h[.]0[.].*"),
+                   ("optim: galore_adamw\noptim_target_modules: '.*(q|v)_proj'\n", "galore_adamw:targets=.*(q|v)_proj"),
+                   ("optim: galore_adamw\noptim_target_modules: 'h|.*attn.*'\n", "galore_adamw:targets=h|.*attn.*"), # the module h, not all that have the letter
                    ("optim: galore_adamw\noptim_target_modules: attn\n", "galore_adamw")):
     path = write("told.yaml", "per_device_train_batch_size: 2\ngradient_checkpointing: true\n" + text)
     ok(json.loads(call("check", "--json", path)[1])["common"]["optimizer"] == want, "is read as " + want, text)
+for value, want in (("attn", "whole name"), ("'.*[.]\\d+[.]mlp.*'", "not counted"), ("'.*(?:q|v)_proj'", "not counted"), ("['.*q.{1,3}j']", "not counted"), ("[attn]", None), ("'.*attn.*'", None), ("all-linear", None)):
+    path = write("told.yaml", "per_device_train_batch_size: 2\ngradient_checkpointing: true\noptim: galore_adamw\noptim_target_modules: %s\n" % value)
+    found = [(f["line"], f["message"]) for f in json.loads(call("check", "--json", path)[1])["findings"] if f["key"] == "optim_target_modules"]
+    ok([f[0] for f in found] == [4] * (want is not None) and all(want in f[1] for f in found), "targets %s: a finding says %s" % (value, want), found)
+for words, severity in (("q_proj v_proj", "error"), ("attn", "warning"), ("'.*q_proj.*|.*v_proj.*'", None), ('"$MODULES"', None)):
+    path = write("told.sh", "torchrun train.py --output_dir o --per_device_train_batch_size 2 --optim galore_adamw --optim_target_modules %s --bf16 true\n" % words)
+    code, out, _ = call("check", "--json", path)
+    found = [(f["severity"], f["instead"]) for f in json.loads(out)["findings"] if f["key"] == "optim_target_modules"]
+    ok([f[0] for f in found] == [severity] * (severity is not None) and (code == 4) == (severity == "error"), "a command's targets %s: %s" % (words, severity), (code, found))
+    ok(severity != "error" or found[0][1] == ".*q_proj.*|.*v_proj.*", "and what to write", found)
 path = write("told.py", "from transformers import TrainingArguments\na = TrainingArguments('o', optim='apollo_adamw', optim_target_modules=[r'.*.attn.*', R\"mlp\"])\n")
 ok(json.loads(call("check", "--json", path)[1])["common"]["optimizer"] == "apollo_adamw:targets=.*.attn.*+mlp", "a script's raw strings are read", path)
 

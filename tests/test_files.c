@@ -38,8 +38,10 @@ static vp_settings random_settings(vp_arena *arena)
         [VP_SETTING_ACCUMULATION] = "1|2|8|32",
         [VP_SETTING_SEQ]          = "128|1024|2048|32768",
         [VP_SETTING_PRECISION]    = "fp32|bf16-mixed|bf16-mixed|bf16-amp|bf16|fp16-mixed|fp16",
-        [VP_SETTING_OPTIMIZER]    = "adamw_torch|adamw_torch_fused|sgd|adafactor|adamw_8bit",
-        [VP_SETTING_RECOMPUTE]    = "none|full|full|every:2|every:5|selective|first:7|chunks:4",
+        [VP_SETTING_OPTIMIZER] =
+            "adamw_torch|adamw_torch_fused|sgd|adafactor|adamw_8bit|galore_adamw:targets=mlp|"
+            "apollo_adamw:rank=8,targets=self_attn.q_proj+v_proj",
+        [VP_SETTING_RECOMPUTE] = "none|full|full|every:2|every:5|selective|first:7|chunks:4",
         [VP_SETTING_OFFLOAD_OPTIMIZER]   = "none|none|cpu",
         [VP_SETTING_OFFLOAD_PARAMS]      = "none|none|cpu",
         [VP_SETTING_OFFLOAD_ACTIVATIONS] = "none|none|cpu",

@@ -103,7 +103,7 @@ static const vp_key trainer_keys[] = {
     {"tf32", VP_KEY_BOOL},
     {"optim", VP_KEY_WORD, "adamw_torch_fused", VP_HF_OPTIMIZERS},
     {"optim_args", VP_KEY_TEXT},
-    {"optim_target_modules", VP_KEY_LIST, .alone = "all-linear"},
+    {"optim_target_modules", VP_KEY_LIST, .alone = "all-linear", .pattern = true},
     {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
     {"learning_rate", VP_KEY_REAL, "5.0e-05", .min = 0, .max = 100},
     {"weight_decay", VP_KEY_REAL, "0.0", .min = 0, .max = 100},

@@ -1,6 +1,7 @@
 /* trainers/files/judge_trainer.c: what TrainingArguments refuses and no rule of two keys can say: steps and strategies that do not
  * go together, words of fsdp. Read in transformers/training_args.py of 4.57 and 5.17. */
 #include "trainers/files/check_internal.h"
+#include "trainers/files/told.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -142,6 +143,47 @@ static void judge_reentrant(vp_judged *x)
         version);
 }
 
+/* HfArgumentParser reads None | str | list[str] as one text. */
+static void judge_targets(vp_judged *x)
+{
+    static const char key[]  = "optim_target_modules";
+    const vp_value   *v      = at(x, key);
+    vp_arena         *arena  = x->c->arena;
+    vp_format         format = x->file->doc->format;
+    char              buf[64];
+    const char       *optim = text_of(x, "optim", buf, sizeof buf), *better = NULL;
+
+    if (!v)
+        return;
+    if (v->kind == VP_VALUE_LIST && format == VP_FORMAT_FLAGS) {
+        vp_find(x->c, x->file, VP_ERROR, v, key, vp_told_pattern(arena, vp_list_text(arena, v)),
+                "Trainer's parser refuses it: on a command line this is one word, a regular "
+                "expression that a module's whole name must match");
+        return;
+    }
+    if (!optim || (strncmp(optim, "galore_", 7) != 0 && strncmp(optim, "apollo_", 7) != 0) ||
+        (v->kind == VP_VALUE_STRING && !v->quoted && format == VP_FORMAT_PYTHON))
+        return;
+    switch (vp_told_judge(v)) {
+    case VP_TOLD_WHOLE_NAME:
+        better = format == VP_FORMAT_FLAGS ? vp_told_pattern(arena, v->text)
+                                           : vp_arena_printf(arena, "[\"%s\"]", v->text);
+        vp_find(x->c, x->file, VP_WARNING, v, key, better,
+                "%.40s alone is a regular expression that a module's whole name must match: it "
+                "takes no layer of whose name it is a part, and is not counted here",
+                v->text);
+        break;
+    case VP_TOLD_UNCOUNTED:
+        vp_find(x->c, x->file, VP_WARNING, v, key, NULL,
+                "which layers it takes is not counted here: it is a regular expression with a "
+                "comma, +, (? or a class such as \\d");
+        break;
+    case VP_TOLD_COUNTED:
+    case VP_TOLD_UNKNOWN:
+        break;
+    }
+}
+
 void vp_judge_trainer(vp_judged *x)
 {
     static const char *const own[] = {"training_args", "sft", "llamafactory"};
@@ -158,6 +200,7 @@ void vp_judge_trainer(vp_judged *x)
     judge_best(x);
     judge_fsdp(x);
     judge_reentrant(x);
+    judge_targets(x);
     if (at(x, "lr_scheduler_type") && is(strategy_of(x, "eval_strategy", buf, sizeof buf), "no")) {
         const char *by = text_of(x, "lr_scheduler_type", buf, sizeof buf);
         if (is(by, "reduce_lr_on_plateau") || is(by, "greedy"))

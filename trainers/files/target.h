@@ -50,6 +50,7 @@ typedef struct vp_key {
     bool        noop;     /* read without a word and without effect; instead says what does */
     bool        or_auto;  /* the word auto is one of its values */
     const char *alone;    /* of a list: the word that stands without brackets */
+    bool        pattern;  /* of a list: vp_told_pattern() on a command line */
     bool        warned;   /* from until on its parser still takes it, with a warning */
     bool        if_true;  /* from until on its parser refuses what is not null, false or 0 */
     /* from this version on its parser reads "true" and "2" in quotes as what they say */

@@ -1,5 +1,6 @@
 #include "trainers/files/told.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,13 +29,149 @@ static void drop_spaces(char *text)
     *to = '\0';
 }
 
-/* A list's members are parts of names or patterns; a text alone is a pattern that a name matches as a whole, so a plain one says
- * nothing here. */
+/* ---- targets: a list's members are parts of names, or patterns that a name matches as a whole; a text alone is such a pattern
+ * (check_target_module_exists() in transformers/trainer_utils.py) ---- */
+
+static bool is_part(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strchr("*?[(|^$\\{", p[i]))
+            return false;
+    return true;
+}
+
+const char *vp_told_pattern(vp_arena *arena, const char *targets)
+{
+    char *pattern = vp_arena_alloc(arena, 6 * strlen(targets) + 1), *to = pattern;
+
+    if (!pattern)
+        return NULL;
+    for (const char *p = targets; *p; p += *p == '+') {
+        size_t n     = strcspn(p, "+");
+        bool   plain = is_part(p, n);
+        to += sprintf(to, "%s%s", p > targets ? "|" : "", plain ? ".*" : "");
+        for (; n > 0; n--, p++)
+            to += sprintf(to, "%s%c", plain && *p == '.' ? "\\" : "", *p);
+        to += sprintf(to, "%s", plain ? ".*" : "");
+    }
+    *to = '\0';
+    return pattern;
+}
+
+/* Letters up to the first bar outside of brackets. */
+static size_t choice_length(const char *p, size_t n)
+{
+    int depth = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] == '\\')
+            i++;
+        else if (p[i] == '|' && depth == 0)
+            return i;
+        else
+            depth += (p[i] == '(' || p[i] == '[') - (p[i] == ')' || p[i] == ']');
+    }
+    return n;
+}
+
+/* As a member of a list: ".*attn.*" is the part "attn". Never longer than it was. */
+static char *put_choice(char *to, const char *p, size_t n)
+{
+    bool   is_any = n > 4 && strncmp(p, ".*", 2) == 0 && strncmp(p + n - 2, ".*", 2) == 0;
+    size_t i      = 2;
+
+    for (; is_any && i < n - 2; i++) {
+        if (p[i] == '\\' && p[i + 1] == '.')
+            i++;
+        else if (p[i] == '.' || !is_part(p + i, 1))
+            break;
+    }
+    if (!is_any || i != n - 2) {
+        memmove(to, p, n);
+        return to + n;
+    }
+    for (i = 2; i < n - 2; i++)
+        if (p[i] != '\\')
+            *to++ = p[i];
+    return to;
+}
+
+/* A pattern of several choices is as many members, unless one of them is a whole name: as a member it would be a part. */
+static char *put_member(char *to, const char *p, size_t n)
+{
+    size_t length;
+
+    for (size_t i = 0; choice_length(p, n) < n && i < n; i += length + 1) {
+        length = choice_length(p + i, n - i);
+        if (is_part(p + i, length)) {
+            memmove(to, p, n);
+            return to + n;
+        }
+    }
+    for (size_t i = 0; i < n; i += length + 1) {
+        length = choice_length(p + i, n - i);
+        if (i > 0)
+            *to++ = '+';
+        to = put_choice(to, p + i, length);
+    }
+    return to;
+}
+
+static bool is_all(const char *text)
+{
+    return strcmp(text, "all-linear") == 0 || strcmp(text, "all_linear") == 0;
+}
+
+/* What the word of an optimizer cannot hold, or Python alone reads so. */
+static bool is_uncounted(const char *pattern)
+{
+    for (const char *p = pattern; *p; p++)
+        if (*p == ',' || *p == '+' || (*p == '(' && p[1] == '?') ||
+            (*p == '\\' && isalnum((unsigned char)p[1])))
+            return true;
+    return false;
+}
+
+vp_told_targets vp_told_judge(const vp_value *v)
+{
+    if (v->kind == VP_VALUE_LIST) {
+        for (const vp_value *e = v->first; e; e = e->next)
+            if (e->kind == VP_VALUE_STRING && is_uncounted(e->text))
+                return VP_TOLD_UNCOUNTED;
+        return VP_TOLD_COUNTED;
+    }
+    if (v->kind != VP_VALUE_STRING)
+        return VP_TOLD_UNKNOWN;
+    for (const char *p = strchr(v->text, '$'); p; p = strchr(p + 1, '$'))
+        if (isalnum((unsigned char)p[1]) || (p[1] && strchr("_{(@", p[1])))
+            return VP_TOLD_UNKNOWN;
+    if (is_all(v->text))
+        return VP_TOLD_COUNTED;
+    if (is_part(v->text, strlen(v->text)))
+        return VP_TOLD_WHOLE_NAME;
+    return is_uncounted(v->text) ? VP_TOLD_UNCOUNTED : VP_TOLD_COUNTED;
+}
+
 static bool read_targets(const vp_value *v, char *text)
 {
-    if (strcmp(text, "all_linear") == 0)
+    char  *to      = text;
+    size_t n       = 0;
+    bool   is_list = v->kind == VP_VALUE_LIST;
+
+    if (vp_told_judge(v) != VP_TOLD_COUNTED)
+        return false;
+    if (is_all(text)) {
         text[3] = '-';
-    return v->kind == VP_VALUE_LIST || strcmp(text, "all-linear") == 0 || strpbrk(text, "*[(|^$");
+        return true;
+    }
+    for (const char *p = text; *p; p += n) {
+        if (*p == '+')
+            *to++ = *p++;
+        n  = is_list ? strcspn(p, "+") : strlen(p);
+        to = put_member(to, p, n);
+    }
+    *to = '\0';
+    return true;
 }
 
 bool vp_told_read(const vp_value *v, bool of_targets, char *text)

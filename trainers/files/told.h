@@ -9,6 +9,20 @@
 
 const char *vp_told_text(vp_arena *arena, const char *told, bool of_targets);
 
+/* Targets as one regular expression that takes the same modules, for a command line, where Trainer's parser reads one text:
+ * ".*q_proj.*|.*v_proj.*" of "q_proj+v_proj". NULL: out of memory. */
+const char *vp_told_pattern(vp_arena *arena, const char *targets);
+
+/* Of a value of optim_target_modules: whether it is known here which modules it takes. */
+typedef enum vp_told_targets {
+    VP_TOLD_COUNTED,
+    VP_TOLD_WHOLE_NAME, /* a plain text alone, which a module's whole name must match: "attn" takes no layer of a block */
+    VP_TOLD_UNCOUNTED, /* a pattern with what only Python's re reads so, or what a word cannot hold */
+    VP_TOLD_UNKNOWN    /* a variable, or no text */
+} vp_told_targets;
+
+vp_told_targets vp_told_judge(const vp_value *v);
+
 /* Back: text is the value of the key as text, and becomes its part of the word. v: NULL, the key is not there. False: it says no
  * targets. */
 bool vp_told_read(const vp_value *v, bool of_targets, char *text);

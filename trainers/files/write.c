@@ -1,5 +1,6 @@
 /* trainers/files/write.c: a document as text that its trainer's reader takes as it is meant. */
 #include "trainers/files/emit.h"
+#include "trainers/files/told.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -252,8 +253,13 @@ static bool set_list(vp_document *doc, vp_value *v, const char *text)
 
 bool vp_value_set(vp_document *doc, vp_value *v, const vp_key *key, const char *text)
 {
-    v->text = text;
-    if (key->type == VP_KEY_LIST && !(key->alone && strcmp(text, key->alone) == 0))
+    bool is_list = key->type == VP_KEY_LIST && !(key->alone && strcmp(text, key->alone) == 0);
+    bool is_one  = is_list && key->pattern && doc->format == VP_FORMAT_FLAGS;
+
+    v->text = is_one ? vp_told_pattern(doc->arena, text) : text;
+    if (!v->text)
+        return false;
+    if (is_list && !is_one)
         return set_list(doc, v, text);
     if (key->type == VP_KEY_TEXT || key->type == VP_KEY_WORD || key->type == VP_KEY_LIST)
         v->quoted =
