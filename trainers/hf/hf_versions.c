@@ -113,7 +113,8 @@ static const struct {
      "batches have a mask of ones, as collators make it: without any, and without a cache, "
      "transformers 4.57 masks all pairs of tokens and flash attention does not run"},
     {"transformers", "5", is_reentrant,
-     "checkpoints by use_reentrant=True, transformers 4's own default; by False: --recompute "
+     "checkpoints by use_reentrant=True, transformers 4's own default; by "
+     "gradient_checkpointing_kwargs={'use_reentrant': False} they are estimate's --recompute "
      "full:non-reentrant"},
     {"transformers", "5", keeps_all,
      "config.use_cache=False; transformers 4's Trainer leaves it on, and the keys and values that "
