@@ -238,7 +238,10 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
     if (a->request.pinned[VP_SETTING_OPTIMIZER] &&
         strcmp(a->request.pinned[VP_SETTING_OPTIMIZER], "any") != 0)
         VP_TRY(vp_optimizer_step_check(a->request.pinned[VP_SETTING_OPTIMIZER], err));
-    VP_TRY(pin(a, VP_SETTING_RECOMPUTE, "--recompute", o->recompute, err));
+    VP_TRY(
+        pin(a, VP_SETTING_RECOMPUTE, "--recompute",
+            o->recompute && strcmp(o->recompute, "full:non-reentrant") == 0 ? "full" : o->recompute,
+            err));
     VP_TRY(pin(a, VP_SETTING_ATTENTION, "--attention", o->attention, err));
     VP_TRY(pin(a, VP_SETTING_LOSS, "--loss", o->loss, err));
     if (t->liger)

@@ -164,7 +164,9 @@ static const vp_option pin_rows[] = {
     {VP_ROW_RECOMPUTE(vp_plan_options, recompute),
      .help      = "What every block recomputes in backward instead of keeping it; all blocks "
                   "are then alike. segments:N, N of them, of one length, that keep the first "
-                  "block's input only",
+                  "block's input only. full of a trainer's plan is checkpoints by "
+                  "use_reentrant=False, whatever --versions, as estimate's full:non-reentrant, "
+                  "which is taken too",
      .otherwise = "free, block by block"},
     {VP_ROW_LOSS(vp_plan_options, loss),
      .help      = "Head and loss over all tokens at once, or N tokens at a time, a multiple of 256",

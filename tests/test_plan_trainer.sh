@@ -146,6 +146,12 @@ for v, is_known in (("4.57", True), ("5.17", True), ("4.50", False)):
     open("old.yaml", "w").write("output_dir: o\nper_device_train_batch_size: %d\ngradient_accumulation_steps: %d\nbf16: true\n" % (chosen["micro_batch"], chosen["accumulation"]))
     code, out, err = call("check", "--json", "old.yaml", "--for", "hf", "--model", "gpt2", "--seq", "512", "--device", "4090", "--versions", "transformers=" + v)
     ok(json.loads(out)["allocated_peak_bytes"] == said["allocated_peak_bytes"], "and check's", (code, out, err))
+# full is by use_reentrant=False whatever the libraries, and may be called as estimate calls that
+full, by_false = [plan("gpt2", "--trainer", "hf", "--device", "4090", "--seq", "512", "--global-batch", "8", "--versions", "transformers=4.57", "--recompute", word)[1] for word in ("full", "full:non-reentrant")]
+said = json.loads(call("estimate", "gpt2", "--trainer", "hf", "--seq", "512", "--micro-batch", str(full["common"]["micro_batch"]), "--accumulation", str(full["common"]["accumulation"]), "--recompute", "full:non-reentrant",
+                       "--precision", full["common"]["precision"], "--optimizer", full["common"]["optimizer"], "--device", "4090", "--json", "--versions", "transformers=4.57")[1])
+ok(full["common"] == by_false["common"] and full["allocated_peak_bytes"] == by_false["allocated_peak_bytes"] == said["allocated_peak_bytes"]
+   and full["settings"]["gradient_checkpointing_kwargs"] == {"use_reentrant": False}, "full:non-reentrant", (full.get("settings"), by_false.get("error"), said.get("allocated_peak_bytes")))
 # ---- trainers of next tokens have no step of a masked model ----
 for trainer in ("trl", "axolotl", "llamafactory", "ms-swift"):
     code, _, err = call("plan", "roberta-large", "--trainer", trainer, "--device", "4090", "--seq", "256", "--global-batch", "8")
