@@ -643,7 +643,8 @@ static void plan_words(const vp_check_fit *x, const vp_command_line *line, vp_ar
     add_word(w, "--device", x->device.name);
     for (int i = 0; i < line->n_given; i++)
         if (strcmp(line->given[i].option->name, "--budget") == 0 ||
-            strcmp(line->given[i].option->name, "--calibration") == 0)
+            strcmp(line->given[i].option->name, "--calibration") == 0 ||
+            strcmp(line->given[i].option->name, "--versions") == 0)
             add_word(w, line->given[i].option->name, line->given[i].text);
     add_word(w, "--seq", vp_arena_printf(arena, "%lld", (long long)r->seq));
     add_word(w, "--global-batch", vp_arena_printf(arena, "%lld", (long long)r->global_batch));

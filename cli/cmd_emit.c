@@ -361,7 +361,7 @@ static json_t *edited_json(const emit_options *o, const vp_target *target, const
 
 /* How the file is run its owner knows; whether it is right now, check does. */
 static void print_recheck(const char *path, const char *target, const vp_settings *s,
-                          const edited *x)
+                          const vp_emitted *e, const edited *x)
 {
     const vp_checked *c     = &x->checked;
     const char       *world = s->value[VP_SETTING_WORLD];
@@ -372,6 +372,7 @@ static void print_recheck(const char *path, const char *target, const vp_setting
     vp_text_quoted(&command, path);
     put_option("--for", target, &command);
     put_fit(s, &command);
+    put_option("--versions", e->other, &command);
     put_option("--world", said || strcmp(world, "1") == 0 ? NULL : world, &command);
     for (int64_t i = 0; i < x->n_edits; i++)
         if (!x->edits[i].file && x->edits[i].to)
@@ -406,7 +407,7 @@ static vp_status edit_and_print(const emit_options *o, const vp_target *target,
                 vp_screen_line("by hand", "%s", e->script[i]);
         vp_screen_line(x.path ? "written" : "next", "%s",
                        x.path ? x.path : "--force writes it, -o DIR elsewhere");
-        print_recheck(x.path ? x.path : o->edit, target->name, s, &x);
+        print_recheck(x.path ? x.path : o->edit, target->name, s, e, &x);
     }
 out:
     vp_text_release(&x.text);

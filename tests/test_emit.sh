@@ -214,6 +214,14 @@ c = json.loads(out)
 ok(code == 4 and c["common"]["micro_batch"] == 2 and c["common"]["optimizer"] == "adamw_torch", "check of a command", c["common"])
 ok([f["instead"] for f in c["findings"] if f["key"] == "evaluation_strategy"] == ["eval_strategy"], "check: a name that is gone", c["findings"])
 ok(call("check")[0] == 2, "check of nothing", "no usage error")
+# ---- the command that asks about them is told for which libraries they are, where those are not the usual ones ----
+for said, more, words in ((None, [], None), ({"transformers": "5.22"}, [], None), ({"transformers": "5.17.0"}, [], None), ({"transformers": "5.16"}, [], "transformers=5.16"), (None, ["--versions", "torch=2.11"], None), ({"transformers": "4.57"}, [], "transformers=4.57"), (None, ["--versions", "transformers=4.57"], "transformers=4.57"),
+                          ({"transformers": "4.57"}, ["--versions", "transformers=5.22.0"], None), ({"transformers": "4.57", "accelerate": "1.10"}, [], "transformers=4.57,accelerate=1.10")):
+    of = write("of.json", dict(settings, versions=said or {}, common=dict(COMMON, world=1, parallel="none", offload="none")))
+    code, out, err = call("emit", of, "--for", "hf", "-o", "of", "--force", *more)
+    for where, text in (("on the screen", out.replace("\\\n", " ")), ("in README.md", open("of/README.md").read().partition("Ask before")[2])):
+        typed = next((line.split() for line in text.split("\n") if "vplan check" in line), [])
+        ok(code == 0 and typed and (typed[typed.index("--versions") + 1] if "--versions" in typed else None) == words, "versions %s, %s: %s" % (said, more, where), (code, err, text))
 # ---- emit --edit: what emit wrote for one set of settings becomes another, in place; check reads the second ----
 mine = write("mine.yaml", "# my run\noutput_dir: out   # where\nper_device_train_batch_size: 16  # as much as fits\ngradient_accumulation_steps: 1\nbf16: true\n\noptim: \"adamw_torch\"\n"
              "gradient_checkpointing: true\nmy_own: [1, 2]\n")

@@ -15,6 +15,7 @@ typedef struct job {
     const vp_settings *s;
     vp_emitted        *out;
     bool               said[VP_N_SETTINGS];
+    json_t            *usual;  /* versions that are written for where nobody names any */
     bool               edited; /* after the prediction, which is dropped */
     vp_err            *err;
 } job;
@@ -422,6 +423,8 @@ static const char *write_file(const job *j, const vp_target_file *f, const vp_do
 
 void vp_emitted_check_options(const vp_emitted *e, vp_text *out)
 {
+    if (e->other)
+        vp_text_printf(out, " --versions %s", e->other);
     if (e->world)
         vp_text_printf(out, " --world %s", e->world);
     if (e->environment)
@@ -476,11 +479,22 @@ static json_t *value_json(const vp_value *v)
 
 static vp_status note_version(job *j, const vp_dialect *of)
 {
-    for (const vp_dialect *d = of; d; d = d->base)
-        if (json_object_set_new(j->out->versions, d->library,
-                                json_string(vp_dialect_version(d, of, j->s->versions))))
-            return VP_FAIL(j->err, VP_ERR_NOMEM, "out of host memory");
-    return VP_OK;
+    vp_emitted *out = j->out;
+    vp_status   st  = VP_OK;
+
+    for (const vp_dialect *d = of; d; d = d->base) {
+        const char *version = vp_dialect_version(d, of, j->s->versions);
+        VP_TRY_ALLOC(j->err, !json_object_set_new(out->versions, d->library, json_string(version)));
+        if (version[strspn(version, "0123456789.")] || /* no option takes it */
+            vp_dialect_is_alike(d, version, vp_dialect_version(d, of, j->usual)))
+            continue;
+        out->other = vp_arena_printf(j->arena, "%s%s%s=%s", out->other ? out->other : "",
+                                     out->other ? "," : "", d->library, version);
+        VP_TRY_ALLOC(j->err, out->other && !json_object_set_new(j->usual, d->library,
+                                                                json_string(version))); /* once */
+    }
+out:
+    return st;
 }
 
 vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s,
@@ -499,8 +513,10 @@ vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s
         j.s = &own;
         s   = &own;
     }
-    *out = (vp_emitted){.versions = json_object(), .settings = json_object()};
-    VP_TRY_ALLOC(err, out->versions && out->settings);
+    *out    = (vp_emitted){.versions = json_object(), .settings = json_object()};
+    j.usual = json_object();
+    VP_TRY_ALLOC(err, out->versions && out->settings && j.usual);
+    VP_TRY(vp_target_writes_for(target, j.usual, err));
     for (int f = 0; f < target->n_files; f++) {
         const vp_target_file *file = &target->files[f];
         if (!vp_target_file_holds(target, file, s))
@@ -539,6 +555,7 @@ vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s
     VP_TRY_ALLOC(err, out->files[out->n_files].text);
     out->n_files++;
 out:
+    json_decref(j.usual);
     if (st != VP_OK)
         vp_emitted_release(out);
     return st;

@@ -29,7 +29,9 @@ typedef struct vp_emitted {
     const char *world; /* the processes, where no file says how many and there are several; NULL */
     const char *environment; /* "NAME=VALUE" that stands before the command; NULL: nothing */
     json_t     *versions;    /* {library: version}: the caller's */
-    json_t     *settings;    /* {file: {key: value}}: the caller's */
+    const char     *
+        other; /* "transformers=4.57,...": those of them by which files are read otherwise than by the usual ones; NULL */
+    json_t *settings; /* {file: {key: value}}: the caller's */
 } vp_emitted;
 
 /* made_by stands in every file as the command that made it; NULL: only whether the files can be written is asked, none has
@@ -38,7 +40,7 @@ vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s
                   const char *made_by, vp_emitted *out, vp_err *err);
 void      vp_emitted_release(vp_emitted *out);
 
-/* What vplan check is told beside the files, as the end of its command: " --world 4". */
+/* What vplan check is told beside the files, as the end of its command: " --versions trl=1.10 --world 4". */
 void vp_emitted_check_options(const vp_emitted *e, vp_text *out);
 
 /* A document as text, with a comment's lines above where its format has comments.

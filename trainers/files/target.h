@@ -287,6 +287,9 @@ int vp_version_compare(const char *a, const char *b);
 /* since and until may be NULL. */
 bool vp_version_within(const char *version, const char *since, const char *until);
 
+/* Whether the dialect has the same keys with the same defaults, sayings and rules in both versions of its library. */
+bool vp_dialect_is_alike(const vp_dialect *d, const char *a, const char *b);
+
 /* The version of a dialect's library: asked for, else the table's. of: the dialect that it is the
  * base of, or itself. */
 const char *vp_dialect_version(const vp_dialect *d, const vp_dialect *of, const json_t *versions);

@@ -129,6 +129,26 @@ bool vp_version_within(const char *version, const char *since, const char *until
            (!until || vp_version_compare(version, until) < 0);
 }
 
+/* Whether what holds from one version on, or up to one, does of both. */
+static bool is_alike(const char *a, const char *b, const char *since, const char *until)
+{
+    return vp_version_within(a, since, until) == vp_version_within(b, since, until);
+}
+
+bool vp_dialect_is_alike(const vp_dialect *d, const char *a, const char *b)
+{
+    bool alike = true;
+
+    for (int i = 0; i < d->n_keys && alike; i++)
+        alike = is_alike(a, b, d->keys[i].since, d->keys[i].until) &&
+                is_alike(a, b, d->keys[i].changed, NULL);
+    for (int i = 0; i < d->n_says && alike; i++)
+        alike = is_alike(a, b, d->says[i].since, d->says[i].until);
+    for (int i = 0; i < d->n_rules && alike; i++)
+        alike = is_alike(a, b, d->rules[i].since, d->rules[i].until);
+    return alike;
+}
+
 const char *vp_dialect_version(const vp_dialect *d, const vp_dialect *of, const json_t *versions)
 {
     const json_t *v = json_object_get(versions, d->library);
