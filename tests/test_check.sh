@@ -536,6 +536,17 @@ for words, way in (("--use_deepspeed --zero_stage 3 --offload_optimizer_device c
 write("slow.yaml", "output_dir: o\nper_device_train_batch_size: 4\nbf16: true\ngradient_checkpointing: true\n")
 p = subprocess.run([vplan, "check", "slow.yaml", "--model", "gpt2", "--device", "h100", "--seq", "1024"], stdout=subprocess.PIPE, universal_newlines=True)
 ok(p.returncode == 0 and "\nfaster " in p.stdout and p.stdout.rstrip().endswith("vplan emit settings.json --for hf --edit slow.yaml"), "the next command", p.stdout)
+# and of the libraries that check was told: from there to the end bytes are theirs
+write("old.yaml", "output_dir: o\nper_device_train_batch_size: 16\nbf16: true\n")
+p = subprocess.run([vplan, "check", "old.yaml", "--model", "gpt2", "--device", "4090", "--seq", "1024", "--versions", "transformers=4.57"], stdout=subprocess.PIPE, universal_newlines=True)
+typed = [line.split() for line in p.stdout.replace(" \\\n               ", " ").partition("\nnext ")[2].split("\n") if line]
+ok(p.returncode == 3 and [t[1] for t in typed] == ["plan", "emit"] and typed[0][typed[0].index("--versions") + 1] == "transformers=4.57", "the next commands, of transformers 4.57", p.stdout)
+done = [subprocess.run([vplan] + t[1:] + more, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True) for t, more in zip(typed, ([], ["--force"]))]
+last = done[1].stdout.replace(" \\\n               ", " ").partition("\ncheck ")[2].split()
+ok([d.returncode for d in done] == [0, 0] and "--versions transformers=4.57" in " ".join(last), "and what emit says to type", [(d.stdout, d.stderr) for d in done])
+code, j, err = check(*last[2:])
+ok(code == 0 and j["fits"] and j["allocated_peak_bytes"] == json.load(open("settings.json"))["allocated_peak_bytes"], "which has the plan's bytes", (code, j.get("allocated_peak_bytes"), err))
+os.remove("settings.json")
 # ---- what the environment is to hold no file says: the last command asks with it, and check reads it from there; the plan has the same budget ----
 write("medium.yaml", "output_dir: o\nper_device_train_batch_size: 16\nbf16: true\n")
 asked = ["--model", "gpt2-medium", "--device", "h100", "--seq", "1024", "--budget", "53.6GiB"]
@@ -585,6 +596,10 @@ for line, recompute in (("model.gradient_checkpointing_enable()", "full"), ("mod
                         ("model = prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={'use_reentrant': False})", "full"),
                         ("model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': True})", "full:reentrant"),
                         ("model.gradient_checkpointing_enable(dict(use_reentrant = False))", "full"),
+                        ("from peft import prepare_model_for_kbit_training as prep\nmodel = prep(model)", "full:reentrant"),
+                        ("from peft import (LoraConfig as C,  # mine\n    prepare_model_for_kbit_training as prep, get_peft_model)\nmodel = prep(model)", "full:reentrant"),
+                        ("import peft as p\nmodel = p.prepare_model_for_kbit_training(model)", "full:reentrant"), ("from peft import LoraConfig as prep\nprep(r=8)", "none"),
+                        ("from peft import prepare_model_for_kbit_training as prep\nmodel = other.prep(model)", "none"), ("from peft import prepare_model_for_kbit_training as prep\nmodel = prep2(model)", "none"),
                         ("model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)", "none"), ("if wanted:\n    model.gradient_checkpointing_enable()", "none"), ("", "none")):
     code, j, err = check(write("enables.py", SCRIPT % line))
     ok(code == 0 and j["common"]["recompute"] == recompute, "a script with %r" % line, (code, j["common"], j["findings"]))
@@ -597,6 +612,10 @@ for old, more, line, recompute in ((True, "", "model.gradient_checkpointing_enab
     ok(code == 0 and j["common"]["recompute"] == recompute, "transformers %s, %r, %r" % ("4.57" if old else "5", more, line), (code, j["common"], j["findings"]))
 code, j, err = check(write("enables.py", SCRIPT % "model = prepare_model_for_kbit_training(model)"), write("enables.yaml", "output_dir: o\nper_device_train_batch_size: 2\nbf16: true\ngradient_checkpointing: true\n"))
 ok(code == 0 and j["common"]["recompute"] == "full", "a file of Trainer's beside such a script", (code, j["common"], j["findings"]))
+# names that an import gives: a trainer's arguments by another are its arguments
+for imports, call in (("from transformers import TrainingArguments as TA", "TA"), ("import transformers as tf", "tf.TrainingArguments")):
+    code, j, err = check(write("alias.py", imports + "\nargs = %s('o', per_device_train_batch_size=3, bf16=True, gradient_checkpointing=True)\n" % call))
+    ok(code == 0 and (j["common"]["micro_batch"], j["common"]["recompute"]) == (3, "full"), imports, (code, j.get("common"), j["findings"], err))
 # adapters on frozen embeddings: of these scripts the first and the third fail with transformers 4.57.6 and peft 0.18.1 ("element 0 of tensors does not require grad"), all others train
 ADAPTS = """from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -743,6 +762,8 @@ code, j, err = check("bytes.py", "--model", "gpt2", "--device", "h100", "--seq",
 ok(code == 0 and j["fits"] is None and "int8" in j["fits_not_answered"], "8 bits of a family that was not recorded", j["fits_not_answered"])
 # ---- adapters that no LoraConfig makes are not all of the model ----
 for makes, where in (("from peft import IA3Config, get_peft_model\nm = get_peft_model(m, IA3Config())\n", "get_peft_model() in line 4"), ("import peft\nm = peft.get_peft_model(m, peft.AdaLoraConfig(r=8))\n", "get_peft_model() in line 4"),
+                     ("from peft import IA3Config as C, get_peft_model as adapt\nm = adapt(m, C())\n", "get_peft_model() in line 4"), ("import peft as p\nm = p.get_peft_model(m, p.AdaLoraConfig(r=8))\n", "get_peft_model() in line 4"),
+                     ("from peft import LoraConfig as C, get_peft_model as adapt\nm = adapt(m, C(r=8, target_modules='all-linear'))\n", None),
                      ("from peft import LoraConfig, get_peft_model\nm = get_peft_model(m, LoraConfig(r=8, target_modules='all-linear'))\n", None), ("m = id(m)\n", None)):
     code, j, err = check(write("kind.py", "from transformers import AutoModelForCausalLM, TrainingArguments\nm = AutoModelForCausalLM.from_pretrained('x', dtype='bfloat16')\n" + makes + "a = TrainingArguments('o', per_device_train_batch_size=1, bf16=True)\n"), "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512")
     ok(code == 0 and (j["fits"] is True if where is None else j["fits_not_answered"] == "not answered: what %s says is not known" % where), "adapters: " + makes, (code, j.get("fits_not_answered"), j.get("findings"), err))

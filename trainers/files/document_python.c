@@ -288,10 +288,10 @@ static vp_status read_call(vp_python_reader *r)
 {
     vp_value        *v, *root = r->doc->root, *map = NULL;
     vp_python_reader before = *r;
-    char            *name   = vp_python_take_name(r);
+    const char      *name   = vp_python_take_name(r);
     vp_status        st     = VP_OK;
 
-    VP_TRY_ALLOC(r->err, name);
+    VP_TRY_ALLOC(r->err, name && (name = vp_python_imported(r, name)));
     if (vp_python_ends_in(name, ".update")) {
         map = vp_python_value_of(
             r, vp_arena_printf(r->doc->arena, "%.*s", (int)(strlen(name) - 7), name), NULL);
@@ -535,6 +535,33 @@ static bool has_text(const char *from, const char *end, const char *text)
     return memmem(from, (size_t)(end - from), text, strlen(text));
 }
 
+/* The call in a statement, before p, by its library's name; NULL: none is left. *p moves behind its bracket. */
+static const char *next_call(const vp_python_reader *r, const char *from, const char **p)
+{
+    for (; *p < r->at; ++*p) {
+        const char *name = *p;
+        while (**p == '(' && name > from &&
+               (isalnum((unsigned char)name[-1]) || strchr("_.", name[-1])))
+            name--;
+        if (name < *p) {
+            name = vp_arena_printf(r->doc->arena, "%.*s", (int)(*p - name), name);
+            ++*p;
+            return name ? vp_python_imported(r, name) : NULL;
+        }
+    }
+    return NULL;
+}
+
+static bool prepares_model(const vp_python_reader *r, const char *from)
+{
+    const char *p = from, *call;
+
+    while ((call = next_call(r, from, &p)))
+        if (vp_python_ends_in(call, "prepare_model_for_kbit_training"))
+            return true;
+    return false;
+}
+
 /* The use_reentrant of a statement that switches checkpoints on, beside what says that it does: as its text has it, else True where
  * peft hands none on; else the default is for the library to say. */
 static vp_status note_reentrant(vp_python_reader *r, vp_document *doc, const char *from,
@@ -563,14 +590,14 @@ static vp_status note_reentrant(vp_python_reader *r, vp_document *doc, const cha
  * switch that says it. */
 static vp_status note_checkpoints(vp_python_reader *r, const char *from, int line, bool is_switched)
 {
-    bool enables  = has_text(from, r->at, ".gradient_checkpointing_enable("),
-         prepares = has_text(from, r->at, "prepare_model_for_kbit_training(") &&
-                    (!has_text(from, r->at, "use_gradient_checkpointing") ||
-                     has_text(from, r->at, "use_gradient_checkpointing=True"));
+    bool enables       = has_text(from, r->at, ".gradient_checkpointing_enable("),
+         is_called     = prepares_model(r, from),
+         prepares      = is_called && (!has_text(from, r->at, "use_gradient_checkpointing") ||
+                                  has_text(from, r->at, "use_gradient_checkpointing=True"));
     vp_document *model = NULL;
     vp_value    *v;
 
-    if (!r->doc->prepares && has_text(from, r->at, "prepare_model_for_kbit_training("))
+    if (!r->doc->prepares && is_called)
         r->doc->prepares = line;
     /* peft calls it too, of a model whose checkpoints are on when it is given its adapters (PeftModel.__init__()) */
     if (has_text(from, r->at, "enable_input_require_grads") ||
@@ -607,15 +634,12 @@ static void note_casts(vp_python_reader *r, const char *from, int line)
 /* get_peft_model() of peft's; Unsloth's own says by its arguments what it makes. */
 static vp_status note_adapters(vp_python_reader *r, const char *from, int line)
 {
-    static const char call[] = "get_peft_model(";
-    vp_status         st     = VP_OK;
+    const char *p  = from, *call;
+    vp_status   st = VP_OK;
 
-    for (const char *p = from; (p = memmem(p, (size_t)(r->at - p), call, sizeof call - 1)); p++) {
-        bool is_name  = p == from || !(isalnum((unsigned char)p[-1]) || strchr("_.", p[-1]));
-        bool is_pefts = p - from >= 5 && memcmp(p - 5, "peft.", 5) == 0;
-        if ((is_name || is_pefts) && strncmp(from, "def ", 4) != 0)
+    while (strncmp(from, "def ", 4) != 0 && (call = next_call(r, from, &p)))
+        if (strcmp(call, "get_peft_model") == 0 || strcmp(call, "peft.get_peft_model") == 0)
             VP_TRY(vp_python_note_adapters(r, "get_peft_model()", line));
-    }
 out:
     return st;
 }
@@ -706,6 +730,14 @@ static void skip_head(vp_python_reader *r)
     skip_line(r);
 }
 
+static vp_status read_line(vp_python_reader *r)
+{
+    bool      is_import;
+    vp_status st = vp_python_read_import(r, &is_import);
+
+    return st == VP_OK && !is_import ? read_statement(r) : st;
+}
+
 vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
 {
     vp_python_reader r = {
@@ -737,7 +769,7 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         if (vp_python_at_word(&r, "def") || vp_python_at_word(&r, "class"))
             skip_head(&r);
         else if (!ours && r.at < r.end && *r.at != '\n')
-            VP_TRY(vp_python_read_import(&r) ? VP_OK : read_statement(&r));
+            VP_TRY(read_line(&r));
         if (!ours && r.at < r.end && *r.at == ';')
             r.at++, after = true;
         else if (r.at < r.end && *r.at != '\n') /* never in one place for ever */

@@ -25,6 +25,7 @@ typedef struct vp_python_reader {
     const char  *arguments;   /* the call that makes a trainer's, "TrainingArguments"; NULL: none */
     const char  *trainer;     /* the class that is given them, "SFTTrainer"; NULL: none */
     unsigned     imports;     /* VP_PYTHON_TRL and others */
+    vp_value    *aliases;     /* of "import peft as p" p: "peft"; NULL: none */
     struct vp_python_names *names; /* python_names.h; NULL: none is followed */
     vp_err                 *err;
 } vp_python_reader;
@@ -61,8 +62,12 @@ vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v);
 /* Members of a call's, at the root too: what they are about is known by their names. */
 vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map);
 
-/* "import ..." and "from ... import (...)", whose names may be a trainer's; false: the statement is another. */
-bool vp_python_read_import(vp_python_reader *r);
+/* "import ..." and "from ... import (...)", whose names may be a trainer's; not *is_one: the statement is another. */
+vp_status vp_python_read_import(vp_python_reader *r, bool *is_one);
+
+/* A name as its library has it: of "import peft as p" p.LoraConfig is peft.LoraConfig, of "from peft import LoraConfig as C" C is
+ * LoraConfig. What no import renames is itself. NULL: out of memory. */
+const char *vp_python_imported(const vp_python_reader *r, const char *name);
 
 /* Whether a call makes a trainer: of a library that is known here, or of a class that somebody made of its. */
 bool vp_python_trains_model(const char *call);

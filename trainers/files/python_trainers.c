@@ -52,13 +52,67 @@ static bool begins_with(const char *from, const char *end, const char *word)
            !isalnum((unsigned char)from[n]) && from[n] != '_';
 }
 
-bool vp_python_read_import(vp_python_reader *r)
+static vp_status add_alias(vp_python_reader *r, const char *name, const char *alias)
+{
+    vp_value *v;
+    vp_status st = VP_OK;
+
+    if (!r->aliases)
+        r->aliases = vp_arena_alloc(r->doc->arena, sizeof *r->aliases);
+    VP_TRY_ALLOC(r->err, r->aliases && name && alias);
+    r->aliases->kind = VP_VALUE_MAP;
+    v                = vp_value_member(r->aliases, alias);
+    if (!v)
+        VP_TRY(vp_python_add(r, r->aliases, alias, &v));
+    v->kind = VP_VALUE_STRING, v->text = name;
+out:
+    return st;
+}
+
+/* "A as B" of an import's text, which ends where the reader is. */
+static vp_status read_aliases(vp_python_reader *r, const char *from)
+{
+    vp_python_reader words    = *r;
+    const char      *name     = NULL, *word;
+    bool             is_alias = false;
+    vp_status        st       = VP_OK;
+
+    for (words.at = from, words.end = r->at; words.at < words.end;) {
+        if (*words.at == '#')
+            vp_python_skip(&words, true);
+        else if (!isalnum((unsigned char)*words.at) && *words.at != '_')
+            words.at++;
+        else {
+            word = vp_python_take_name(&words);
+            VP_TRY_ALLOC(r->err, word);
+            if (is_alias && name)
+                VP_TRY(add_alias(r, name, word));
+            is_alias = strcmp(word, "as") == 0;
+            name     = is_alias ? name : word;
+        }
+    }
+out:
+    return st;
+}
+
+const char *vp_python_imported(const vp_python_reader *r, const char *name)
+{
+    for (const vp_value *m = r->aliases ? r->aliases->first : NULL; m; m = m->next) {
+        size_t n = strlen(m->key);
+        if (strncmp(name, m->key, n) == 0 && (!name[n] || name[n] == '.'))
+            return vp_arena_printf(r->doc->arena, "%s%s", m->text, name + n);
+    }
+    return name;
+}
+
+vp_status vp_python_read_import(vp_python_reader *r, bool *is_one)
 {
     const char *from  = r->at, *module;
     bool        opens = false;
 
-    if (!vp_python_at_word(r, "import") && !vp_python_at_word(r, "from"))
-        return false;
+    *is_one = vp_python_at_word(r, "import") || vp_python_at_word(r, "from");
+    if (!*is_one)
+        return VP_OK;
     for (; r->at < r->end && (opens || *r->at != '\n'); r->at++) {
         opens = *r->at == '(' || (opens && *r->at != ')');
         if (*r->at == '\\' && r->at + 1 < r->end && r->at[1] == '\n')
@@ -81,7 +135,7 @@ bool vp_python_read_import(vp_python_reader *r)
             r->imports |= VP_PYTHON_TRL;
     if (begins_with(module, r->at, "unsloth"))
         r->imports |= VP_PYTHON_UNSLOTH;
-    return true;
+    return read_aliases(r, from);
 }
 
 /* Trainer(...) of Lightning, which other libraries have by that name too. */

@@ -538,7 +538,7 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
     } else if (strcmp(name, "None") == 0) {
         v->kind = VP_VALUE_NULL, v->text = name;
     } else if (r->at < r->end && *r->at == '(') {
-        v->call = name;
+        VP_TRY_ALLOC(r->err, v->call = vp_python_imported(r, name));
         VP_TRY(read_items(r, v, ')', depth));
         if (vp_python_ends_in(name, "is_bf16_supported") ||
             vp_python_ends_in(name, "is_bfloat16_supported"))
@@ -547,7 +547,7 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
             VP_TRY(settle_dict(r, v));
         else if (vp_python_ends_in(name, ".get"))
             VP_TRY(take_get(r, v, depth));
-        else if (vp_python_loads_model(name))
+        else if (vp_python_loads_model(v->call))
             VP_TRY(read_methods(r, v, depth));
     } else {
         VP_TRY(read_name(r, v, name, depth));
