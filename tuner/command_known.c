@@ -120,7 +120,8 @@ out:
 
 /* ---- settings that stand in files ---- */
 
-/* What may be moved between these words, since the same is trained; `to` is the word that saves memory where saves. */
+/* What may be moved between these words, since the same is trained; `to` is the word that saves memory where saves. Of a setting with
+ * two rows the first that can be counts. */
 static const struct {
     vp_setting   setting;
     const char  *from, *to;
@@ -128,6 +129,7 @@ static const struct {
     bool         written; /* only where somebody wrote it */
 } movable[] = {
     {VP_SETTING_RECOMPUTE, "none", "full", VP_AXIS_SAVES, false},
+    {VP_SETTING_RECOMPUTE, "none", "full:reentrant", VP_AXIS_SAVES, false},
     {VP_SETTING_OPTIMIZER, "adamw_torch", "adamw_torch_fused", VP_AXIS_PLAIN, false},
     {VP_SETTING_ATTENTION, "sdpa", "eager", VP_AXIS_PLAIN, true},
     {VP_SETTING_LOSS, "full", "chunked", VP_AXIS_PLAIN, true},
@@ -139,14 +141,15 @@ static const struct {
 static vp_status add_movable(vp_command_space *space, char *const *command, vp_err *err)
 {
     char      values[80];
-    vp_status st = VP_OK;
+    int       added = -1;
+    vp_status st    = VP_OK;
 
     for (size_t i = 0; i < sizeof movable / sizeof *movable; i++) {
         bool        by_default, first;
         const char *had = vp_command_files_says(space->files, movable[i].setting, &by_default);
         first           = had && strcmp(had, movable[i].from) == 0;
-        if (!had || (!first && strcmp(had, movable[i].to) != 0) ||
-            (movable[i].written && by_default) ||
+        if (!had || (int)movable[i].setting == added ||
+            (!first && strcmp(had, movable[i].to) != 0) || (movable[i].written && by_default) ||
             !vp_command_files_can(space->files, movable[i].setting,
                                   first ? movable[i].to : movable[i].from, command))
             continue;
@@ -157,6 +160,7 @@ static vp_status add_movable(vp_command_space *space, char *const *command, vp_e
                                            .setting = movable[i].setting,
                                            .kind    = movable[i].kind},
                                  values, had, command, err));
+        added = (int)movable[i].setting;
     }
 out:
     return st;
