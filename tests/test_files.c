@@ -29,6 +29,10 @@ static const char *one_of(const char *words, vp_arena *arena)
     return vp_arena_printf(arena, "%.*s", (int)strcspn(words, "|"), words);
 }
 
+static const char optimizers[] =
+    "adamw_torch|adamw_torch_fused|sgd|adafactor|adamw_8bit|galore_adamw:targets=mlp|"
+    "apollo_adamw:rank=8,targets=self_attn.q_proj+v_proj";
+
 static vp_settings random_settings(vp_arena *arena)
 {
     vp_settings       s                    = VP_SETTINGS_UNSAID;
@@ -38,10 +42,8 @@ static vp_settings random_settings(vp_arena *arena)
         [VP_SETTING_ACCUMULATION] = "1|2|8|32",
         [VP_SETTING_SEQ]          = "128|1024|2048|32768",
         [VP_SETTING_PRECISION]    = "fp32|bf16-mixed|bf16-mixed|bf16-amp|bf16|fp16-mixed|fp16",
-        [VP_SETTING_OPTIMIZER] =
-            "adamw_torch|adamw_torch_fused|sgd|adafactor|adamw_8bit|galore_adamw:targets=mlp|"
-            "apollo_adamw:rank=8,targets=self_attn.q_proj+v_proj",
-        [VP_SETTING_RECOMPUTE] = "none|full|full|every:2|every:5|selective|first:7|chunks:4",
+        [VP_SETTING_OPTIMIZER]    = optimizers,
+        [VP_SETTING_RECOMPUTE]    = "none|full|full|every:2|every:5|selective|first:7|chunks:4",
         [VP_SETTING_OFFLOAD_OPTIMIZER]   = "none|none|cpu",
         [VP_SETTING_OFFLOAD_PARAMS]      = "none|none|cpu",
         [VP_SETTING_OFFLOAD_ACTIVATIONS] = "none|none|cpu",
