@@ -177,7 +177,7 @@ json.dump(d, open('$work/edited.json', 'w'))"
 ok "a plan that was edited: 4" exits 4 "$BUILD/vplan" tune "$work/edited.json" --max-trials 1
 ok "says how it is taken" says "tune what it says with --unsigned"
 ok "taken as it is" exits 0 "$BUILD/vplan" tune "$work/edited.json" --unsigned --max-trials 1
-ok "with the memory that is there" says "note: the plan's budget is 524,288.00 GiB, and "
+ok "with the memory that is there" says "note: the plan's budget is 512.00 TiB, and "
 ok "the study goes on" exits 0 $moving
 ok "and times no call again" bash -c "! grep -q timing '$work/err'"
 echo '{"schema_version": 1, "device": "cpu", "backend": "b", "rows": [{"kernel": "copy_start", "count": 64, "copy": 0, "seconds": 1}]}' > "$work/copy.json"
