@@ -730,6 +730,7 @@ for name in ("results.json", "checkpoint-1/state.json"):
     with open("temporary", "w") as f:
         f.write("{}")
     os.replace("temporary", name)
+os.replace("best.json", "before.json")      # what a run keeps for the next one, of which both were there
 os.system("echo shell > checkpoint-1/by_shell; echo shell > results.json; echo more >> log.txt")
 shutil.rmtree("checkpoint-1")
 os.mkdir("checkpoint-2")
@@ -746,9 +747,9 @@ except ImportError:
     shutil.copy("new.pt", "new.safetensors")
 P
 mkdir -p "$work/saved/checkpoint-1"
-for f in mine.pt mine.safetensors checkpoint-1/w.pt checkpoint-1/config.json results.json log.txt; do echo real > "$work/saved/$f"; done
+for f in mine.pt mine.safetensors checkpoint-1/w.pt checkpoint-1/config.json results.json best.json before.json log.txt; do echo real > "$work/saved/$f"; done
 expect "a run beside checkpoints" 0 "checkpoints that were here before were left as they are" dry --device l4 -- "$python" "$work/saves.py" "$work/saved"
-[ "$(cat "$work"/saved/mine.* "$work"/saved/checkpoint-1/* "$work/saved/results.json" | sort -u)" = real ] && [ "$(ls "$work/saved/checkpoint-1")" = "config.json
+[ "$(cat "$work"/saved/mine.* "$work"/saved/checkpoint-1/* "$work"/saved/{results,best,before}.json | sort -u)" = real ] && [ -e "$work/saved/best.json" ] && [ "$(ls "$work/saved/checkpoint-1")" = "config.json
 w.pt" ] && [ "$(cat "$work/saved/log.txt")" = "real
 more" ] && [ -s "$work/saved/new.json" ] && [ ! -e "$work/saved/temporary" ] && [ -s "$work/saved/new.pt" ] && [ -s "$work/saved/new.safetensors" ] &&
     [ ! -e "$work/saved/checkpoint-2" ] && [ -s "$work/saved/checkpoint-3/w.pt" ] && ok || bad "an earlier run's checkpoints are written over"

@@ -184,13 +184,17 @@ OPENAT(openat64)
 FOPEN(fopen)
 FOPEN(fopen64)
 
-/* What was written beside and would now take a spared file's place is dropped. */
+/* What was written beside and would now take a spared file's place is dropped; what was there itself stays where it is. */
 E int rename(const char *from, const char *to)
 {
+    struct stat info;
+
     REAL(rename_call, "rename");
     if (!is_spared(to, true))
         return real(from, to);
     vp_null_tell('s', 0, to);
+    if (stat(from, &info) == 0 && is_older(&info))
+        return 0;
     return unlink(from) == 0 || rotated(from) ? 0 : -1;
 }
 
