@@ -603,6 +603,12 @@ for line, recompute in (("model.gradient_checkpointing_enable()", "full"), ("mod
                         ("model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)", "none"), ("if wanted:\n    model.gradient_checkpointing_enable()", "none"), ("", "none")):
     code, j, err = check(write("enables.py", SCRIPT % line))
     ok(code == 0 and j["common"]["recompute"] == recompute, "a script with %r" % line, (code, j["common"], j["findings"]))
+# its trainer only turns them on: False leaves them, before the call and behind it
+for before, behind in (("", "model = prepare_model_for_kbit_training(model)"), ("model = prepare_model_for_kbit_training(model)", "")):
+    text = SCRIPT.replace("%s\n", "").replace("bf16=True)\n", "bf16=True, gradient_checkpointing=False)\n" + behind + "\n").replace("args =", before + "\nargs =")
+    code, j, err = check(write("leaves.py", text))
+    told = [(f["severity"], f["key"]) for f in j["findings"] if "turn" in f["message"]]
+    ok(code == 0 and j["common"]["recompute"] == "full:reentrant" and told == [("warning", "gradient_checkpointing")], "False beside a call, %r" % before, (code, j["common"], j["findings"]))
 # until transformers 5 use_reentrant is True where nobody says it (modeling_utils.py); Trainer switches on once more, by its own arguments
 for old, more, line, recompute in ((True, "", "model.gradient_checkpointing_enable()", "full:reentrant"), (True, ", gradient_checkpointing=True", "", "full:reentrant"), (False, ", gradient_checkpointing=True", "", "full"),
                                    (True, ", gradient_checkpointing=True, gradient_checkpointing_kwargs={'use_reentrant': False}", "", "full"),

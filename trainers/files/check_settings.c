@@ -399,33 +399,39 @@ static void check_card(vp_checked *c, const merged *m)
                 "means %s: %s; PyTorch emulates it, which is slow", m->all.words[0], c->no_bf16);
 }
 
-static bool is_based_on(const vp_dialect *d, const vp_dialect *of)
+/* What does nothing: accelerate's precision, where Trainer is told bf16 or fp16 (transformers/training_args.py: the environment counts,
+ * then the arguments); False, where a script's call turns checkpoints on, for Trainer only does so too (transformers/trainer.py). */
+static bool is_beaten(vp_checked *c, vp_setting setting, const vp_checked_file *file,
+                      const statement *one, merged *m)
 {
-    while (d && d != of)
-        d = d->base;
-    return d != NULL;
-}
-
-/* Where Trainer is told bf16 or fp16, what accelerate's file says of it does nothing (transformers/training_args.py: the
- * environment counts, then the arguments). */
-static bool is_beaten_by_trainer(vp_checked *c, vp_setting setting, const vp_checked_file *file,
-                                 const statement *one, merged *m)
-{
-    const vp_checked_file first = {.name = m->first_name, .dialect = m->first};
-    bool                  later =
-        file->dialect == &vp_dialect_accelerate && is_based_on(m->first, &vp_dialect_transformers);
-    bool sooner =
-        m->first == &vp_dialect_accelerate && is_based_on(file->dialect, &vp_dialect_transformers);
+    static const char     enabled[] = "gradient_checkpointing_enable";
+    const vp_checked_file first     = {.name = m->first_name, .dialect = m->first};
+    bool                  called    = one->at && strcmp(one->key, enabled) == 0;
+    bool                  before    = m->all.at && strcmp(m->all.key, enabled) == 0;
+    bool by_call = setting == VP_SETTING_RECOMPUTE && one->at && m->all.at && called != before;
+    bool later   = by_call ? before
+                           : file->dialect == &vp_dialect_accelerate &&
+                               vp_dialect_is_based_on(m->first, &vp_dialect_transformers);
+    bool sooner  = by_call ? called
+                           : m->first == &vp_dialect_accelerate &&
+                                vp_dialect_is_based_on(file->dialect, &vp_dialect_transformers);
     const statement *said = later ? &m->all : one, *beaten = later ? one : &m->all;
+    bool by_trainer = setting == VP_SETTING_PRECISION && (later || sooner) && said->at &&
+                      beaten->at && said->key &&
+                      (strcmp(said->key, "bf16") == 0 || strcmp(said->key, "fp16") == 0) &&
+                      said->at->kind == VP_VALUE_BOOL && said->at->boolean;
 
-    if (setting != VP_SETTING_PRECISION || !(later || sooner) || !said->at || !beaten->at ||
-        !said->key || (strcmp(said->key, "bf16") != 0 && strcmp(said->key, "fp16") != 0) ||
-        said->at->kind != VP_VALUE_BOOL || !said->at->boolean)
+    if (by_call && strcmp(beaten->words[0], "none") == 0)
+        vp_find(c, later ? file : &first, VP_WARNING, beaten->at, beaten->key, NULL,
+                "the script turns checkpoints on%s, and this does not turn them off",
+                line_of(c->arena, said->at));
+    else if (by_trainer)
+        vp_find(c, later ? file : &first, VP_WARNING, beaten->at, beaten->key, NULL,
+                "%s here does nothing: Trainer is told %s by %s%s, and that counts",
+                joined(c->arena, beaten), joined(c->arena, said), said->key,
+                line_of(c->arena, said->at));
+    else
         return false;
-    vp_find(c, later ? file : &first, VP_WARNING, beaten->at, beaten->key, NULL,
-            "%s here does nothing: Trainer is told %s by %s%s, and that counts",
-            joined(c->arena, beaten), joined(c->arena, said), said->key,
-            line_of(c->arena, said->at));
     if (sooner)
         *m = (merged){*one, file->name, file->yields_to, file->dialect};
     return true;
@@ -457,7 +463,7 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
     statement both = words_of_both(all, &one);
     if (both.n)
         *all = both;
-    else if (is_beaten_by_trainer(c, setting, file, &one, m))
+    else if (is_beaten(c, setting, file, &one, m))
         return;
     else if (one.at && !same_text(file->yields_to, m->first_name)) /* else two defaults */
         vp_find(c, file, VP_ERROR, one.at, one.key, NULL,

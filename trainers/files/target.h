@@ -287,6 +287,8 @@ int vp_version_compare(const char *a, const char *b);
 /* since and until may be NULL. */
 bool vp_version_within(const char *version, const char *since, const char *until);
 
+/* Whether it is that one, or based on it. d may be NULL. */
+bool vp_dialect_is_based_on(const vp_dialect *d, const vp_dialect *of);
 /* Whether the dialect has the same keys with the same defaults, sayings and rules in both versions of its library. */
 bool vp_dialect_is_alike(const vp_dialect *d, const char *a, const char *b);
 

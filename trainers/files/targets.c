@@ -135,6 +135,13 @@ static bool is_alike(const char *a, const char *b, const char *since, const char
     return vp_version_within(a, since, until) == vp_version_within(b, since, until);
 }
 
+bool vp_dialect_is_based_on(const vp_dialect *d, const vp_dialect *of)
+{
+    while (d && d != of)
+        d = d->base;
+    return d != NULL;
+}
+
 bool vp_dialect_is_alike(const vp_dialect *d, const char *a, const char *b)
 {
     bool alike = true;
