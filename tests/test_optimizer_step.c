@@ -1,6 +1,7 @@
 /* What PyTorch's optimizers keep, parameter by parameter, by hand. */
 #include "tests/base_test.h"
 
+#include "devices/svd_workspace.h"
 #include "trainers/torch/optimizer_internal.h"
 
 enum { FP32 = 4 };

@@ -49,7 +49,5 @@ vp_status vp_optimizer_step_projected(vp_optimizer_step *optimizer, range of, vp
 int64_t vp_optimizer_moment_elements(const vp_optimizer_step *optimizer, const vp_trained *trained);
 int64_t vp_optimizer_projection_elements(const vp_optimizer_step *optimizer,
                                          const vp_trained        *trained);
-/* Of torch.linalg.svd() in fp32, as cuSOLVER 12.0.4 (CUDA 13.0) answers, whatever the card, for sides that 32 divides. */
-int64_t vp_svd_workspace_elements(int64_t rows, int64_t columns);
 
 #endif

@@ -1,6 +1,7 @@
 #include "trainers/torch/optimizer_internal.h"
 
 #include "base/checked.h"
+#include "devices/svd_workspace.h"
 
 enum { NEWTON_SCHULZ_STEPS = 5, BF16_BYTES = 2, F32_BYTES = 4 };
 
@@ -152,25 +153,6 @@ int64_t vp_optimizer_projection_elements(const vp_optimizer_step *o, const vp_tr
 int64_t vp_optimizer_moment_elements(const vp_optimizer_step *o, const vp_trained *t)
 {
     return vp_mul(rank_of(o, t), left_side(o, t));
-}
-
-static int64_t up32(int64_t n)
-{
-    return vp_mul(32, vp_ceil_div(n, 32));
-}
-
-/* A square matrix is decomposed at once, a taller one by its QR factors, a wider one turned. */
-int64_t vp_svd_workspace_elements(int64_t rows, int64_t columns)
-{
-    int64_t k = vp_min_i64(rows, columns), longer = vp_max_i64(rows, columns);
-    int64_t square = 2 * k * k + 64 * k + up32(k * k / 256 + k / 32) + k + 1024;
-    int64_t factor = 1024 * vp_max_i64(k, 256) + 524288 + k + 32;
-    int64_t apply  = (k + 256) * (longer + k + 257) + k;
-
-    if (rows == columns)
-        return square;
-    factor = vp_max_i64(factor, apply);
-    return rows > columns ? vp_max_i64(square + k * k, factor) : factor + rows * columns;
 }
 
 /* torch.linalg.svd() of a matrix in fp32 by cuSOLVER's Jacobi method: both sides' vectors, which stay, and the values; a copy, the

@@ -1,6 +1,7 @@
 /* What the ways of sharing a step ask of it. */
 #include "trainers/torch/world_internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 int64_t vp_world_unit_of_gradient(const vp_world *w, int64_t i)
@@ -84,7 +85,8 @@ vp_world_weight *vp_world_weight_at(vp_world *w, int64_t place)
 {
     int64_t i = 0;
 
-    while (w->weights[i].place != place)
+    while (i < w->n_weights && w->weights[i].place != place)
         i++;
+    assert(i < w->n_weights);
     return &w->weights[i];
 }
