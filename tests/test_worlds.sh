@@ -130,6 +130,14 @@ for way in ("zero2", "zero3"):
 refused("8-bit weights are not cut", 4, ["int8", "fsdp2"], llama, "--world", "2", "--parallel", "fsdp2", "--lora", "r=8", "--load", "int8")
 refused("nor packed ones beside fp32", 4, ["nf4-dq", "bf16-mixed"], llama, "--world", "2", "--parallel", "fsdp2", "--qlora", "--precision", "bf16-mixed")
 refused("a step that computes in bf16 beside fp32 adapters", 4, ["packed weights that are cut", "whole on each card"], llama, "--world", "2", "--parallel", "fsdp2", "--qlora", "--precision", "bf16")
+# ---- with offload accelerate puts DeepSpeedCPUAdam in the place of nearly every optimizer: two states in fp32, and it is said ----
+def offloaded(optimizer):
+    out = subprocess.run([vplan, "estimate", "tinyllama-1.1b", "--trainer", "hf", "--optimizer", optimizer, "--parallel", "zero2", "--offload", "optimizer", "--device", "4090", "--seq", "512", "--json"], stdout=subprocess.PIPE).stdout
+    j = json.loads(out)
+    return j["host_bytes"], any("DeepSpeedCPUAdam" in a for a in j["assumptions"])
+adam = offloaded("adamw_torch")
+ok(not adam[1] and all(offloaded(o) == (adam[0], True) for o in ("sgd", "adamw_8bit", "adafactor", "lion_8bit")), "what steps in host memory", adam)
+ok(offloaded("lion_32bit")[0] < adam[0] and not offloaded("lion_32bit")[1] and not offloaded("adagrad")[1], "Lion and Adagrad have their like", offloaded("lion_32bit"))
 # ---- NF4 that is cut: 154 linear weights, half a byte a weight, come whole and are cut by 8; what they are scaled by stays whole ----
 linears = 968884224
 rc, j = estimate(llama, "--world", "8", "--parallel", "fsdp2", "--qlora", "--precision", "bf16-amp", "--seq", "128")

@@ -536,15 +536,34 @@ static int64_t most_of_steps(const vp_hf_estimate *e)
     return most;
 }
 
+/* What steps in host memory under DeepSpeed: whatever Trainer is told, accelerate 1.15 puts DeepSpeedCPUAdam in its place, but for Adagrad
+ * and bitsandbytes' Lion in 32 bits, which have their like (utils/deepspeed.py, map_pytorch_optim_to_deepspeed()). */
+static const char *stepped_on_host(const vp_hf_request *q)
+{
+    static const char *const own[]      = {"adagrad", "lion_32bit"};
+    bool                     is_swapped = strncmp(q->parallel, "zero", 4) == 0 && q->offload &&
+                      strcmp(q->offload, "none") != 0 && !vp_hf_is_plain(q);
+
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        is_swapped = is_swapped && strcmp(q->optimizer, own[i]) != 0;
+    return is_swapped ? "adamw_torch" : q->optimizer;
+}
+
 /* What is said of several ranks, and what their hosts hold: states are fp32 there. */
 static void finish_world(run *r)
 {
-    const vp_hf_request *q = r->request;
+    const vp_hf_request *q       = r->request;
+    const char          *stepped = stepped_on_host(q);
     int64_t              elements;
 
     vp_world_host(r->world, &r->out->pinned_bytes, &elements);
-    r->out->host_bytes =
-        r->out->pinned_bytes + 4 * elements * vp_optimizer_step_states(q->optimizer);
+    r->out->host_bytes = r->out->pinned_bytes + 4 * elements * vp_optimizer_step_states(stepped);
+    if (strcmp(stepped, q->optimizer) != 0 &&
+        strncmp(q->optimizer, "adamw_torch", strlen("adamw_torch")) != 0)
+        vp_hf_assume(r->out,
+                     "%s is not what trains: with offload accelerate puts DeepSpeedCPUAdam in its "
+                     "place, whose two states in fp32 are counted in host memory",
+                     q->optimizer);
     vp_hf_assume(
         r->out,
         strncmp(q->parallel, "zero", 4) == 0
