@@ -12,8 +12,7 @@
 #include <stdbool.h>
 
 /* asked: as for transformers' Trainer. *found: it trains adapters with checkpoints, and there is such a step; of others nothing is
- * said, and VP_OK. VP_ERR_NO_FIT: it takes
- * more than asked->at_most_bytes. */
+ * said, and VP_OK. VP_ERR_NO_FIT: it takes more than asked->at_most_bytes. */
 vp_status vp_fit_by_unsloth(const vp_model *model, const vp_hf_request *asked, vp_hf_estimate *out,
                             bool *found, vp_err *err);
 
