@@ -487,7 +487,8 @@ vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_o
     if (x->why)
         goto out;
     if (x->model->graph.max_seq)
-        VP_TRY(vp_check_positions(c, x->model->graph.max_seq, err));
+        VP_TRY(
+            vp_check_positions(c, x->model->graph.max_seq, x->model->graph.learns_positions, err));
     VP_TRY(vp_mend(arena, c, &x->request, &x->mended, err));
     if (x->mended.why) {
         VP_TRY(say_refused(c, x, err));

@@ -92,7 +92,7 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
     s->seq                  = o->seq                                      ? o->seq
                               : e->model->graph.max_seq < VP_ESTIMATE_SEQ ? e->model->graph.max_seq
                                                                           : VP_ESTIMATE_SEQ;
-    if (s->seq > e->model->graph.max_seq)
+    if (s->seq > vp_graph_longest(&e->model->graph))
         VP_TRY(vp_say_refusal((vp_refusal){.reason = VP_REFUSED_SEQ,
                                            .asked  = s->seq,
                                            .limit  = e->model->graph.max_seq},

@@ -287,7 +287,7 @@ static vp_status check_sizes(const answer *a, vp_err *err)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--micro-batch %lld does not divide the %lld samples of a card",
                        (long long)r->micro_batch, (long long)each);
-    if (r->seq > a->model->graph.max_seq)
+    if (r->seq > vp_graph_longest(&a->model->graph))
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--seq %lld is longer than the %lld positions of this model",
                        (long long)r->seq, (long long)a->model->graph.max_seq);

@@ -74,8 +74,8 @@ static void print_largest(const vp_estimate_answer *a)
         "that back",
         (long long)found + (is_seq ? 8 : 1), is_seq ? ", the next multiple of 8," : "");
     vp_screen_line("largest", "--%s %lld%s", a->max, (long long)found,
-                   is_seq && found == a->model->graph.max_seq ? ", all positions of the model"
-                                                              : next);
+                   is_seq && found == a->estimate.positions ? ", all positions of the model"
+                                                            : next);
 }
 
 static void print_fitting(const vp_estimate_answer *a)

@@ -10,14 +10,16 @@
 
 /* ---- --max ---- */
 
-/* The least value must have an estimate; a larger one that has none, as beyond the model's positions, does
- * not fit. */
+/* The least value must have an estimate; a larger one that has none, or is beyond the positions the model was made for, does not
+ * fit. */
 static vp_status fits_with(vp_estimate_answer *a, bool is_least, bool *fits, vp_err *err)
 {
-    vp_err    why = {0};
-    vp_status st  = vp_hf_estimate_run(a->model, &a->request, &a->estimate, &why);
+    const vp_hf_estimate *found = &a->estimate;
+    vp_err                why   = {0};
+    vp_status             st    = vp_hf_estimate_run(a->model, &a->request, &a->estimate, &why);
 
-    *fits = st == VP_OK && a->estimate.reserved_bytes + a->context.bytes <= a->budget_bytes;
+    *fits = st == VP_OK && found->reserved_bytes + a->context.bytes <= a->budget_bytes &&
+            (is_least || !found->positions || found->seq <= found->positions);
     if (st == VP_OK || (!is_least && st != VP_ERR_NOMEM))
         return VP_OK;
     *err = why;

@@ -308,8 +308,9 @@ static vp_status build_any(vp_model *model, const vp_json_node *config, const vp
     build_embedding(&b, &c);
     build_block(&b, &c, vp_build_lengths_span(&b));
     build_head(&b, &c);
-    g->max_seq       = c.n_positions - c.position_offset;
-    g->n_token_types = c.n_types;
+    g->max_seq          = c.n_positions - c.position_offset;
+    g->learns_positions = true;
+    g->n_token_types    = c.n_types;
     if (model->head == VP_HEAD_MASKED) {
         g->mask_token = names->mask >= 0 && names->mask < c.vocab ? names->mask : c.vocab - 1;
         vp_model_assume(model, "the token that stands for a masked one is %lld",

@@ -214,7 +214,8 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
     build_embedding(&b, &c);
     build_block(&b, &c);
     build_head(&b, &c);
-    model->graph.max_seq = c.n_positions;
+    model->graph.max_seq          = c.n_positions;
+    model->graph.learns_positions = true;
     VP_TRY(vp_build_finish(&b, c.n_layer, NULL, err));
 out:
     return st;

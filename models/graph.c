@@ -68,6 +68,11 @@ int64_t vp_graph_trained_count(const vp_graph *graph)
     return count_params(graph, false);
 }
 
+int64_t vp_graph_longest(const vp_graph *graph)
+{
+    return graph->learns_positions ? graph->max_seq : INT64_MAX;
+}
+
 /* The i-th of m names: "ln_1", "ln_1 +1", ... */
 static const char *name_in_segment(vp_arena *arena, const char *name, int64_t i)
 {

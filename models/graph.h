@@ -151,18 +151,23 @@ typedef struct vp_graph {
     int              n_ropes;
     vp_shared_param *shared;
     int64_t          n_shared;
-    int64_t          vocab_size, max_seq, hidden;
-    int64_t          n_token_types; /* rows of the token-type table; 0: none            */
-    int64_t          mask_token;    /* of masked language modelling; -1: none           */
-    int64_t          n_classes;     /* that a label names; 0: it names a token          */
-    vp_label_place   label_place;   /* where the label of a class stands                */
-    bool             windows_vary;  /* some attention has VP_WINDOW_OF_INSTANCE         */
+    int64_t          vocab_size, hidden;
+    int64_t          max_seq;          /* positions that the model was made for          */
+    bool             learns_positions; /* from a table: no longer sequence runs          */
+    int64_t          n_token_types;    /* rows of the token-type table; 0: none            */
+    int64_t          mask_token;       /* of masked language modelling; -1: none           */
+    int64_t          n_classes;        /* that a label names; 0: it names a token          */
+    vp_label_place   label_place;      /* where the label of a class stands                */
+    bool             windows_vary;     /* some attention has VP_WINDOW_OF_INSTANCE         */
 } vp_graph;
 
 /* Number of elements of all parameters, and of those that are trained; VP_OVERFLOW beyond 64 bits. A
  * shared parameter counts once. */
 int64_t vp_graph_param_count(const vp_graph *graph);
 int64_t vp_graph_trained_count(const vp_graph *graph);
+
+/* The longest sequence that runs: rotary positions are computed, whatever the model was made for. */
+int64_t vp_graph_longest(const vp_graph *graph);
 
 /* Bytes of a tensor's elements under symbols, at elem_bytes each. */
 int64_t vp_tensor_elements(const vp_tensor *t, const int64_t *symbols);

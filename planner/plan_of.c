@@ -206,6 +206,11 @@ static json_t *assumptions_json(const vp_assembly *a)
 
     for (int64_t i = 0; i < model->n_assumptions; i++)
         json_array_append_new(list, json_string(model->assumptions[i]));
+    if (s->seq > model->graph.max_seq)
+        json_array_append_new(
+            list, json_sprintf("more tokens than the %lld positions the model was made for: rotary "
+                               "ones are computed, so it runs",
+                               (long long)model->graph.max_seq));
     if (!device->is_cpu && device->sources[VP_FIGURE_OUTSIDE].class_ == VP_CLASS_ASSUMED)
         json_array_append_new(
             list,

@@ -371,7 +371,7 @@ static bool may_stand_in_segments(const vp_plan_request *r)
 vp_refusal vp_request_refusal(const vp_plan_request *r)
 {
     assert(r->seq >= 1 && r->global_batch >= 1); /* options and files have no less */
-    if (r->seq > r->model->graph.max_seq)
+    if (r->seq > vp_graph_longest(&r->model->graph))
         return (vp_refusal){
             .reason = VP_REFUSED_SEQ, .asked = r->seq, .limit = r->model->graph.max_seq};
     if (r->micro_batch &&

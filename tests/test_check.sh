@@ -365,6 +365,8 @@ ok(j["common"]["allocator"] == "expandable", "the command that emit writes above
 # what the model cannot take is a finding with its line, not the end of the answer
 code, j, err = check(write("long.yaml", "bf16: true\nmax_length: 2048\nper_device_train_batch_size: 2\n"), "--for", "trl", "--model", "gpt2", "--device", "4090")
 ok(code == 4 and [(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [(2, "max_length")] and "1024" in j["findings"][0]["message"] and j["fits"] is None, "longer than the model", (code, j, err))
+code, j, err = check(write("long.yaml", "bf16: true\nmax_length: 9000\nper_device_train_batch_size: 2\n"), "--for", "trl", "--model", "smollm2-135m", "--device", "4090")
+ok(code in (0, 3) and [(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "warning"] == [(2, "max_length")] and j["fits"] is not None, "longer than a model with rotary positions was made for", (code, j, err))
 code, j, err = check(write("right.yaml", "bf16: true\nmax_length: 1024\nper_device_train_batch_size: 2\n"), "--for", "trl", "--model", "gpt2", "--device", "4090")
 ok(code == 0 and j["fits"] is True, "as long as the model", (code, j.get("findings"), err))
 code, j, err = check(write("hex.yaml", "base_model: a\nmicro_batch_size: 0x10\n"), "--for", "axolotl")

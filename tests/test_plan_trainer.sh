@@ -313,6 +313,9 @@ for option in ("--html", "p.html"), ("--svg", "p.svg"), ("--within", "1%"), ("--
     ok(code == 2 and option[0] in err and "vplan's own plans" in err and not os.path.exists(option[-1]), "%s is vplan's own" % option[0], (code, err))
 code, out, err = call("plan", "gpt2", *BASE[:2], "--device", "4090", "--seq", "4096", "--global-batch", "8")
 ok(code == 2 and "positions" in err, "a sequence too long", (code, err))
+for trainer in (), ("--trainer", "hf"):
+    code, out, err = call("plan", "smollm2-135m", *trainer, "--device", "4090", "--seq", "9000", "--global-batch", "1")
+    ok(code == 0 and "8192 positions the model" in " ".join(out.split()), "a sequence longer than the model was made for", (code, out, err))
 code, j, err = plan("pythia-1b", "--trainer", "trl", *BASE[2:])
 ok(code == 0 and j["common"]["loss"] == "chunked" and any("upper bound" in a for a in j["assumptions"]) and any("SFTTrainer" in a for a in j["assumptions"]), "trl: assumed, and said so", (code, err))
 ok(j["interval"]["high_bytes"] > 1.1 * j["device_bytes"] > 2 * j["interval"]["low_bytes"], "trl: a wide interval", j.get("interval"))

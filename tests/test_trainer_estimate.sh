@@ -672,7 +672,7 @@ for words, code, said in (("ia3", 0, []), ("prompt:tokens=20", 0, []), ("prefix:
                           ("ia3 --lora r=8", 2, ["one of the two"]), ("ia3 --qlora", 2, ["one of the two"]), ("ia3 --load nf4", 4, ["quantised"]),
                           ("prefix:tokens=20 --recompute full", 4, ["peft refuses"]), ("prefix:tokens=20 --keep-output", 4, ["keys"]),
                           ("prefix:tokens=20 --micro-batch 200", 4, ["3072"]), ("ia3 --world 2", 4, ["one card"]), ("ia3 --eval-batch 2", 4, ["evaluation", "--peft ia3"]),
-                          ("prompt:tokens=20 --trainer trl", 4, ["--peft prompt"]), ("prompt:tokens=20 --trainer vplan", 2, ["--peft"]), ("prompt:tokens=20 --seq 131072", 2, ["positions"])):
+                          ("prompt:tokens=20 --trainer trl", 4, ["--peft prompt"]), ("prompt:tokens=20 --trainer vplan", 2, ["--peft"]), ("prompt:tokens=20 --seq 131072", 0, [])):
     usual = [] if "--trainer" in words else ["--trainer", "torch"]
     usual += [] if "--seq" in words else ["--seq", "256"]
     p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--precision", "bf16", "--json", "--peft"] + words.split() + usual, stdout=subprocess.PIPE)
@@ -685,6 +685,19 @@ for words, method in (("ia3", {"method": "ia3"}), ("prefix:tokens=9", {"method":
     ok(j["trainer"] == "hf" and j["settings"]["peft"] == method and "lora" not in j["settings"] and j["model"]["params_trainable"] == trained, "--peft %s is Trainer's" % words, j["model"])
 full = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "torch", "--peft", "prompt:tokens=24", "--json"], stdout=subprocess.PIPE)
 ok(json.loads(full.stdout)["settings"]["seq"] == 1000, "unasked, virtual tokens have their positions", full.stdout[:200])
+
+# ---- a sequence beyond the positions of the config: an error where they are a table, said where they are rotary ----
+for model, positions, learns in (("gpt2", 1024, True), ("opt-125m", 2048, True), ("bert-base-uncased", 512, True), ("roberta-base", 512, True), ("distilbert-base-uncased", 512, True),
+                                 ("gpt-neo-125m", 2048, True), ("smollm2-135m", 8192, False), ("pythia-160m", 2048, False), ("olmo-7b", 2048, False), ("starcoder2-3b", 16384, False),
+                                 ("phi-2", 2048, False), ("qwen3-0.6b", 40960, False)):
+    for seq in positions, positions + 8:
+        p = subprocess.run([vplan, "estimate", model, "--trainer", "hf", "--seq", str(seq), "--micro-batch", "1", "--json"], stdout=subprocess.PIPE)
+        j = json.loads(p.stdout)
+        said = [a for a in j.get("assumptions", []) if "positions the model was made for" in a]
+        ok((p.returncode == 2 and "positions" in j["error"]["message"]) if learns and seq > positions else (p.returncode == 0 and len(said) == (seq > positions)),
+           "%s of %d positions, %d tokens" % (model, positions, seq), (p.returncode, j.get("error"), said))
+p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "torch", "--peft", "prompt:tokens=24", "--seq", "1008", "--json"], stdout=subprocess.PIPE)
+ok(p.returncode == 2 and "virtual tokens" in p.stdout.decode(), "virtual tokens beyond a table", p.stdout[:200])
 
 # ---- parts of a model that are frozen ----
 for words, code, said in (("embeddings", 0, []), ("layers:8", 0, []), ("layers:14", 0, []), ("layers:15", 4, ["16 layers", "2 or more"]), ("layers:0", 2, ["layers:N"]), ("layers", 2, ["layers:N"]), ("layers:2x", 2, ["layers:N"]),

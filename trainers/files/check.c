@@ -771,8 +771,8 @@ vp_status vp_check_sort(vp_checked *c, vp_err *err)
     return VP_OK;
 }
 
-vp_status vp_check_positions(vp_checked *c, int64_t positions, vp_err *err)
+vp_status vp_check_positions(vp_checked *c, int64_t positions, bool learns_positions, vp_err *err)
 {
-    vp_check_lengths(c, positions);
+    vp_check_lengths(c, positions, learns_positions);
     return vp_check_sort(c, err);
 }

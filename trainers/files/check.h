@@ -87,8 +87,9 @@ const char *vp_checked_model(const vp_checked *c);
  * key or the program that says so. */
 const char *vp_checked_method(const vp_checked *c, const char **said);
 
-/* Adds an error at each place where the files say longer samples than the model has positions. */
-vp_status vp_check_positions(vp_checked *c, int64_t positions, vp_err *err);
+/* Adds a finding at each place where the files say longer samples than the positions the model was made for: an error where it
+ * learns them, for then no longer sample runs. */
+vp_status vp_check_positions(vp_checked *c, int64_t positions, bool learns_positions, vp_err *err);
 
 /* Adds an error where the files say this setting: the card does not run it, and why. instead: what to write there; NULL. */
 vp_status vp_check_refused(vp_checked *c, vp_setting setting, const char *why, const char *instead,

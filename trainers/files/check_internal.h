@@ -79,7 +79,7 @@ bool vp_check_holds(const vp_checked *c, const vp_checked_file *file, const char
 
 /* check_settings.c: what the files say together, and where they disagree. */
 void vp_check_settings(vp_checked *c);
-void vp_check_lengths(vp_checked *c, int64_t positions);
+void vp_check_lengths(vp_checked *c, int64_t positions, bool learns_positions);
 
 /* Findings in their places again, where some came late. */
 vp_status vp_check_sort(vp_checked *c, vp_err *err);

@@ -819,19 +819,19 @@ static void check_sizes(vp_checked *c, const vp_checked_file *file, const vp_dia
     }
 }
 
-void vp_check_lengths(vp_checked *c, int64_t positions)
+void vp_check_lengths(vp_checked *c, int64_t positions, bool learns_positions)
 {
-    const char *seq = c->settings.value[VP_SETTING_SEQ];
-
     for (int f = 0; f < c->n_files; f++) {
         statement one = {0};
         if (c->files[f].doc && c->files[f].dialect)
             read_setting(c, &c->files[f], VP_SETTING_SEQ, &one);
         if (one.n && strtoll(one.words[0], NULL, 10) > positions &&
-            (one.at || (c->by_default[VP_SETTING_SEQ] && strcmp(one.words[0], seq) == 0)))
-            vp_find(c, &c->files[f], VP_ERROR, one.at, one.key, NULL,
-                    "%s tokens%s are longer than the %lld positions of this model", one.words[0],
-                    one.at ? "" : ", the default,", (long long)positions);
+            (one.at || (c->by_default[VP_SETTING_SEQ] &&
+                        strcmp(one.words[0], c->settings.value[VP_SETTING_SEQ]) == 0)))
+            vp_find(c, &c->files[f], learns_positions ? VP_ERROR : VP_WARNING, one.at, one.key,
+                    NULL, "%s tokens%s are more than the %lld positions this model %s",
+                    one.words[0], one.at ? "" : ", the default,", (long long)positions,
+                    learns_positions ? "has" : "was made for, and run");
     }
 }
 

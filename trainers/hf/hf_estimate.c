@@ -843,6 +843,11 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
             "1 to 48 %% less, and the interval is %.0f %% less to %.0f %% more",
             100 * VP_HF_COMPILED_LOW, 100 * VP_HF_COMPILED_HIGH);
     vp_hf_trained_assume(request, out);
+    if (out->positions && out->seq + request->lora.virtual_tokens > out->positions)
+        vp_hf_assume(out,
+                     "more tokens than the %lld positions the model was made for: rotary ones "
+                     "are computed, so it runs",
+                     (long long)out->positions);
     if (r.found.sizes.symbols.at[VP_SYM_t])
         vp_hf_assume(out,
                      "experts run in PyTorch's grouped products, as transformers has it: no size "

@@ -113,6 +113,7 @@ typedef struct vp_hf_estimate {
     vp_ledger_phase phases[VP_LEDGER_PHASES];
     int             n_phases, peak; /* peak: the phase of the largest allocated_bytes */
     int64_t         allocated_bytes, reserved_bytes, seq;
+    int64_t         positions; /* that the model was made for; 0: its config names none */
     int64_t         pinned_bytes, host_bytes; /* of one rank: pinned, and all that is offloaded */
     vp_hf_host      host;
     vp_hf_batch     batch;

@@ -366,16 +366,17 @@ static vp_status choose_labels(search *r, vp_err *err)
     return VP_OK;
 }
 
-/* The sequence, and that the model has so many positions. */
+/* The sequence, and that the model has so many positions, where they are learnt. */
 static vp_status choose_seq(search *r, vp_err *err)
 {
-    int64_t positions =
-        r->model->graph.max_seq ? r->model->graph.max_seq : r->found->sizes.symbols.at[VP_SYM_P];
+    const vp_graph    *graph     = &r->model->graph;
+    const vp_hf_sizes *sizes     = &r->found->sizes;
+    int64_t            positions = graph->max_seq ? graph->max_seq : sizes->symbols.at[VP_SYM_P];
+    bool    is_bound = graph->max_seq ? graph->learns_positions : sizes->learns_positions;
+    int64_t of_image = sizes->symbols.at[VP_SYM_S], more = r->request->lora.virtual_tokens;
 
-    int64_t of_image = r->found->sizes.symbols.at[VP_SYM_S];
-    int64_t more     = r->request->lora.virtual_tokens;
-
-    r->out->seq = of_image ? of_image : r->request->seq;
+    r->out->positions = positions;
+    r->out->seq       = of_image ? of_image : r->request->seq;
     if (of_image && r->request->seq && r->request->seq != of_image)
         return VP_FAIL(err, VP_ERR_USAGE, "--seq %lld: an image of this model makes %lld tokens",
                        (long long)r->request->seq, (long long)of_image);
@@ -383,6 +384,8 @@ static vp_status choose_seq(search *r, vp_err *err)
         r->out->seq = positions && positions - more < r->request->default_seq
                           ? positions - more
                           : r->request->default_seq;
+    if (positions && !is_bound)
+        return VP_OK;
     if (positions && more && seen_tokens(r) > positions)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--seq %lld and %lld virtual tokens are more than the %lld positions of "

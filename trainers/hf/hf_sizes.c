@@ -133,7 +133,7 @@ vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording,
     int64_t     value;
     vp_status   st = VP_OK;
 
-    *out = (vp_hf_sizes){0};
+    *out = (vp_hf_sizes){.learns_positions = vp_recording_learns_positions(recording)};
     for (int64_t i = 0; (line = vp_recording_field(recording, i)); i++) {
         if (sscanf(line, "%15s %63s %31s %31s", f.symbol, f.key, f.absent, f.null) != 4)
             VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "a recording has a field \"%s\"", line));

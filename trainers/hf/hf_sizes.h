@@ -18,7 +18,8 @@ typedef struct vp_hf_sizes {
     bool        without_dropout; /* where the recording has some, and a variant without */
     char        dropouts[120]; /* keys of the config, joined by '+': some here, none in the class */
     bool        has_longrope;
-    char        defaults[200]; /* sizes that the class gave: "h 768, f 3072" */
+    bool        learns_positions; /* no sequence runs that is longer than P */
+    char        defaults[200];    /* sizes that the class gave: "h 768, f 3072" */
 } vp_hf_sizes;
 
 /* VP_ERR_INPUT: a size that is missing or no size. */

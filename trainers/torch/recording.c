@@ -142,6 +142,24 @@ const char *vp_recording_field(const vp_recording *r, int64_t i)
     return i < r->n_fields ? r->fields[i] : NULL;
 }
 
+/* Whether an expression has P as a factor: not MP, nor YP. */
+static bool has_positions(const char *size)
+{
+    for (const char *c = size; (c = strchr(c, 'P')) != NULL; c++)
+        if ((c == size || !isalpha((unsigned char)c[-1])) && !isalnum((unsigned char)c[1]))
+            return true;
+    return false;
+}
+
+bool vp_recording_learns_positions(const vp_recording *r)
+{
+    bool learns = false;
+
+    for (int64_t i = 0; i < r->n_sizes && !learns; i++)
+        learns = has_positions(r->sizes[i]);
+    return learns;
+}
+
 const char *vp_recording_requirement(const vp_recording *r, int64_t i)
 {
     return i < r->n_requirements ? r->requirements[i] : NULL;

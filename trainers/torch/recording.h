@@ -35,6 +35,9 @@ const char *vp_recording_also(const vp_recording *recording, int64_t i);
  * neither. KEY may end in "+2": the size is two more. SYMBOL is one of symbols.h, L or M (layers of a group), "tied" or "window". */
 const char *vp_recording_field(const vp_recording *recording, int64_t i);
 
+/* Whether a table of the model has a row for each position, so that no longer sequence runs. */
+bool vp_recording_learns_positions(const vp_recording *recording);
+
 /* Line i of those that say what the recorded config had: "choice KEY JSON" or "dropout KEY
  * zero|some"; NULL past the end. */
 const char *vp_recording_requirement(const vp_recording *recording, int64_t i);
