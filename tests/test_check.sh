@@ -362,6 +362,26 @@ code, j, err = check(write("acc.yaml", "distributed_type: MULTI_GPU\nnum_process
 ok(code == 0 and j["common"]["world"] == 2, "the launcher's option beats its file", (code, j.get("common"), j["findings"]))
 code, j, err = check(write("run.yaml", "# by vplan\n# run with: PYTORCH_ALLOC_CONF=expandable_segments:True python train.py\nper_device_train_batch_size: 4\n"))
 ok(j["common"]["allocator"] == "expandable", "the command that emit writes above a file", j["common"])
+# FSDP as accelerate 1.15 understands its file: launch fills in FULL_SHARD and true, and no policy is NO_WRAP
+FSDP = "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 4\nfsdp_config:\n"
+LAYERS = "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+for more, parallel, uncounted in ((LAYERS, "fsdp", None), (LAYERS + "  fsdp_version: 1\n", "fsdp", None), (LAYERS + "  fsdp_version: 2\n", "fsdp2", None), (LAYERS + "  fsdp_sharding_strategy: 1\n", "fsdp", None),
+                                  ("  fsdp_version: 1\n", "fsdp", "distributed_type"), ("  fsdp_auto_wrap_policy: NO_WRAP\n", "fsdp", "fsdp_config.fsdp_auto_wrap_policy"),
+                                  ("  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n", "fsdp", "fsdp_config.fsdp_auto_wrap_policy"),
+                                  (LAYERS + "  fsdp_sharding_strategy: SHARD_GRAD_OP\n", "fsdp", "fsdp_config.fsdp_sharding_strategy"),
+                                  (LAYERS + "  fsdp_sharding_strategy: HYBRID_SHARD\n", "fsdp", "fsdp_config.fsdp_sharding_strategy"),
+                                  (LAYERS + "  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n", "fsdp2", "fsdp_config.fsdp_reshard_after_forward")):
+    code, j, err = check(write("acc.yaml", FSDP + more), "--model", "smollm2-135m", "--device", "4090", "--seq", "512", "--", "accelerate", "launch", "--config_file", "acc.yaml", "train.py", "--per_device_train_batch_size", "1", "--output_dir", "o", "--bf16")
+    ok(j["common"]["parallel"] == parallel and j["common"]["world"] == 4 and (j["fits"] is None) == bool(uncounted) and (not uncounted or any(f["key"] == uncounted and "not counted" in f["message"] for f in j["findings"])),
+       "accelerate's FSDP: " + more.replace("\n", " "), (code, j["common"], j["findings"], j["fits"]))
+for on, word in ("true", "full"), ("false", "none"):
+    code, j, err = check(write("acc.yaml", FSDP + LAYERS + "  fsdp_activation_checkpointing: %s\n" % on), "--", "accelerate", "launch", "--config_file", "acc.yaml", "train.py", "--per_device_train_batch_size", "1", "--output_dir", "o")
+    ok(j["common"]["recompute"] == word, "FSDP's own checkpoints beside Trainer: " + on, (code, j["common"], j["findings"]))
+code, j, err = check(write("acc.yaml", "distributed_type: MEGATRON_LM\nnum_processes: 4\n"), "--model", "smollm2-135m", "--device", "4090", "--seq", "512", "--", "accelerate", "launch", "--config_file", "acc.yaml", "train.py", "--per_device_train_batch_size", "1", "--output_dir", "o")
+ok(j["fits"] is None, "Megatron by accelerate is not counted as DDP", (code, j))
+for fsdp, fits in ("full_shard auto_wrap", True), ("shard_grad_op auto_wrap", False), ("hybrid_shard auto_wrap", False):
+    code, j, err = check(write("run.yaml", "per_device_train_batch_size: 1\noutput_dir: o\nbf16: true\nfsdp: %s\nfsdp_config: {version: 1}\n" % fsdp), "--for", "hf", "--world", "4", "--model", "smollm2-135m", "--device", "4090", "--seq", "512")
+    ok((j["fits"] is not None) == fits, "Trainer's fsdp: " + fsdp, (code, j["findings"], j["fits"]))
 # what the model cannot take is a finding with its line, not the end of the answer
 code, j, err = check(write("long.yaml", "bf16: true\nmax_length: 2048\nper_device_train_batch_size: 2\n"), "--for", "trl", "--model", "gpt2", "--device", "4090")
 ok(code == 4 and [(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [(2, "max_length")] and "1024" in j["findings"][0]["message"] and j["fits"] is None, "longer than the model", (code, j, err))

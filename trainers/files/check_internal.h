@@ -73,6 +73,9 @@ void vp_judge_uncounted(vp_judged *x); /* of every dialect */
 
 void vp_judge_launch(vp_checked *c); /* of all files together */
 
+/* Whether checkpoints that this key turns on are not turned off by Trainer's switch. */
+bool vp_switches_checkpoints_too(const char *key);
+
 /* Whether what counts for a key is "=a|b", "!=3", "<3", ">1", "set", "unset", "~part", "!~part". */
 bool vp_check_holds(const vp_checked *c, const vp_checked_file *file, const char *path,
                     const char *is);

@@ -400,14 +400,13 @@ static void check_card(vp_checked *c, const merged *m)
 }
 
 /* What does nothing: accelerate's precision, where Trainer is told bf16 or fp16 (transformers/training_args.py: the environment counts,
- * then the arguments); False, where a script's call turns checkpoints on, for Trainer only does so too (transformers/trainer.py). */
+ * then the arguments); False, where a script's call or FSDP turns checkpoints on, for Trainer only does so too (transformers/trainer.py). */
 static bool is_beaten(vp_checked *c, vp_setting setting, const vp_checked_file *file,
                       const statement *one, merged *m)
 {
-    static const char     enabled[] = "gradient_checkpointing_enable";
-    const vp_checked_file first     = {.name = m->first_name, .dialect = m->first};
-    bool                  called    = one->at && strcmp(one->key, enabled) == 0;
-    bool                  before    = m->all.at && strcmp(m->all.key, enabled) == 0;
+    const vp_checked_file first  = {.name = m->first_name, .dialect = m->first};
+    bool                  called = one->at && vp_switches_checkpoints_too(one->key);
+    bool                  before = m->all.at && vp_switches_checkpoints_too(m->all.key);
     bool by_call = setting == VP_SETTING_RECOMPUTE && one->at && m->all.at && called != before;
     bool later   = by_call ? before
                            : file->dialect == &vp_dialect_accelerate &&
@@ -421,7 +420,9 @@ static bool is_beaten(vp_checked *c, vp_setting setting, const vp_checked_file *
                       (strcmp(said->key, "bf16") == 0 || strcmp(said->key, "fp16") == 0) &&
                       said->at->kind == VP_VALUE_BOOL && said->at->boolean;
 
-    if (by_call && strcmp(beaten->words[0], "none") == 0)
+    if (by_call && strcmp(beaten->words[0], "none") == 0 && strstr(said->key, "fsdp"))
+        ; /* FSDP's own switch, beside which Trainer's has to be off */
+    else if (by_call && strcmp(beaten->words[0], "none") == 0)
         vp_find(c, later ? file : &first, VP_WARNING, beaten->at, beaten->key, NULL,
                 "the script turns checkpoints on%s, and this does not turn them off",
                 line_of(c->arena, said->at));
@@ -449,8 +450,7 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
         c->unread[setting] = vp_arena_printf(c->arena, "%s in %s", one.unread, file->name);
     if (!one.n || (all->at && !one.at))
         return;
-    /* the launcher's number of processes and the like beat what a file says, and any option the
-     * file that is named beside it */
+    /* what the launcher says beats a file, and any option the file that is named beside it */
     bool beats = file->dialect == &vp_dialect_launch && one.at &&
                  (setting != VP_SETTING_PRECISION || same_text(m->yields_to, file->name));
     if (!all->n || (!all->at && one.at) || beats) {

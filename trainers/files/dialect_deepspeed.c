@@ -423,15 +423,15 @@ static const vp_saying accelerate_says[] = {
     {VP_SETTING_PARALLEL, "fsdp", "distributed_type", "FSDP"},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", "1"},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_sharding_strategy", "FULL_SHARD"},
-    /* its newer name; launch says FULL_SHARD by the older one, which counts (accelerate 1.15) */
+    /* what launch says of it where the file does not: FULL_SHARD, true (accelerate 1.15); other strategies are in
+     * judge_uncounted.c */
     {VP_SETTING_PARALLEL, "fsdp", "distributed_type", "FSDP", .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", "1", .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_sharding_strategy", NULL, .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_reshard_after_forward", "FULL_SHARD",
-     .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp2", "distributed_type", "FSDP"},
     {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.fsdp_version", "2"},
     {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.fsdp_reshard_after_forward", "true"},
+    {VP_SETTING_PARALLEL, "fsdp2", "distributed_type", "FSDP", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.fsdp_version", "2", .read_only = true},
     {VP_SETTING_PARALLEL, "zero1", "distributed_type", "DEEPSPEED", "target=accelerate"},
     {VP_SETTING_PARALLEL, "zero1", "deepspeed_config.zero_stage", "1", "target=accelerate"},
     {VP_SETTING_PARALLEL, "zero1", "deepspeed_config.deepspeed_config_file", NULL,
@@ -531,6 +531,9 @@ static const vp_saying accelerate_says[] = {
      FSDP ",target=accelerate"},
     {VP_SETTING_RECOMPUTE, "full", "fsdp_config.fsdp_activation_checkpointing", "true",
      FSDP ",target=accelerate"},
+    /* beside Trainer it is a second switch of the same: off says nothing */
+    {VP_SETTING_RECOMPUTE, "full", "fsdp_config.fsdp_activation_checkpointing", "true",
+     FSDP ",target!=accelerate", .read_only = true},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "fsdp_config.fsdp_activation_checkpointing_offload",
      "true", "parallel=fsdp2,recompute=full,target=accelerate", .since = "1.15"},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "fsdp_config.fsdp_activation_checkpointing_offload",

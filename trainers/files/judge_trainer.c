@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool vp_switches_checkpoints_too(const char *key)
+{
+    return strcmp(key, "gradient_checkpointing_enable") == 0 ||
+           strcmp(key, "fsdp_config.fsdp_activation_checkpointing") == 0;
+}
+
 /* What counts for a key, where the text says it. */
 static const char *text_of(const vp_judged *x, const char *key, char *buf, size_t size)
 {

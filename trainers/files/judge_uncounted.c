@@ -11,6 +11,10 @@
 #define PART     "trains a part of the weights"
 #define OTHERS   "holds the frozen weights in bits of another kind"
 #define UNSLOTHS "puts Unsloth's own code in the model's place"
+#define WHOLE    "gathers the whole model at once (TRANSFORMER_BASED_WRAP: layer by layer)"
+#define PIECES   "gathers the model in other pieces than its layers"
+#define SHARDS   "cuts weights, gradients and states otherwise than FULL_SHARD"
+#define KEEPS    "keeps gathered weights from the forward to the backward pass"
 #define PROJECTS "keeps other states than the optimizer that is named"
 
 static const struct {
@@ -37,6 +41,37 @@ static const struct {
     {"accelerate", "parallelism_config.parallelism_config_tp_size", ">1", CUT},
     {"accelerate", "parallelism_config.parallelism_config_cp_size", ">1", SEQUENCE},
     {"accelerate", "parallelism_config.parallelism_config_sp_size", ">1", SEQUENCE},
+    {"accelerate", "distributed_type", "=TP|MEGATRON_LM", CUT},
+    /* accelerate 1.15, utils/dataclasses.py: without a policy none */
+    {"accelerate", "distributed_type", "=FSDP", WHOLE, "fsdp_config.fsdp_auto_wrap_policy",
+     "unset"},
+    {"accelerate", "fsdp_config.fsdp_auto_wrap_policy", "=NO_WRAP", WHOLE, "distributed_type",
+     "=FSDP"},
+    {"accelerate", "fsdp_config.fsdp_auto_wrap_policy", "=SIZE_BASED_WRAP", PIECES,
+     "distributed_type", "=FSDP"},
+    {"accelerate", "fsdp_config.fsdp_sharding_strategy", "!=FULL_SHARD|1", SHARDS,
+     "distributed_type", "=FSDP"},
+    {"accelerate", "fsdp_config.fsdp_reshard_after_forward", "=false", KEEPS,
+     "fsdp_config.fsdp_version", "=2"},
+    {"training_args", "fsdp", "~shard_grad_op", SHARDS},
+    {"training_args", "fsdp", "~no_shard", SHARDS},
+    {"training_args", "fsdp", "~hybrid_shard", SHARDS},
+    {"training_args", "fsdp_config.fsdp_auto_wrap_policy", "=NO_WRAP", WHOLE},
+    {"training_args", "fsdp_config.fsdp_auto_wrap_policy", "=SIZE_BASED_WRAP", PIECES},
+    {"training_args", "fsdp_config.fsdp_reshard_after_forward", "!=true|full_shard|FULL_SHARD",
+     SHARDS},
+    {"fsdp_config", "fsdp_auto_wrap_policy", "=NO_WRAP", WHOLE},
+    {"fsdp_config", "fsdp_auto_wrap_policy", "=SIZE_BASED_WRAP", PIECES},
+    {"fsdp_config", "fsdp_reshard_after_forward", "!=true|full_shard|FULL_SHARD", SHARDS},
+    {"axolotl", "fsdp_config.auto_wrap_policy", "=SIZE_BASED_WRAP", PIECES},
+    {"axolotl", "fsdp_config.fsdp_auto_wrap_policy", "=SIZE_BASED_WRAP", PIECES},
+    {"axolotl", "fsdp_config.fsdp_auto_wrap_policy", "=NO_WRAP", WHOLE},
+    {"axolotl", "fsdp_config.reshard_after_forward", "=false", KEEPS},
+    {"axolotl", "fsdp_config.fsdp_reshard_after_forward", "=false", KEEPS},
+    {"axolotl", "fsdp_config.fsdp_sharding_strategy", "!=FULL_SHARD|1", SHARDS},
+    {"axolotl", "fsdp", "~shard_grad_op", SHARDS},
+    {"axolotl", "fsdp", "~hybrid_shard", SHARDS},
+    {"axolotl", "fsdp", "~no_shard", SHARDS},
     {"deepspeed", "tensor_parallel.autotp_size", ">1", CUT},
     {"deepspeed", "optimizer.type", "!=AdamW|Adam|adamw|adam|auto", "is DeepSpeed's own optimizer"},
     {"deepspeed", "sequence_parallel_size", ">1", SEQUENCE},
