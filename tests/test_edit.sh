@@ -232,5 +232,17 @@ for way, has in (("FSDP", "fsdp: full_shard auto_wrap  # why\nfsdp_config:\n  fs
 # ---- the settings themselves are no trainer's file ----
 refused("a file of settings", "hf", "own.json", json.dumps({"schema_version": 1, "kind": "settings", "common": COMMON}), "no trainer reads", loss="full", **hf)
 
+# ---- arguments that are made where the trainer is given them: Python's own reader finds the new keys in their call ----
+import ast
+for text in ("Trainer(model=m, args=TrainingArguments('o', per_device_train_batch_size=4)).train()", "t = Trainer(m, TrainingArguments(output_dir='o', per_device_train_batch_size=4))",
+             "t = SFTTrainer(\n    model=m,\n    args=SFTConfig(\n        per_device_train_batch_size=4,\n        output_dir='o',\n    ),\n)"):
+    write("inner.py", "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nfrom trl import SFTConfig, SFTTrainer\nm = AutoModelForCausalLM.from_pretrained('gpt2', dtype='float32')\n" + text + "\n")
+    target = "trl" if "SFT" in text else "hf"
+    name = write("inner.json", {"common": dict(COMMON, precision="bf16-mixed", loss="chunked" if target == "trl" else "full", micro_batch=2, accumulation=16, seq=512)})
+    code, out, err = call("emit", name, "--for", target, "--edit", "inner.py", "--force")
+    made = [c for c in ast.walk(ast.parse(open("inner.py").read())) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name) and c.func.id in ("TrainingArguments", "SFTConfig")]
+    has = {k.arg: ast.literal_eval(k.value) for k in made[0].keywords}
+    ok(code == 0 and len(made) == 1 and has["per_device_train_batch_size"] == 2 and has["gradient_accumulation_steps"] == 16 and (target == "hf" or has["max_length"] == 512), "an inner call: " + text, (code, err, has))
+
 finish()
 P

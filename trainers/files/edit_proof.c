@@ -130,6 +130,12 @@ static bool is_of_a_part(const proof *p, const vp_value *was)
            (is_copy || (was->call && vp_python_ends_in(was->call, "BitsAndBytesConfig")));
 }
 
+/* The arguments that a trainer is given by a call are the script's own, and proven there. */
+static bool is_of_the_script(const proof *p, const vp_value *was)
+{
+    return p->file->is_part && was->call && vp_python_makes_arguments(was->call);
+}
+
 static bool same(proof *p, const vp_value *was, const vp_value *now, const char *path)
 {
     static const vp_value nothing = {.kind = VP_VALUE_MAP};
@@ -137,7 +143,7 @@ static bool same(proof *p, const vp_value *was, const vp_value *now, const char 
     if (was->kind == VP_VALUE_NULL && now->kind == VP_VALUE_MAP && !now->call &&
         leads_to_edit(p, path))
         return same_members(p, &nothing, now, path);
-    if (is_of_a_part(p, was) && same_text(was->call, now->call))
+    if ((is_of_a_part(p, was) || is_of_the_script(p, was)) && same_text(was->call, now->call))
         return true;
     if (was->kind != now->kind || !same_text(was->call, now->call))
         return fail_at(p, path, was);

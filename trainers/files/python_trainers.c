@@ -228,8 +228,12 @@ vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
     for (const vp_value *m = v->first; m; m = m->next)
         if (vp_python_is_part(m))
             VP_TRY(vp_python_add_part(r, m));
-        else if (m->kind == VP_VALUE_MAP && m->call && vp_python_trains(m->call))
+        else if (m->kind == VP_VALUE_MAP && m->call && vp_python_trains(m->call)) {
             VP_TRY(vp_python_join_root(r, m));
+            /* what no key names: the call that more may be written in */
+            VP_TRY(vp_python_add(r, r->doc->root, "1", &own));
+            vp_python_be_same(own, m);
+        }
     const vp_value *adapters = vp_value_member(v, "peft_config");
     if (adapters && adapters->kind != VP_VALUE_NULL)
         VP_TRY(vp_python_note_adapters(r, "peft_config", adapters->line));
