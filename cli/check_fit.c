@@ -644,6 +644,8 @@ static void plan_words(const vp_check_fit *x, const vp_command_line *line, vp_ar
     add_word(w, "--device", x->device.name);
     for (int i = 0; i < line->n_given; i++)
         if (strcmp(line->given[i].option->name, "--budget") == 0 ||
+    if (r->pinned[VP_SETTING_RECOMPUTE])
+        add_word(w, "--recompute", r->pinned[VP_SETTING_RECOMPUTE]);
             strcmp(line->given[i].option->name, "--calibration") == 0 ||
             strcmp(line->given[i].option->name, "--versions") == 0)
             add_word(w, line->given[i].option->name, line->given[i].text);

@@ -86,14 +86,29 @@ static int64_t number(const char *text)
     return text ? strtoll(text, NULL, 10) : 1;
 }
 
-/* All that would converge otherwise stays as the files say it. */
-static void pin(const vp_settings *s, vp_choose_request *r)
+/* Checkpoints that a script switches on by a call of its model's no key switches off. */
+static bool calls_checkpoints(const vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_value *v =
+            c->files[f].doc ? vp_value_at(c->files[f].doc->root, "gradient_checkpointing_enable")
+                            : NULL;
+        if (v && v->kind == VP_VALUE_BOOL && v->boolean)
+            return true;
+    }
+    return false;
+}
+
+/* All that would converge otherwise stays as the files say it, and what no line of theirs changes. */
+static void pin(const vp_checked *c, const vp_settings *s, vp_choose_request *r)
 {
     for (int i = 0; i < VP_N_SETTINGS; i++)
         r->pinned[i] = s->value[i];
     for (int i = 0; i < N_CHANGED; i++)
         r->pinned[changed[i]] = NULL;
     r->pinned[VP_SETTING_LOSS] = s->value[VP_SETTING_LOSS]; /* another one is the last resort */
+    if (calls_checkpoints(c))
+        r->pinned[VP_SETTING_RECOMPUTE] = s->value[VP_SETTING_RECOMPUTE];
     /* somebody chose it, and a line to take it out would be in nobody's file */
     if (strcmp(s->value[VP_SETTING_ALLOCATOR], "expandable") == 0)
         r->pinned[VP_SETTING_ALLOCATOR] = s->value[VP_SETTING_ALLOCATOR];
@@ -292,7 +307,7 @@ vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp
         VP_TRY(vp_fit_tightly(&r->job, &out->settings, &out->now, r->budget_bytes, &out->is_tight,
                               &out->n_returns, err));
     VP_TRY(size_expandable(arena, c, &r->job, out, err));
-    pin(&out->settings, r);
+    pin(c, &out->settings, r);
     st = vp_choose(arena, r, &out->chosen, &why);
     if (st == VP_ERR_INPUT) { /* nothing else can be told or sized: there is nothing to propose */
         st = VP_OK;
