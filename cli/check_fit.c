@@ -207,32 +207,25 @@ static bool says(const char *value, const char *word)
     return value && strcmp(value, word) == 0;
 }
 
-/* Whether peft prepares quantised weights a script says by calling it; files leave that to their trainer. Where they are loaded in
- * fp32, or FSDP cuts them, there is one way only. NULL: so it is read. */
+/* Whether peft prepares weights in 8 bits a script says by calling it, which no setting has; of those in 4 bits the settings say it. A
+ * script that casts weights itself does neither. NULL: so it is read. */
 static const char *read_preparation(vp_arena *arena, const vp_checked *c, vp_fit_job *job)
 {
-    const char        *shares = c->settings.value[VP_SETTING_PARALLEL];
-    const vp_value    *format = WRITTEN(c, "dtype", "torch_dtype");
-    const vp_document *script = NULL, *caster = NULL;
-    bool               calls = false;
+    const char *said =
+        job->in_bytes || vp_checked_is_quantised(c) ? vp_checked_preparation(c) : NULL;
 
-    for (int f = 0; f < c->n_files; f++)
-        if (c->files[f].doc && c->files[f].doc->format == VP_FORMAT_PYTHON &&
-            !c->files[f].is_part) {
-            script = c->files[f].doc;
-            caster = script->casts ? script : caster;
-            calls  = calls || script->prepares;
-        }
-    if (!script || !(job->in_bytes || says(c->settings.value[VP_SETTING_TUNING], "qlora")) ||
-        says(shares, "fsdp") || says(shares, "fsdp2") || (format && says(format->text, "float32")))
-        return NULL;
-    if (caster)
-        return vp_arena_printf(arena,
-                               "not answered: %s:%d casts weights of a model by itself, and "
-                               "recorded were those that peft's prepare_model_for_kbit_training() "
-                               "casts, or none; vplan dryrun -- COMMAND plays it",
-                               caster->name, caster->casts);
-    job->prepare = calls ? VP_HF_PREPARE_ON : VP_HF_PREPARE_OFF;
+    for (int f = 0; said && f < c->n_files; f++) {
+        const vp_document *script = c->files[f].doc;
+        if (script && script->casts && !c->files[f].is_part)
+            return vp_arena_printf(arena,
+                                   "not answered: %s:%d casts weights of a model by itself, and "
+                                   "recorded were those that peft's "
+                                   "prepare_model_for_kbit_training() casts, or none; vplan "
+                                   "dryrun -- COMMAND plays it",
+                                   script->name, script->casts);
+    }
+    if (said && job->in_bytes)
+        job->prepare = says(said, "on") ? VP_HF_PREPARE_ON : VP_HF_PREPARE_OFF;
     return NULL;
 }
 
@@ -644,8 +637,6 @@ static void plan_words(const vp_check_fit *x, const vp_command_line *line, vp_ar
     add_word(w, "--device", x->device.name);
     for (int i = 0; i < line->n_given; i++)
         if (strcmp(line->given[i].option->name, "--budget") == 0 ||
-    if (r->pinned[VP_SETTING_RECOMPUTE])
-        add_word(w, "--recompute", r->pinned[VP_SETTING_RECOMPUTE]);
             strcmp(line->given[i].option->name, "--calibration") == 0 ||
             strcmp(line->given[i].option->name, "--versions") == 0)
             add_word(w, line->given[i].option->name, line->given[i].text);
@@ -653,6 +644,8 @@ static void plan_words(const vp_check_fit *x, const vp_command_line *line, vp_ar
     add_word(w, "--global-batch", vp_arena_printf(arena, "%lld", (long long)r->global_batch));
     add_word(w, "--precision", v[VP_SETTING_PRECISION]);
     add_word(w, "--optimizer", v[VP_SETTING_OPTIMIZER]);
+    if (r->pinned[VP_SETTING_RECOMPUTE])
+        add_word(w, "--recompute", r->pinned[VP_SETTING_RECOMPUTE]);
     if (!says(v[VP_SETTING_ATTENTION], "sdpa"))
         add_word(w, "--attention", v[VP_SETTING_ATTENTION]);
     if (x->mended.takes_liger)
@@ -672,6 +665,8 @@ static void plan_words(const vp_check_fit *x, const vp_command_line *line, vp_ar
         add_word(w, "--padding", "mask");
     if (says(v[VP_SETTING_TUNING], "qlora"))
         add_word(w, "--qlora", NULL);
+    if (v[VP_SETTING_PREPARE] && !says(v[VP_SETTING_PREPARE], "trainer"))
+        add_word(w, "--prepare", v[VP_SETTING_PREPARE]);
     if (adapts)
         add_word(w, "--lora", lora_text(arena, v));
     add_word(w, "-o", "settings.json");
@@ -686,22 +681,14 @@ static const char *plans_norm(const vp_language *l)
     return vp_setting_otherwise(VP_SETTING_CLIP_NORM);
 }
 
-/* Than the files that plan writes do it. */
-static bool is_prepared_otherwise(const vp_fit_job *job)
-{
-    vp_hf_prepare theirs = job->language->prepare ? job->language->prepare : VP_HF_PREPARE_ON;
-
-    return job->prepare && job->prepare != theirs;
-}
-
 /* Whether plan has no option for something that the files say. */
 static bool is_beyond_plan(const vp_check_fit *x)
 {
     const char *const *v = x->mended.settings.value;
 
-    return x->request.job.in_bytes || is_prepared_otherwise(&x->request.job) ||
-           x->request.job.liger || x->request.job.liger_least || x->request.job.compiles ||
-           says(v[VP_SETTING_QUANT], "nf4") || says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
+    return x->request.job.in_bytes || x->request.job.liger || x->request.job.liger_least ||
+           x->request.job.compiles || says(v[VP_SETTING_QUANT], "nf4") ||
+           says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
            says(v[VP_SETTING_OFFLOAD_PARAMS], "cpu") ||
            !says(v[VP_SETTING_CLIP_NORM], plans_norm(x->request.job.language));
 }

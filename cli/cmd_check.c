@@ -91,8 +91,8 @@ static void print_finding(const vp_finding *f)
 /* What most people do, and did not write. */
 static bool goes_without_saying(const vp_checked *c, vp_setting s)
 {
-    return (s == VP_SETTING_METHOD || s == VP_SETTING_EVAL_BATCH ||
-            s == VP_SETTING_GRADIENT_SYNC) &&
+    return (s == VP_SETTING_METHOD || s == VP_SETTING_EVAL_BATCH || s == VP_SETTING_GRADIENT_SYNC ||
+            s == VP_SETTING_PREPARE) &&
            c->settings.value[s] && strcmp(c->settings.value[s], vp_setting_otherwise(s)) == 0;
 }
 
@@ -106,6 +106,7 @@ static void print_settings(const vp_checked *c)
                      line[0] ? ", " : "", vp_setting_key(i),
                      c->may_be[i] ? c->may_be[i] : c->settings.value[i],
                      !c->by_default[i]                   ? ""
+                     : i == VP_SETTING_PREPARE           ? " (by the script's calls)"
                      : i == VP_SETTING_WORLD && c->world ? " (--world)"
                                                          : " (default)");
     if (line[0]) {

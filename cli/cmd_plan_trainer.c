@@ -61,6 +61,14 @@ static const vp_option rows[] = {
      .help =
          "Adapters over weights in NF4 with double quantisation (nf4-dq), as bitsandbytes loads and peft prepares them: --lora, "
          "where it is not given r=16,alpha=32,targets=all-linear"},
+    {.name  = "--prepare",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(vp_plan_trainer_options, prepare),
+     .value = "on|off",
+     .help  = "Whether peft's prepare_model_for_kbit_training() is called on a model whose weights "
+              "are quantised, which makes fp32 what is not: norms, embeddings, the head",
+     .otherwise = "as the trainer, or the files that are written for it, have it",
+     .example   = "off"},
     {.name = "--liger",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_plan_trainer_options, liger),
@@ -99,6 +107,7 @@ vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
                          : t->syncs_each  ? "--sync-each-batch"
                          : t->liger       ? "--liger"
                          : t->padding     ? "--padding"
+                         : t->prepare     ? "--prepare"
                          : t->method      ? "--method"
                          : t->eval_batch  ? "--eval-batch"
                          : t->versions    ? "--versions"
@@ -228,6 +237,20 @@ static vp_status pin_liger(answer *a, const vp_plan_options *o, const vp_plan_tr
     return VP_OK;
 }
 
+static vp_status pin_preparation(answer *a, const vp_plan_trainer_options *t, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (strcmp(t->prepare, "on") != 0 && strcmp(t->prepare, "off") != 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--prepare %s: on or off", t->prepare));
+    if (!t->qlora)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--prepare %s is of quantised weights: --qlora",
+                       t->prepare));
+    a->request.pinned[VP_SETTING_PREPARE] = t->prepare;
+out:
+    return st;
+}
+
 static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trainer_options *t,
                          vp_err *err)
 {
@@ -267,6 +290,8 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
         a->request.pinned[VP_SETTING_TUNING] = "qlora";
         a->request.pinned[VP_SETTING_QUANT]  = "nf4-dq";
     }
+    if (t->prepare)
+        VP_TRY(pin_preparation(a, t, err));
     a->free_precision = !o->precision;
     if (!o->precision)
         a->request.pinned[VP_SETTING_PRECISION] = default_precision(

@@ -9,7 +9,7 @@
 #include "models/model.h"
 
 typedef struct vp_plan_trainer_options {
-    const char *trainer, *parallel, *padding, *method, *versions, *calibration;
+    const char *trainer, *parallel, *padding, *prepare, *method, *versions, *calibration;
     int64_t     eval_batch;
     bool        qlora, syncs_each, liger;
     int64_t     world;

@@ -64,8 +64,10 @@ static vp_settings random_settings(vp_arena *arena)
         s.value[VP_SETTING_GRADIENT_SYNC] = "step";
     s.model = "meta-llama/Llama-3.1-8B";
     if (strcmp(s.value[VP_SETTING_TUNING], "full") != 0) {
-        if (strcmp(s.value[VP_SETTING_TUNING], "qlora") == 0)
-            s.value[VP_SETTING_QUANT] = one_of("nf4|nf4-dq|nf4-dq", arena);
+        if (strcmp(s.value[VP_SETTING_TUNING], "qlora") == 0) {
+            s.value[VP_SETTING_QUANT]   = one_of("nf4|nf4-dq|nf4-dq", arena);
+            s.value[VP_SETTING_PREPARE] = one_of("trainer|trainer|on|off", arena);
+        }
         s.value[VP_SETTING_LORA_R]       = one_of("8|16|64", arena);
         s.value[VP_SETTING_LORA_ALPHA]   = one_of("16|32", arena);
         s.value[VP_SETTING_LORA_DROPOUT] = one_of("0.0|0.05", arena);

@@ -765,5 +765,66 @@ for more, words in (((), ["--qlora", "--liger"]), (("--lora", "r=16,targets=all-
 code, j, err = plan("gpt2", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "8")
 ok(code == 0 and j["faster"] is None, "Liger has nothing for GPT-2", (code, j.get("faster"), err))
 
+# ---- who prepares quantised weights: the bytes are estimate's; a script that does not is planned as it is, and edited; train.py does what is asked, as Python runs it ----
+SCRIPT = """import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+m = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", dtype=torch.bfloat16, quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True))
+%sm = get_peft_model(m, LoraConfig(r=16, lora_alpha=32, lora_dropout=0.0, target_modules="all-linear"))
+Trainer(model=m, args=TrainingArguments("o", per_device_train_batch_size=32, bf16=True, optim="adamw_torch_fused")).train()
+"""
+STANDS_IN = """import sys
+from unittest.mock import MagicMock
+for name in "torch", "torch.utils", "torch.utils.data", "transformers", "transformers.modeling_layers", "peft":
+    sys.modules[name] = MagicMock()
+sys.modules["torch"].utils.data.Dataset = object
+sys.modules["transformers"].HfArgumentParser.return_value.parse_json_file.return_value = (MagicMock(eval_strategy="no"),)
+import runpy
+runpy.run_path(sys.argv[1])
+loaded = sys.modules["transformers"].AutoModelForCausalLM.from_pretrained.call_args
+print(sys.modules["peft"].prepare_model_for_kbit_training.call_count, sorted(loaded.kwargs))
+"""
+open("stands_in.py", "w").write(STANDS_IN)
+QLORA = ("qwen2.5-0.5b", "--device", "4090", "--seq", "2048")
+for prepare, calls in (("on", "m = prepare_model_for_kbit_training(m, use_gradient_checkpointing=False)\n"), ("off", "")):
+    code, j, err = plan(*QLORA, "--trainer", "hf", "--global-batch", "32", "--qlora", "--prepare", prepare, "-o", "prepared.json", "--force")
+    c = j["common"]
+    e = json.loads(call("estimate", *QLORA, "--trainer", "hf", "--qlora", "--prepare", prepare, "--micro-batch", str(c["micro_batch"]), "--accumulation", str(c["accumulation"]), "--recompute", c["recompute"],
+                        "--precision", c["precision"], "--optimizer", c["optimizer"], "--json")[1])
+    ok(code == 0 and c["prepare"] == prepare and j["device_bytes"] == e["device_bytes"], "--prepare %s: bytes are estimate's" % prepare, (code, c, j["device_bytes"], e.get("device_bytes"), err))
+    if prepare == "off":
+        ok(j["device_bytes"] < prepared, "not prepared it takes less", (j["device_bytes"], prepared))
+    prepared = j["device_bytes"]
+    code, _, err = call("emit", "prepared.json", "--for", "hf", "-o", "prepared", "--force")
+    p = subprocess.run((sys.executable, "stands_in.py", "prepared/train.py"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ok(code == 0 and p.stdout.decode().split(None, 1) == ["1" if prepare == "on" else "0", "['attn_implementation', 'dtype', 'quantization_config']\n"], "train.py, run: prepared " + prepare, (p.stdout, p.stderr[-300:]))
+    read = json.loads(call("check", *["prepared/" + f for f in ("training_args.json", "model_args.json", "lora_config.json")], "--model", "qwen2.5-0.5b", "--device", "4090", "--json")[1])
+    ok(read["common"]["prepare"] == prepare and read["device_bytes"] == j["device_bytes"], "read back: prepared " + prepare, (read["common"], read["device_bytes"], read["findings"]))
+    open("script.py", "w").write(SCRIPT % calls)
+    code, out, err = call("check", "script.py", "--device", "4090", "--seq", "2048")
+    typed = [t.split() for t in out.replace("\\\n", " ").split("next ")[-1].split("vplan ")[1:]]
+    ok(code == 3 and [t[0] for t in typed] == ["plan", "emit"] and typed[0][typed[0].index("--prepare") + 1] == prepare, "a script that is prepared %s gets its next lines" % prepare, (code, out[-900:], err))
+    for words in typed:
+        code, _, err = call(*words, "--force")
+        ok(code == 0, "and they run: " + words[0], (code, err))
+    read = json.loads(call("check", "script.py", "--device", "4090", "--seq", "2048", "--json")[1])
+    ok(read["fits"] and read["common"]["prepare"] == prepare, "and what they leave fits", (read["fits"], read["common"]))
+    other = json.load(open("settings.json"))
+    other["common"]["prepare"] = "off" if prepare == "on" else "on"
+    json.dump(other, open("other.json", "w"))
+    code, _, err = call("emit", "other.json", "--for", "hf", "--edit", "script.py", "--force")
+    ok(code == 4 and "no word for prepare" in err, "what the script calls no key changes", (code, err))
+for words, want, text in ((("--trainer", "hf", "--prepare", "on"), 2, "--qlora"), (("--trainer", "hf", "--qlora", "--prepare", "yes"), 2, "on or off"), (("--prepare", "on"), 2, "for a plan with --trainer"),
+                          (("--trainer", "axolotl", "--qlora", "--prepare", "on"), 4, "these can: hf"), (("--trainer", "trl", "--qlora", "--prepare", "on"), 0, "")):
+    code, _, err = call("plan", *QLORA, "--global-batch", "8", *words)
+    ok(code == want and text in err, "--prepare: " + " ".join(words), (code, err))
+# a call that switches checkpoints on stays: no line of the script turns them off again
+open("script.py", "w").write(SCRIPT % "m = prepare_model_for_kbit_training(m)\n")
+code, out, err = call("check", "script.py", "--device", "4090", "--seq", "2048")
+typed = [t.split() for t in out.replace("\\\n", " ").split("next ")[-1].split("vplan ")[1:]]
+promised = out[out.index("with all of them "):].split(" GiB")[0].split()[-1]
+ok(code == 3 and "gradient_checkpointing" not in out[out.index("lines to change"):out.index("assumed")] and len(typed) == 2, "checkpoints by a call", (code, out))
+ok([call(*t, "--force")[0] for t in typed] == [0, 0] and call("check", "script.py", "--device", "4090", "--seq", "2048")[1].split("FITS: ")[-1].startswith(promised), "are as many bytes as was promised", promised)
+
 finish()
 P

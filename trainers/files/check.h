@@ -83,6 +83,13 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
 /* The model that the files train, as they name it; NULL: none does. Lives as long as c. */
 const char *vp_checked_model(const vp_checked *c);
 
+/* Whether adapters are trained beside weights in 4 bits. */
+bool vp_checked_is_quantised(const vp_checked *c);
+
+/* Whether a script calls peft's prepare_model_for_kbit_training(): "on" or "off". NULL: there is none, or weights are loaded in fp32 or cut
+ * by FSDP, of which there is one way only. */
+const char *vp_checked_preparation(const vp_checked *c);
+
 /* The method by which the files train, as TRL calls it ("dpo"), where it is not supervised fine-tuning; NULL: it is. *said: the
  * key or the program that says so. */
 const char *vp_checked_method(const vp_checked *c, const char **said);

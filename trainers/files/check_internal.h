@@ -80,6 +80,9 @@ bool vp_switches_checkpoints_too(const char *key);
 bool vp_check_holds(const vp_checked *c, const vp_checked_file *file, const char *path,
                     const char *is);
 
+/* settle.c: what the settings that are read decide of each other. */
+void vp_settle(vp_checked *c);
+
 /* check_settings.c: what the files say together, and where they disagree. */
 void vp_check_settings(vp_checked *c);
 void vp_check_lengths(vp_checked *c, int64_t positions, bool learns_positions);

@@ -494,7 +494,7 @@ static void merge_setting(vp_checked *c, vp_setting setting)
     const statement *all = &m.all;
 
     /* how 4 bits are held, of weights that nobody holds in 4 bits */
-    if (setting == VP_SETTING_QUANT &&
+    if ((setting == VP_SETTING_QUANT || setting == VP_SETTING_PREPARE) &&
         !vp_setting_counts(setting, c->settings.value[VP_SETTING_TUNING]))
         return;
     for (int f = 0; f < c->n_files; f++)
@@ -524,34 +524,6 @@ static void merge_setting(vp_checked *c, vp_setting setting)
     if (all->n > 1 && setting != VP_SETTING_RECOMPUTE) /* of those the first one runs */
         c->may_be[setting] = joined(c->arena, all);
     c->by_default[setting] = !all->at;
-}
-
-/* Beside quantised weights what is not quantised keeps the file's type, which is of 16 bits where people quantise: of the
- * precisions that it may be, the one of such weights. */
-static void settle_precision(vp_checked *c)
-{
-    const char *may    = c->may_be[VP_SETTING_PRECISION],
-               *tuning = c->settings.value[VP_SETTING_TUNING];
-
-    static const char *const words[] = {"bf16-amp", "fp16-amp"};
-
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (may && tuning && strcmp(tuning, "qlora") == 0 && strstr(may, words[i]))
-            c->settings.value[VP_SETTING_PRECISION] = words[i];
-}
-
-/* Cards that share nothing but gradients and a card alone are told alike: the number of processes says which. */
-static void settle_parallel(vp_checked *c)
-{
-    const char *may   = c->may_be[VP_SETTING_PARALLEL],
-               *world = c->by_default[VP_SETTING_WORLD] && !c->world
-                            ? NULL
-                            : c->settings.value[VP_SETTING_WORLD];
-
-    if (!may || !world || strcmp(may, "none or ddp") != 0)
-        return;
-    c->settings.value[VP_SETTING_PARALLEL] = strcmp(world, "1") == 0 ? "none" : "ddp";
-    c->may_be[VP_SETTING_PARALLEL]         = NULL;
 }
 
 /* ---- pairs that are no setting ---- */
@@ -858,8 +830,7 @@ void vp_check_settings(vp_checked *c)
     for (int s = 0; s < VP_N_SETTINGS; s++)
         if (s != VP_SETTING_TUNING && s != VP_SETTING_METHOD) {
             merge_setting(c, (vp_setting)s);
-            settle_precision(c);
-            settle_parallel(c);
+            vp_settle(c);
             if (s == VP_SETTING_WORLD && !c->settings.value[s] && c->world) {
                 c->settings.value[s] = c->world; /* before what divides by it */
                 c->by_default[s]     = true;

@@ -717,6 +717,7 @@ static const vp_key model_keys[] = {
     {"attn_implementation", VP_KEY_TEXT},
     ENABLED_KEYS("false"),                                               /* that a script calls */
     {"gradient_checkpointing_layers", VP_KEY_INT, .min = 1, .max = 1e6}, /* train.py's own */
+    {"prepare_model_for_kbit_training", VP_KEY_BOOL},                    /* likewise */
     {"sequence_length", VP_KEY_INT, .min = 1, .max = BIG},
     {"quantization_config", VP_KEY_MAP},
     {"quantization_config.load_in_4bit", VP_KEY_BOOL},
@@ -785,6 +786,9 @@ static const vp_saying model_says[] = {
      "tuning=qlora"},
     {VP_SETTING_QUANT, "nf4-dq", "quantization_config.bnb_4bit_use_double_quant", "true",
      "tuning=qlora"},
+    {VP_SETTING_PREPARE, "trainer", "prepare_model_for_kbit_training", NULL, "tuning=qlora"},
+    {VP_SETTING_PREPARE, "on", "prepare_model_for_kbit_training", "true", "tuning=qlora"},
+    {VP_SETTING_PREPARE, "off", "prepare_model_for_kbit_training", "false", "tuning=qlora"},
     {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_quant_storage", "bfloat16", VP_CUT_PACKED},
     {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_compute_dtype", "bfloat16",
      "tuning=qlora,precision=bf16-mixed|bf16-amp|bf16"},

@@ -70,7 +70,8 @@ static void collect(const lister *l, const vp_checked_file *file, vp_setting set
                 continue;
             if (vp_key_is_elsewhere(file, vp_file_key(l->c, file, row->key, NULL)))
                 continue;
-            if (file->is_part && d == &vp_dialect_model && setting == VP_SETTING_SEQ)
+            if (file->is_part && d == &vp_dialect_model &&
+                (setting == VP_SETTING_SEQ || setting == VP_SETTING_PREPARE))
                 continue; /* of emit's file for it alone: from_pretrained() takes none */
             out->argument[out->n] = argument;
             out->rows[out->n++]   = row;

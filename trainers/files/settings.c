@@ -24,7 +24,7 @@ const char *vp_setting_key(vp_setting s)
 
 bool vp_setting_counts(vp_setting setting, const char *tuning)
 {
-    if (setting == VP_SETTING_QUANT)
+    if (setting == VP_SETTING_QUANT || setting == VP_SETTING_PREPARE)
         return tuning && strcmp(tuning, "qlora") == 0;
     if (setting >= VP_SETTING_LORA_R && setting <= VP_SETTING_LORA_SAVE)
         return tuning && strcmp(tuning, "full") != 0;

@@ -36,6 +36,7 @@
     X(CLIP_NORM, "clip_norm", "1.0", "R") \
     X(TUNING, "tuning", "full", "full|lora|qlora") \
     X(QUANT, "quant", "nf4-dq", "nf4|nf4-dq") \
+    X(PREPARE, "prepare", "trainer", "trainer|on|off") \
     X(LORA_R, "lora_r", NULL, "N") \
     X(LORA_ALPHA, "lora_alpha", NULL, "N") \
     X(LORA_DROPOUT, "lora_dropout", NULL, "R") \
@@ -51,8 +52,9 @@ typedef enum vp_setting {
         VP_N_SETTINGS
 } vp_setting;
 
-/* Whether a setting is about adapters alone (QUANT: about those over 4-bit weights), and s trains them so;
- * of other settings true. nf4 is plain NF4, nf4-dq NF4 whose scales are quantised too. */
+/* Whether a setting is about adapters alone (QUANT, PREPARE: about those over 4-bit weights), and s trains them so;
+ * of other settings true. nf4 is plain NF4, nf4-dq NF4 whose scales are quantised too. PREPARE: whether peft's
+ * prepare_model_for_kbit_training() makes fp32 what is not quantised; trainer: as the trainer does it unasked. */
 bool vp_setting_counts(vp_setting setting, const char *tuning);
 
 const char *vp_setting_key(vp_setting s);

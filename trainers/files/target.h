@@ -250,6 +250,17 @@ typedef struct vp_told {
         "recompute=first:N", VP_FIRST_LAYERS \
     }
 
+/* What stands beside packed weights is a script's to prepare. */
+#define VP_TOLD_PREPARATION(before) \
+    {"prepare=on", "prepare_model_for_kbit_training(model) before " before}, \
+    { \
+        "prepare=off", "no prepare_model_for_kbit_training()" \
+    }
+#define VP_TOLD_UNPREPARED \
+    { \
+        "prepare=off", "the trainer itself, which does not call prepare_model_for_kbit_training()" \
+    }
+
 typedef struct vp_target {
     const char           *name, *summary;
     const vp_target_file *files;

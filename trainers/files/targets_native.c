@@ -16,6 +16,7 @@ static const vp_told lightning_script[] = {
     {"attention", "attn_implementation of from_pretrained"},
     {"tuning", "peft in your module"},
     {"quant", "BitsAndBytesConfig of from_pretrained"},
+    VP_TOLD_PREPARATION("get_peft_model()"),
     VP_TOLD_BY_LORACONFIG,
     {0},
 };

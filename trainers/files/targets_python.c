@@ -133,6 +133,7 @@ static const vp_told unsloth_script[] = {
     {"attention=sdpa|flash2", "Unsloth itself: the fastest that is installed"},
     {"allocator=default", "Unsloth itself: importing it sets expandable_segments:True",
      .beside = true},
+    VP_TOLD_UNPREPARED,
     {0},
 };
 

@@ -25,6 +25,7 @@ static const char train_py[] =
     "loading = json.loads((here / \"model_args.json\").read_text())\n"
     "length = loading.pop(\"sequence_length\")\n"
     "gradient_checkpointing_layers = loading.pop(\"gradient_checkpointing_layers\", 0)\n"
+    "prepares = loading.pop(\"prepare_model_for_kbit_training\", True)\n"
     "name = loading.pop(\"pretrained_model_name_or_path\")\n"
     "bits = loading.pop(\"quantization_config\", {\"load_in_4bit\": False})\n"
     "if bits[\"load_in_4bit\"]:\n"
@@ -41,7 +42,7 @@ static const char train_py[] =
     "@PADDING@"
     "if (here / \"lora_config.json\").exists():\n"
     "    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
-    "    if bits[\"load_in_4bit\"] and \"bnb_4bit_quant_storage\" not in bits:  # else FSDP cuts what is packed beside 16 bits\n"
+    "    if bits[\"load_in_4bit\"] and prepares and \"bnb_4bit_quant_storage\" not in bits:  # else FSDP cuts what is packed beside 16 bits\n"
     "        model = prepare_model_for_kbit_training(model, "
     "use_gradient_checkpointing=args.gradient_checkpointing,\n"
     "                                                "
@@ -105,6 +106,11 @@ static const vp_target_file trl_files[] = {
     {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
 };
 
+static const vp_told trl_script[] = {
+    VP_TOLD_PREPARATION("SFTTrainer gets it, in a script of yours: trl.scripts.sft does not"),
+    {0},
+};
+
 const vp_target vp_target_trl = {
     .name = "trl",
     .summary =
@@ -112,6 +118,7 @@ const vp_target vp_target_trl = {
         "accelerate's file",
     .files   = trl_files,
     .n_files = sizeof trl_files / sizeof *trl_files,
+    .script  = trl_script,
     .launch  = "accelerate launch --config_file accelerate.yaml --module trl.scripts.sft --config "
                "sft.yaml --dataset_name YOUR_DATASET --output_dir out",
 };
@@ -136,6 +143,7 @@ static const vp_told accelerate_script[] = {
     {"tuning", "peft in your code"},
     {"quant", "BitsAndBytesConfig of from_pretrained; FSDP cuts its weights with "
               "bnb_4bit_quant_storage of their compute dtype"},
+    VP_TOLD_PREPARATION("get_peft_model()"),
     VP_TOLD_BY_LORACONFIG,
     {0},
 };
@@ -165,6 +173,7 @@ static const vp_told deepspeed_script[] = {
     {"attention", "attn_implementation of from_pretrained"},
     {"tuning", "peft in your code"},
     {"quant", "BitsAndBytesConfig of from_pretrained"},
+    VP_TOLD_PREPARATION("get_peft_model()"),
     VP_TOLD_BY_LORACONFIG,
     {0},
 };
@@ -185,6 +194,7 @@ static const vp_target_file axolotl_files[] = {
 
 static const vp_told launched_world[] = {
     {"world", "the launcher's number of processes"},
+    VP_TOLD_UNPREPARED,
     {0},
 };
 

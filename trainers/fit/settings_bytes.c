@@ -296,22 +296,38 @@ static vp_status estimate_with_some(const vp_fit_job *job, vp_hf_request *q, vp_
     return st;
 }
 
-/* The step of a trainer that prepares quantised weights stands for that of one that does not, where this was not recorded: it takes
- * more. */
-static bool is_overprepared(const vp_fit_job *job, const vp_hf_request *q)
+/* As the files say, or somebody asks; else as the trainer does. */
+static vp_hf_prepare said_prepare(const vp_fit_job *job, const vp_settings *s)
 {
-    return !job->prepare && job->language->prepare == VP_HF_PREPARE_OFF && vp_hf_upcasts(q);
+    return job->prepare                       ? job->prepare
+           : is(s, VP_SETTING_PREPARE, "on")  ? VP_HF_PREPARE_ON
+           : is(s, VP_SETTING_PREPARE, "off") ? VP_HF_PREPARE_OFF
+                                              : VP_HF_PREPARE_AS_TRAINER;
 }
 
-static vp_status estimate_unprepared(const vp_fit_job *job, vp_hf_request *q, vp_hf_estimate *e,
-                                     vp_err *err)
+static vp_hf_prepare prepare_of(const vp_fit_job *job, const vp_settings *s)
+{
+    vp_hf_prepare said = said_prepare(job, s);
+
+    return said ? said : job->language->prepare;
+}
+
+/* The step of a trainer that prepares quantised weights stands for that of one that does not, where this was not recorded: it takes
+ * more. */
+static bool is_overprepared(const vp_fit_job *job, const vp_settings *s, const vp_hf_request *q)
+{
+    return !said_prepare(job, s) && job->language->prepare == VP_HF_PREPARE_OFF && vp_hf_upcasts(q);
+}
+
+static vp_status estimate_unprepared(const vp_fit_job *job, const vp_settings *s, vp_hf_request *q,
+                                     vp_hf_estimate *e, vp_err *err)
 {
     vp_err        why = {0}, other_why = {0};
     vp_hf_request other = *q;
     vp_status     st    = estimate_with_some(job, q, e, &why);
 
     other.prepare = VP_HF_PREPARE_ON;
-    if (st == VP_ERR_INPUT && is_overprepared(job, &other)) {
+    if (st == VP_ERR_INPUT && is_overprepared(job, s, &other)) {
         vp_status other_st = estimate_with_some(job, &other, e, &other_why);
         if (other_st != VP_ERR_INPUT) {
             *q  = other;
@@ -325,7 +341,8 @@ static vp_status estimate_unprepared(const vp_fit_job *job, vp_hf_request *q, vp
 }
 
 /* Which way a trainer, or a script, has what stands beside quantised weights. */
-static void say_preparation(const vp_fit_job *job, const vp_hf_request *q, vp_hf_estimate *e)
+static void say_preparation(const vp_fit_job *job, const vp_settings *s, const vp_hf_request *q,
+                            vp_hf_estimate *e)
 {
     if (!vp_hf_is_quantised(q))
         return;
@@ -333,7 +350,7 @@ static void say_preparation(const vp_fit_job *job, const vp_hf_request *q, vp_hf
            !vp_hf_upcasts(q)
                ? "what is not quantised trains in the format it was loaded in, not in fp32 "
                  "(prepare_model_for_kbit_training)"
-           : is_overprepared(job, q)
+           : is_overprepared(job, s, q)
                ? "what is not quantised is counted in fp32; in the format it was loaded in, which "
                  "was not recorded with these settings, it takes less"
                : "what is not quantised trains in fp32, as prepare_model_for_kbit_training() "
@@ -508,7 +525,7 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
                              .shelf           = job->shelf,
                              .lora            = {.targets = "none"},
                              .load            = load_of(job, s),
-                             .prepare         = job->prepare ? job->prepare : job->language->prepare,
+                             .prepare         = prepare_of(job, s),
                              .clips           = clips(job, s),
                              .liger           = liger_of(job, s),
                              .eval_batch      = eval_batch_of(s),
@@ -549,11 +566,11 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
     }
     q.at_most_share = share_of(job, &q, of);
     if (of == OF_ANOTHER || method)
-        VP_TRY(estimate_unprepared(job, &q, &e, err));
+        VP_TRY(estimate_unprepared(job, s, &q, &e, err));
     interval_of(job, &q, of, e.stands_in, &low, &high);
-    if (is_overprepared(job, &q))
+    if (is_overprepared(job, s, &q))
         widen(PREPARED_LOW, &low, &low);
-    say_preparation(job, &q, &e);
+    say_preparation(job, s, &q, &e);
     reach_ligers(job, &q, &e, &low);
     say_without_liger(job, s, &e);
     if (is_tiled(job, s) && of == OF_ANOTHER) {
