@@ -704,6 +704,14 @@ for words in (), ("--qlora",), ("--lora", "r=8"):
         got = j.get("common", {})
         ok(not [f for f in j["findings"] if "no literal" in f["message"]], "what a file beside the script says is no gap", j["findings"])
         ok(code == 0 and j["target"] == "hf" and not [f for f in j["findings"] if f["severity"] == "error"] and all(got.get(k) == want[k] for k in ("micro_batch", "accumulation", "precision", "optimizer", "tuning", "seq", "recompute")) and got.get("lora_r") == want.get("lora_r") and got.get("quant") == want.get("quant"), "the files of %s %s" % (script, words), (code, j.get("target"), got, want, err))
+    # all of the folder, in either order: train.py reads the others, so nothing of it is missing and no default of its own counts
+    everything = sorted("hf/" + f for f in os.listdir("hf"))
+    for paths in everything, everything[::-1]:
+        code, j, err = check(*paths, "--model", "qwen2.5-0.5b", "--device", "4090")
+        ok(code == 0 and j["fits"] and j["device_bytes"] == json.load(open("hf.json"))["device_bytes"] and not [f for f in j["findings"] if f["severity"] != "note" or f["file"] != "hf/README.md"],
+           "the whole folder %s" % (words,), (code, j["findings"], j.get("fits_not_answered"), err))
+    code, j, err = check("hf")
+    ok(code == 4 and "directory" in j["findings"][0]["message"] and j["findings"][0]["instead"] == "the files in it", "a folder is no file", (code, j["findings"]))
     for name in os.listdir("hf"):
         os.remove("hf/" + name)
 write("reads.py", "import json\nargs = HfArgumentParser(TrainingArguments).parse_json_file('none_args.json')\nrows = json.load(open('rows.json'))\nconfig = json.load(open('config.json'))\n")
@@ -836,6 +844,17 @@ code, j, err = check("--model", "gpt2", "--device", "4090", "--", "tune", "run",
 ok(code == 0 and j["fits_not_answered"] == "not answered: llama3_2/1B_lora is named and was not read", "a file that torchtune brings", (code, j.get("fits_not_answered")))
 code, j, err = check("--model", "gpt2", "--device", "4090", "--", "python", "-m", "torchtitan.train", "--job.config_file", "./no.toml", "--training.local_batch_size", "2")
 ok(code == 0 and j["fits_not_answered"] == "not answered: ./no.toml is named and was not read", "torchtitan's file", (code, j.get("fits_not_answered"), j["findings"]))
+
+# ---- what a line is worth on the screen: nothing is saved that is taken, and no zero is ----
+write("worth.yaml", "output_dir: o\nper_device_train_batch_size: 16\ngradient_accumulation_steps: 2\nbf16: true\noptim: adamw_torch_fused\ngradient_checkpointing: true\nlearning_rate: 2.0e-5\n")
+code, j, err = check("worth.yaml", "--model", "qwen2.5-0.5b", "--device", "4090", "--seq", "1024")
+shown = subprocess.run((vplan, "check", "worth.yaml", "--model", "qwen2.5-0.5b", "--device", "4090", "--seq", "1024"), stdout=subprocess.PIPE).stdout.decode()
+worth = [l.strip() for l in shown.split("\n") if re.match("    (saves|takes|costs|changes) ", l)]
+first = [c for c in j["changes"] if c["saves_bytes"] or c["costs_seconds"]]
+ok(code == 3 and len(first) == len(worth) >= 2 and any(c["saves_bytes"] < 0 for c in first), "lines with a worth", (code, first, worth))
+for c, line in zip(first, worth):
+    words = ["saves"] * (c["saves_bytes"] > 0) + ["takes"] * (c["saves_bytes"] < 0) + ["costs"] * (c["costs_seconds"] > 0) + ["saves"] * (c["costs_seconds"] < 0)
+    ok([w for w in line.replace(",", "").split() if w in ("saves", "takes", "costs")] == words and " -" not in line and " 0 B" not in line, "worth: " + line, c)
 
 finish()
 P

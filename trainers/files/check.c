@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 void vp_find(vp_checked *c, const vp_checked_file *file, vp_severity severity, const vp_value *v,
              const char *key, const char *instead, const char *fmt, ...)
@@ -475,6 +476,13 @@ static vp_status open_inline(vp_checked *c, int i, const vp_check_opts *opts, vp
     return VP_OK;
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat info;
+
+    return path && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_opts *opts,
                         const vp_dialect *kind, vp_err *err)
 {
@@ -499,7 +507,8 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
     if (st == VP_ERR_INPUT) {
         file->doc = NULL;
         at.line   = inner.line;
-        vp_find(c, file, VP_ERROR, &at, "", NULL, "not read: %s", inner.message);
+        vp_find(c, file, VP_ERROR, &at, "", is_folder(in->path) ? "the files in it" : NULL,
+                "not read: %s", inner.message);
         c->findings[c->n_findings - 1].from = NULL;
         return VP_OK;
     }

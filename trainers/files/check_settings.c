@@ -765,10 +765,13 @@ static void check_costs(vp_checked *c)
 static void check_tuning(vp_checked *c)
 {
     const vp_told *told = c->target ? c->target->script : NULL;
+    int            f    = 0;
 
+    while (f + 1 < c->n_files && !(c->files[f].doc && c->files[f].dialect))
+        f++;
     for (; told && told->setting; told++)
         if (strcmp(told->setting, "tuning") == 0 && !c->settings.value[VP_SETTING_TUNING])
-            vp_find(c, &c->files[0], VP_NOTE, NULL, "tuning", NULL,
+            vp_find(c, &c->files[f], VP_NOTE, NULL, "tuning", NULL,
                     "is not said by these files but by %s: with LoRA there the memory is another; "
                     "what follows is of full training",
                     told->where);

@@ -49,7 +49,8 @@ static vp_checked_file *already(vp_checked *c, const char *path)
 
 typedef struct namer {
     vp_checked          *c;
-    int                  i; /* of the file that names; the array may move as others come */
+    int                  i;     /* of the file that names; the array may move as others come */
+    bool                 reads; /* it is a script that reads some of them itself */
     const vp_check_opts *opts;
     vp_err              *err;
 } namer;
@@ -290,15 +291,17 @@ static vp_status open_of_reads(namer *x, const vp_document *doc)
         const char *slash  = strrchr(script, '/');
         const char *beside = vp_arena_printf(
             x->c->arena, "%.*s%s", slash ? (int)(slash + 1 - script) : 0, script, v->text);
-        if (beside && access(beside, F_OK) == 0)
-            st = open_named(x, v, v->text, beside, NULL, false);
+        if (!beside || access(beside, F_OK) != 0)
+            continue;
+        st       = open_named(x, v, v->text, beside, NULL, false);
+        x->reads = true;
     }
     return st;
 }
 
 vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err)
 {
-    namer              x     = {c, i, opts, err};
+    namer              x     = {.c = c, .i = i, .opts = opts, .err = err};
     const vp_document *doc   = c->files[i].doc;
     const vp_dialect  *d     = c->files[i].dialect;
     int                first = c->n_files;
@@ -325,7 +328,7 @@ vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, v
         c->files[i].is_spoken_for = c->files[i].is_spoken_for || c->files[f].dialect != NULL;
     /* a command without options of its own says nothing beside its file, nor does a script that makes
      * no arguments but those that it reads */
-    if (c->n_files > first && (!doc->root->first || (doc->files && !doc->program)))
+    if ((c->n_files > first && !doc->root->first) || (x.reads && !doc->program))
         c->files[i].dialect = NULL, c->files[i].is_spoken_for = true;
 out:
     return st;
