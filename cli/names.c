@@ -519,6 +519,7 @@ static vp_status resolve_device(const vp_cli *cli, const char **name, vp_err *er
 {
     static char found[64];
     vp_device   card, fastest = {0};
+    char        meant[64]  = ""; /* the card whose alias stands in a longer name: h100-80gb */
     bool        are_alike  = true;
     vp_text     candidates = {0};
     struct stat info;
@@ -551,20 +552,29 @@ static vp_status resolve_device(const vp_cli *cli, const char **name, vp_err *er
                 fastest = card;
                 snprintf(found, sizeof found, "%s", card.name);
             }
+            if (alias[0] && begins(asked, alias))
+                snprintf(meant, sizeof meant, "%s", card.name);
             vp_text_printf(&candidates, "%s%s", n++ ? ", " : "", card.name);
         }
     }
     VP_TRY_ALLOC(err, !candidates.failed);
     vp_text_escape(*name, shown, sizeof shown);
-    if (n > 1 && !are_alike)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device %s means several cards: %s%s%s", shown,
-                       candidates.data, is_size(*name) ? "; for any of that size --budget " : "",
+    if (n > 1 && !are_alike && !*meant)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--device %s means several cards: %s%s%s; "
+                       "nvidia-smi -L says which one a machine has, and --device takes that name",
+                       shown, candidates.data,
+                       is_size(*name) ? "; for any of that size --budget " : "",
                        is_size(*name) ? shown : ""));
     if (n == 0) {
         st = strchr(*name, '/') ? VP_OK : suggest_device(*name, err);
         goto out;
     }
-    if (n > 1)
+    if (n > 1 && *meant) {
+        snprintf(found, sizeof found, "%s", meant);
+        vp_cli_note(cli, "--device %s is taken as %s, the usual one of %s", shown, found,
+                    candidates.data);
+    } else if (n > 1)
         vp_cli_note(cli, "--device %s is taken as %s, the fastest of those that hold as much: %s",
                     shown, found, candidates.data);
     else

@@ -164,6 +164,10 @@ ok(code == 0 and "on a100-sxm-80gb" in out and "a100-80gb is taken as a100-sxm-8
 for name, which in (("a100", ("a100-pcie-40gb", "a100-sxm-80gb")), ("v100-16gb", ("v100-pcie-16gb", "v100-sxm2-16gb"))):
     code, out, said = run(*ONE, name)
     ok(code == 2 and "means several cards" in said and all(w in said for w in which), "%s: some of which hold more" % name, (code, said))
+    ok("nvidia-smi -L" in said, "%s: and how to tell" % name, said)
+code, out, said = run(*ONE, "h100-80gb")
+ok(code == 0 and "on h100-sxm-80gb" in out and "taken as h100-sxm-80gb, the usual one" in " ".join(said.split()) and "h100-pcie-80gb" in said, "h100-80gb is what h100 is", (code, said))
+ok(run(*ONE, "Tesla V100-SXM2-16GB")[0] == 0, "as the driver names it", "refused")
 
 h200, free = cards["h200-sxm-141gb"], 20000000000
 code, doc = plan_here(VPLAN_NULL_NAME=h200["product"])
