@@ -33,8 +33,8 @@ typedef struct sizes {
 
 static sizes sizes_of(const vp_zoo_entry *z, const vp_model *model)
 {
-    const json_t *positions  = json_object_get(model->config, "max_position_embeddings"),
-                 *vocabulary = json_object_get(model->config, "vocab_size");
+    const json_t *positions  = vp_model_text_field(model, "max_position_embeddings"),
+                 *vocabulary = vp_model_text_field(model, "vocab_size");
 
     if (vp_zoo_has_graph(z))
         return (sizes){model->n_params, model->graph.max_seq, model->graph.vocab_size};

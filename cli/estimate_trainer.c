@@ -328,12 +328,18 @@ bool vp_estimate_beside(const char *model_name, const vp_estimate_options *given
 
 int64_t vp_estimate_parameters(const vp_model *model)
 {
-    static const int64_t seqs[] = {128, 0}; /* below every attention window; what images make */
-    int64_t              found  = 0;
+    static const struct {
+        int64_t     seq; /* below every attention window; what images make */
+        const char *recompute;
+    } steps[]     = {{128, "none"}, {0, "none"}, {128, "full"}};
+    int64_t found = 0;
 
-    for (size_t i = 0; i < sizeof seqs / sizeof *seqs && !found; i++) {
-        vp_estimate_options o = {.trainer = "torch", .seq = seqs[i], .precision = "bf16-mixed"};
-        vp_estimate_answer  a = {0};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && !found; i++) {
+        vp_estimate_options o       = {.trainer   = "torch",
+                                       .seq       = steps[i].seq,
+                                       .recompute = steps[i].recompute,
+                                       .precision = "bf16-mixed"};
+        vp_estimate_answer  a       = {0};
         vp_err              ignored = {0};
         vp_estimate_fill(&o, &a);
         a.request.loads_only = a.request.terse = true;

@@ -238,6 +238,22 @@ void vp_model_free(vp_model *model)
     free(model);
 }
 
+const json_t *vp_model_field(const vp_model *model, const char *key)
+{
+    const char *name = strchr(key, '.');
+
+    if (!name)
+        return json_object_get(model->config, key);
+    return json_object_get(json_object_getn(model->config, key, (size_t)(name - key)), name + 1);
+}
+
+const json_t *vp_model_text_field(const vp_model *model, const char *name)
+{
+    const json_t *text = json_object_get(model->config, "text_config");
+
+    return json_object_get(text ? text : model->config, name);
+}
+
 /* "dir/gpt2.json" -> "gpt2"; "dir/gpt2/config.json" and "dir/gpt2" -> "gpt2". */
 static void display_name(const char *path, char *name, size_t name_size)
 {

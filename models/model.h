@@ -56,6 +56,12 @@ vp_status vp_model_from_config(const char *name, const vp_json_node *config,
                                const vp_model_opts *opts, vp_model **out, vp_err *err);
 void      vp_model_free(vp_model *model);
 
+/* A field of its config; NULL: it has none. key: NAME, or PART.NAME of a part, as models of texts and images have them
+ * (text_config). */
+const json_t *vp_model_field(const vp_model *model, const char *key);
+/* Of its language model, which is that part where there is one. */
+const json_t *vp_model_text_field(const vp_model *model, const char *name);
+
 /* ---- built in ---- */
 
 typedef struct vp_zoo_entry {

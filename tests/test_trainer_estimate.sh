@@ -203,7 +203,8 @@ ok(len(pairs) >= 18 and low <= min(shares) and max(shares) <= high <= 0.2, "pair
 # ---- models that vplan has no graph of: as many parameters as transformers 5.17 builds of their config ----
 COUNTS = {"distilbert-base-uncased": 66985530, "t5-small": 60506624, "t5-base": 222903552, "t5-large": 737668096, "vit-base-patch16-224": 86567656,
           "vit-large-patch16-224": 304326632, "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-30b-a3b": 30532122624, "gemma-3-270m": 268098176,
-          "gemma-3-1b": 999885952, "starcoder2-3b": 3030371328, "starcoder2-7b": 7173923840, "granite-3.3-2b": 2533539840, "granite-3.3-8b": 8170864640,
+          "gemma-3-1b": 999885952, "gemma-3-4b": 4300079472, "gemma-3-12b": 12187325040, "gemma-3-27b": 27432406640,
+          "starcoder2-3b": 3030371328, "starcoder2-7b": 7173923840, "granite-3.3-2b": 2533539840, "granite-3.3-8b": 8170864640,
           "smollm3-3b": 3075098624, "falcon-7b": 6921720704, "stablelm-3b": 2795443200, "gpt-neo-125m": 125198592, "gpt-neo-1.3b": 1315575808,
           "gpt-neo-2.7b": 2651307520, "phi-1.5": 1418270720, "phi-2": 2779683840, "xlm-roberta-base": 278295186, "xlm-roberta-large": 560142482, "aya-23-8b": 8028033024, "olmo-7b": 6888095744}
 _, j = said("models", "--json")
@@ -220,6 +221,24 @@ config = {k: v for k, v in next(m["config"] for m in said("models", "--json")[1]
 with open(os.path.join(scratch, "vit.json"), "w") as f:
     json.dump(dict(config, id2label={str(i): str(i) for i in range(1000)}), f)
 ok(said("estimate", os.path.join(scratch, "vit.json"), "--trainer", "hf", "--json")[1]["model"]["params_total"] == COUNTS["vit-base-patch16-224"], "classes by name or by number")
+
+# ---- Gemma 3 with its tower of images, trained on texts: a config as published says what the class has otherwise. peft adapts the tower's layers too, which get no gradient ----
+tower = dict(model_type="gemma3", architectures=["Gemma3ForConditionalGeneration"], image_token_index=262144, mm_tokens_per_image=256,
+             text_config=dict(model_type="gemma3_text", hidden_size=2560, intermediate_size=10240, num_hidden_layers=34, sliding_window=1024, rope_scaling={"factor": 8.0, "rope_type": "linear"}),
+             vision_config=dict(model_type="siglip_vision_model", hidden_size=1152, image_size=896, intermediate_size=4304, num_attention_heads=16, num_hidden_layers=27, patch_size=14, vision_use_head=False))
+on_texts, on_tower = 34 * 16 * (2 * (2560 + 2048) + 2 * (2560 + 1024) + 3 * (2560 + 10240)), 27 * 16 * (4 * (1152 + 1152) + 2 * (1152 + 4304))
+QLORA = "--qlora", "--precision", "bf16-amp", "--recompute", "full", "--seq", "512", "--micro-batch", "2", "--device", "4090"
+rc, j = estimate(tower, *QLORA)
+ok(rc == 0 and (j["model"]["params_total"], j["model"]["params_trainable"]) == (4300079472 + on_texts + on_tower, on_texts), "adapters on texts and on the tower", j.get("error") or j["model"])
+ok(any("{:,}".format(on_tower) in a and "no gradient" in a for a in j["assumptions"]) and any("text_config.num_attention_heads 8" in a for a in j["assumptions"]), "both are said", j["assumptions"])
+for what, part, words in (("another tower", dict(vision_config=dict(tower["vision_config"], hidden_size=768)), ["vision_config.hidden_size", "1152"]),
+                          ("no tower at all", dict(vision_config={}), ["vision_config.hidden_size", "is missing"]), ("a table without the image's token", dict(image_token_index=300000), ["300000 is none of 262208"]),
+                          ("a size that is none", dict(text_config=dict(tower["text_config"], hidden_size="wide")), ["text_config.hidden_size", "is no size"]),
+                          ("a choice of the layers'", dict(text_config=dict(tower["text_config"], attention_bias=True)), ["text_config.attention_bias"])):
+    rc, j = estimate(dict(tower, **part), *QLORA)
+    said_of = " ".join(str(j.get("error", {}).get(k)) for k in ("field", "message"))
+    ok(rc == 4 and all(w in said_of for w in words), what, (rc, said_of))
+refused("a tower over several cards", tower, [*QLORA, "--world", "2"], 4, ["tower of images", "dryrun --world 2"])
 
 # ---- every optimizer that transformers has a name for is answered, or refused with its reason ----
 OPTIMIZERS = """adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adafactor adamw_anyprecision adamw_torch_4bit adamw_torch_8bit ademamix sgd

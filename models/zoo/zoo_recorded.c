@@ -193,6 +193,96 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "tie_word_embeddings": true
      }),
      "google/gemma-3-1b-pt", "config.json"},
+    {"gemma-3-4b", JSON({
+         "architectures": ["Gemma3ForConditionalGeneration"],
+         "model_type": "gemma3",
+         "text_config": {
+             "model_type": "gemma3_text",
+             "hidden_size": 2560,
+             "intermediate_size": 10240,
+             "num_hidden_layers": 34,
+             "num_attention_heads": 8,
+             "num_key_value_heads": 4,
+             "head_dim": 256,
+             "vocab_size": 262208,
+             "max_position_embeddings": 131072,
+             "sliding_window": 1024,
+             "query_pre_attn_scalar": 256
+         },
+         "vision_config": {
+             "model_type": "siglip_vision_model",
+             "hidden_size": 1152,
+             "image_size": 896,
+             "intermediate_size": 4304,
+             "num_attention_heads": 16,
+             "num_hidden_layers": 27,
+             "patch_size": 14,
+             "vision_use_head": false
+         },
+         "mm_tokens_per_image": 256,
+         "image_token_index": 262144
+     }),
+     "google/gemma-3-4b-pt", "not compared with its file; its count"},
+    {"gemma-3-12b", JSON({
+         "architectures": ["Gemma3ForConditionalGeneration"],
+         "model_type": "gemma3",
+         "text_config": {
+             "model_type": "gemma3_text",
+             "hidden_size": 3840,
+             "intermediate_size": 15360,
+             "num_hidden_layers": 48,
+             "num_attention_heads": 16,
+             "num_key_value_heads": 8,
+             "head_dim": 256,
+             "vocab_size": 262208,
+             "max_position_embeddings": 131072,
+             "sliding_window": 1024,
+             "query_pre_attn_scalar": 256
+         },
+         "vision_config": {
+             "model_type": "siglip_vision_model",
+             "hidden_size": 1152,
+             "image_size": 896,
+             "intermediate_size": 4304,
+             "num_attention_heads": 16,
+             "num_hidden_layers": 27,
+             "patch_size": 14,
+             "vision_use_head": false
+         },
+         "mm_tokens_per_image": 256,
+         "image_token_index": 262144
+     }),
+     "google/gemma-3-12b-pt", "config.json of the copy by Unsloth"},
+    {"gemma-3-27b", JSON({
+         "architectures": ["Gemma3ForConditionalGeneration"],
+         "model_type": "gemma3",
+         "text_config": {
+             "model_type": "gemma3_text",
+             "hidden_size": 5376,
+             "intermediate_size": 21504,
+             "num_hidden_layers": 62,
+             "num_attention_heads": 32,
+             "num_key_value_heads": 16,
+             "head_dim": 128,
+             "vocab_size": 262208,
+             "max_position_embeddings": 131072,
+             "sliding_window": 1024,
+             "query_pre_attn_scalar": 168
+         },
+         "vision_config": {
+             "model_type": "siglip_vision_model",
+             "hidden_size": 1152,
+             "image_size": 896,
+             "intermediate_size": 4304,
+             "num_attention_heads": 16,
+             "num_hidden_layers": 27,
+             "patch_size": 14,
+             "vision_use_head": false
+         },
+         "mm_tokens_per_image": 256,
+         "image_token_index": 262144
+     }),
+     "google/gemma-3-27b-pt", "config.json as TensorRT-LLM's tests have it, its count"},
     {"starcoder2-3b", JSON({
          "architectures": ["Starcoder2ForCausalLM"],
          "model_type": "starcoder2",

@@ -83,11 +83,11 @@ static const vp_axis torch_axes[] = {
 
 /* MODEL_TYPE_TO_APPLY_LIGER_FN of Liger 0.8.5, and of LLaMA-Factory its own list (model_utils/liger_kernel.py). */
 #define LIGERS \
-    "deepseek_v2 deepseek_v3 exaone4 falcon_h1 gemma gemma2 gemma3_text glm4 gpt_oss granite llama " \
+    "deepseek_v2 deepseek_v3 exaone4 falcon_h1 gemma gemma2 gemma3 gemma3_text glm4 gpt_oss granite llama " \
     "llama4_text ministral mistral mixtral nemotron olmo2 olmo3 phi3 qwen2 qwen3 qwen3_moe " \
     "qwen3_next smollm3"
 #define LIGERS_OF_LLAMAFACTORY \
-    "gemma gemma2 gemma3_text glm glm4 gpt_oss granite llama mistral mixtral olmo2 phi3 qwen2 qwen3 " \
+    "gemma gemma2 gemma3 gemma3_text glm glm4 gpt_oss granite llama mistral mixtral olmo2 phi3 qwen2 qwen3 " \
     "qwen3_moe qwen3_next"
 
 /* tests/golden/trainers/unsloth_runs.csv */

@@ -7,7 +7,7 @@
 #define LLAMA_LINEARS   "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"
 #define ENCODER_LINEARS "query", "key", "value", "dense"
 
-enum { MAX_LINEARS = 8 };
+enum { MAX_LINEARS = 10 };
 
 /* Linear layers of a block by name; what peft takes unasked (peft/utils/constants.py). */
 static const struct {
@@ -23,6 +23,8 @@ static const struct {
     {"gemma", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"gemma2", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"gemma3_text", {LLAMA_LINEARS}, "q_proj+v_proj"},
+    /* of its tower of images peft takes those of the same names, and three of other names */
+    {"gemma3", {LLAMA_LINEARS, "out_proj", "fc1", "fc2"}, NULL},
     {"olmo2", {LLAMA_LINEARS}, NULL},
     {"olmo3", {LLAMA_LINEARS}, NULL},
     {"ernie4_5", {LLAMA_LINEARS}, NULL},

@@ -486,6 +486,7 @@ static vp_status count_parameters(run *r, vp_err *err)
     const vp_hf_request *q = r->request;
     int64_t              n, bytes = 0, base, each = vp_hf_weight_bytes(vp_hf_computed_precision(q));
     const int64_t       *list = vp_recorded_parameters(r->step, &n);
+    int64_t              idle = vp_recorded_idle_bytes(r->step) / vp_hf_adapter_bytes(q);
 
     for (int64_t i = 0; i < n; i++)
         bytes += list[i];
@@ -494,13 +495,15 @@ static vp_status count_parameters(run *r, vp_err *err)
         if (vp_hf_is_quantised(q))
             base = quantised_parameters(r);
         r->out->n_trained = vp_hf_trained_elements(q, r->step);
-        r->out->n_params  = base + r->out->n_trained;
+        r->out->n_params  = base + r->out->n_trained + idle;
     } else {
         r->out->n_trained = bytes / each;
         r->out->n_params  = base =
-            r->out->n_trained + (vp_hf_freezes(q) ? vp_recorded_frozen_bytes(r->step) / each
-                                                  : 0); /* not DPO's reference */
+            r->out->n_trained +
+            (vp_hf_is_dpo(q) ? 0
+                             : vp_recorded_frozen_bytes(r->step) / each); /* not its reference */
     }
+    vp_hf_trained_assume_idle(r->model, idle, r->out);
     if (is_of_task(r->model, r->out->task) && base != r->model->n_params)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "%s: the recorded step of %s has %lld parameters at these sizes, this model "

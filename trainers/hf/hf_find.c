@@ -310,7 +310,8 @@ static const char *task_of_class(const char *name)
     return NULL;
 }
 
-/* The task that is asked for, else the class's, else the first that was recorded. */
+/* The task that is asked for, else the class's, else the first that was recorded. A class of texts and images has the name of one of two
+ * stacks, and is AutoModelForCausalLM's. */
 static vp_status choose_task(search *r, vp_err *err)
 {
     const char *class_name = r->model->class_name, *key = "";
@@ -322,6 +323,9 @@ static vp_status choose_task(search *r, vp_err *err)
              : class_name && task_of_class(class_name) ? task_of_class(class_name)
              : class_name                              ? class_name
                                                        : "");
+    if (!r->request->task && strcmp(r->out->task, "seq2seq") == 0 &&
+        vp_model_field(r->model, "vision_config"))
+        snprintf(r->out->task, sizeof r->out->task, "clm");
     for (int64_t i = 0; (key = vp_recording_key(r->found->recording, i)); i++) {
         if (sscanf(key, "task=%23s", word) != 1)
             continue;

@@ -449,6 +449,18 @@ static vp_status refuse_recomputed(const vp_model *model, const vp_hf_request *q
     return VP_OK;
 }
 
+/* What several cards do with weights that a text never runs: DDP waits for their gradients unless it is to look for them, FSDP and ZeRO cut
+ * them. */
+static vp_status refuse_tower(const vp_model *model, const vp_hf_request *q, vp_err *err)
+{
+    if (!vp_hf_is_shared(q) || !vp_model_field(model, "vision_config"))
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "--parallel %s of %s was not played, whose tower of images texts leave without "
+                   "gradients; on one card it was. For yours: vplan dryrun --world %lld -- COMMAND",
+                   q->parallel, model->family, (long long)q->world);
+}
+
 /* Optimizers that treat matrices, or update in the backward pass. */
 static vp_status refuse_optimizers(const vp_hf_request *q, vp_err *err)
 {
@@ -488,6 +500,7 @@ vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *q, vp_err
     VP_TRY(refuse_adapters(q, err));
     VP_TRY(refuse_trl_ways(q, err));
     VP_TRY(refuse_recomputed(model, q, err));
+    VP_TRY(refuse_tower(model, q, err));
     VP_TRY(refuse_optimizers(q, err));
 out:
     return st;

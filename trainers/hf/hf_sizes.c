@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "SYMBOL KEY ABSENT NULL" of a recording; KEY may end in "+2": the size is two more; or in "*d": it is that share of d. */
+/* "SYMBOL KEY ABSENT NULL" of a recording; KEY is as vp_model_field() takes it, and may end in "+2": the size is two more; or in "*d": it is that share of d. */
 typedef struct field {
     char symbol[16], key[64], absent[32], null[32];
 } field;
@@ -23,10 +23,11 @@ static bool is_integer(const json_t *value, const field *f, int64_t *out)
     return true;
 }
 
-/* What a checkpoint's config always says: the number that the class has instead is no checkpoint's. */
+/* What a checkpoint's config always says: the number that the class has instead is no checkpoint's. But of a part transformers
+ * writes only what the class has otherwise (5.17, configuration_utils.py: recursive_diff_dict). */
 static bool is_required(const field *f)
 {
-    return strchr("hafVLMEt", f->symbol[0]) && !f->symbol[1] &&
+    return strchr("hafVLMEt", f->symbol[0]) && !f->symbol[1] && !strchr(f->key, '.') &&
            f->absent[strspn(f->absent, "0123456789")] == '\0';
 }
 
@@ -48,7 +49,7 @@ static vp_status refuse_value(const vp_model *model, const field *f, const json_
 static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s, int64_t *out,
                           vp_err *err)
 {
-    const json_t *value = json_object_get(model->config, f->key);
+    const json_t *value = vp_model_field(model, f->key);
     vp_err        why   = {0};
 
     if (!value && strcmp(f->key, "id2label") == 0) /* a config may say how many alone */
@@ -84,7 +85,7 @@ static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s,
 static vp_status share_of(const vp_model *model, const field *f, const char *of, vp_hf_sizes *s,
                           int64_t *out, vp_err *err)
 {
-    const json_t  *value = json_object_get(model->config, f->key);
+    const json_t  *value = vp_model_field(model, f->key);
     const int64_t *whole = vp_symbol_named(&s->symbols, of);
 
     if (!value)
@@ -163,7 +164,7 @@ static vp_status check_choice(const vp_model *model, const char *key, const char
                               vp_err *err)
 {
     json_t       *recorded = json_loads(recorded_text, JSON_DECODE_ANY, NULL);
-    const json_t *here     = json_object_get(model->config, key);
+    const json_t *here     = vp_model_field(model, key);
     char         *text     = here ? json_dumps(here, JSON_ENCODE_ANY) : NULL;
     vp_status     st       = VP_OK;
 
@@ -183,12 +184,44 @@ out:
     return st;
 }
 
+/* A choice that the class makes otherwise where the config has none. */
+static vp_status check_stated(const vp_model *model, const char *key, const char *recorded,
+                              vp_err *err)
+{
+    if (vp_model_field(model, key))
+        return check_choice(model, key, recorded, err);
+    return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, key,
+                      "is missing; %s was recorded with %s, and the class takes another value",
+                      model->family, recorded);
+}
+
+/* "ABSENT SYMBOL": a token that is in the table of so many; of another one inputs are copied. */
+static vp_status check_below(const vp_model *model, const char *key, const char *rest,
+                             vp_hf_sizes *sizes, vp_err *err)
+{
+    const json_t  *here = vp_model_field(model, key);
+    long long      absent;
+    char           symbol[16];
+    const int64_t *rows = sscanf(rest, "%lld %15s", &absent, symbol) == 2
+                              ? vp_symbol_named(&sizes->symbols, symbol)
+                              : NULL;
+
+    if (!rows)
+        return VP_FAIL(err, VP_ERR_INPUT, "a recording requires \"%s\" of %s", rest, key);
+    int64_t token = here ? (int64_t)json_integer_value(here) : absent;
+    if (token >= 0 && token < *rows)
+        return VP_OK;
+    return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, key,
+                      "%s was recorded with a token of its table; %lld is none of %lld",
+                      model->family, (long long)token, (long long)*rows);
+}
+
 /* Dropouts that the recording has are there, all of them or none. Those that it has not, for the class has none, are a variant
  * of their own. */
 static vp_status check_dropout(const vp_model *model, const char *key, bool recorded, int *none,
                                vp_hf_sizes *sizes, vp_err *err)
 {
-    const json_t *here   = json_object_get(model->config, key);
+    const json_t *here   = vp_model_field(model, key);
     bool          some   = json_is_number(here) ? json_number_value(here) > 0 : recorded;
     size_t        length = strlen(sizes->dropouts);
 
@@ -218,7 +251,7 @@ static vp_status check_rope(const vp_model *model, vp_hf_sizes *sizes, vp_err *e
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
 
     for (int i = 0; i < 2; i++) {
-        const json_t *rope = json_object_get(model->config, keys[i]);
+        const json_t *rope = vp_model_text_field(model, keys[i]);
         const char   *type = json_string_value(json_object_get(rope, "rope_type"));
         if (!type)
             type = json_string_value(json_object_get(rope, "type"));
@@ -243,6 +276,10 @@ vp_status vp_hf_check_config(const vp_model *model, const vp_recording *recordin
             VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "a recording requires \"%s\"", line));
         else if (strcmp(kind, "choice") == 0)
             VP_TRY(check_choice(model, key, line + used, err));
+        else if (strcmp(kind, "stated") == 0)
+            VP_TRY(check_stated(model, key, line + used, err));
+        else if (strcmp(kind, "below") == 0)
+            VP_TRY(check_below(model, key, line + used, sizes, err));
         else
             VP_TRY(check_dropout(model, key, strcmp(line + used, "some") == 0, &none, sizes, err));
     }

@@ -19,7 +19,7 @@ typedef struct vp_hf_sizes {
     char        dropouts[120]; /* keys of the config, joined by '+': some here, none in the class */
     bool        has_longrope;
     bool        learns_positions; /* no sequence runs that is longer than P */
-    char        defaults[200];    /* sizes that the class gave: "h 768, f 3072" */
+    char        defaults[400];    /* sizes that the class gave: "h 768, f 3072" */
 } vp_hf_sizes;
 
 /* VP_ERR_INPUT: a size that is missing or no size. */

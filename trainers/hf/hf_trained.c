@@ -1,5 +1,6 @@
 #include "trainers/hf/hf_trained.h"
 
+#include "base/units.h"
 #include "trainers/hf/hf_find.h"
 #include "trainers/hf/hf_matrices.h"
 #include "trainers/torch/optimizer_settings.h"
@@ -12,12 +13,15 @@ int64_t vp_hf_weight_bytes(const char *precision)
     return strcmp(precision, "fp32") == 0 || strstr(precision, "-mixed") ? 4 : 2;
 }
 
+int64_t vp_hf_adapter_bytes(const vp_hf_request *q)
+{
+    return vp_hf_halves_adapters(q) || vp_hf_trains_halves(q) ? 2 : 4;
+}
+
 /* Of an element of adapters, or of all where there are none. */
 static int64_t element_bytes(const vp_hf_request *q)
 {
-    bool halves = vp_hf_halves_adapters(q) || vp_hf_trains_halves(q);
-
-    return !vp_hf_has_adapters(q) ? vp_hf_weight_bytes(q->precision) : halves ? 2 : 4;
+    return vp_hf_has_adapters(q) ? vp_hf_adapter_bytes(q) : vp_hf_weight_bytes(q->precision);
 }
 
 /* Of a whole module that is trained beside adapters: a table that is asked for, or a head of classes. What else has no rank is
@@ -191,4 +195,20 @@ void vp_hf_trained_assume(const vp_hf_request *q, vp_hf_estimate *out)
                      "%.*s: the second step is one that renews projections, as every "
                      "update_proj_gap-th does",
                      n, q->optimizer);
+}
+
+void vp_hf_trained_assume_idle(const vp_model *model, int64_t adapters, vp_hf_estimate *out)
+{
+    char count[32];
+
+    if (!vp_model_field(model, "vision_config"))
+        return;
+    if (adapters)
+        vp_hf_assume(out,
+                     "trained on texts alone: the tower of images is held and never run; %s "
+                     "parameters of adapters on it get no gradient, and are not counted as trained",
+                     vp_count_text(adapters, count, sizeof count));
+    else
+        vp_hf_assume(out, "trained on texts alone: the tower of images is held, is never run "
+                          "and gets no gradient");
 }

@@ -466,7 +466,8 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
         s->has_rank[s->n_parameters]          = first_of(size, "r") != '\0';
         s->parameters[s->n_parameters++]      = bytes;
     } else if (x->owner == VP_OWNER_FROZEN)
-        s->frozen_bytes += bytes;
+        *(first_of(s->program->recording->sizes[x->size], "r") ? &s->idle_bytes
+                                                               : &s->frozen_bytes) += bytes;
     else if (x->owner == VP_OWNER_QUANTISED)
         s->quantised_bytes += bytes;
     if (s->n_allocs >= s->next_workspace)
@@ -812,6 +813,11 @@ int64_t vp_recorded_input(const vp_recorded *s, int64_t i)
 int64_t vp_recorded_frozen_bytes(const vp_recorded *s)
 {
     return s->frozen_bytes;
+}
+
+int64_t vp_recorded_idle_bytes(const vp_recorded *s)
+{
+    return s->idle_bytes;
 }
 
 int64_t vp_recorded_quantised_bytes(const vp_recorded *s)

@@ -16,7 +16,7 @@ struct vp_recorded_loaded {
     int64_t         *parameters, *rows_of_parameter;
     bool            *is_vector, *has_rank;
     int64_t          rows[3], n_blocks[VP_RECORDED_GROUPS];
-    int64_t          frozen_bytes, quantised_bytes;
+    int64_t          frozen_bytes, idle_bytes, quantised_bytes;
     bool             stays, holds_weights, holds_frozen;
     vp_world        *world; /* or NULL */
 };
@@ -83,6 +83,7 @@ vp_status vp_recorded_loaded_new(const vp_recorded *s, const vp_world *world,
     l->n_slots       = slots_of_loading(s->program);
     l->n_parameters  = s->n_parameters;
     l->frozen_bytes  = s->frozen_bytes;
+    l->idle_bytes    = s->idle_bytes;
     l->stays         = s->stays;
     l->holds_weights = s->watch && s->watch->holds_weights;
     l->holds_frozen  = s->watch && s->watch->holds_frozen;
@@ -241,6 +242,7 @@ vp_status vp_recorded_loaded_give(const vp_recorded_loaded *l, vp_recorded *s,
     memcpy(s->has_rank, l->has_rank, (size_t)l->n_parameters * sizeof *l->has_rank);
     s->n_parameters    = l->n_parameters;
     s->frozen_bytes    = l->frozen_bytes;
+    s->idle_bytes      = l->idle_bytes;
     s->quantised_bytes = l->quantised_bytes;
 out:
     return st;

@@ -97,7 +97,9 @@ bool vp_recorded_has_rank(const vp_recorded *step, int64_t i);
 int64_t vp_recorded_tables(const vp_recorded *step);
 /* Tensor i of the batch, as its phase "inputs" has it; 0 past the end. */
 int64_t vp_recorded_input(const vp_recorded *step, int64_t i);
+/* Weights that get no gradient; adapters on such that get none either, as those of a tower of images beside a text. */
 int64_t vp_recorded_frozen_bytes(const vp_recorded *step);
+int64_t vp_recorded_idle_bytes(const vp_recorded *step);
 int64_t vp_recorded_quantised_bytes(const vp_recorded *step); /* without their scales */
 
 /* A weight: of one of the layers (counted over all groups), or before or behind them. */

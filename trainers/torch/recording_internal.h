@@ -127,6 +127,7 @@ struct vp_recorded {
     int64_t           workspace_bytes;
     bool              taken[MAX_WORKSPACES], is_tied, stays;
     int64_t          *parameters, *rows_of_parameter, n_parameters, frozen_bytes, quantised_bytes;
+    int64_t           idle_bytes;
     bool             *is_vector, *has_rank; /* of each parameter */
     const vp_recorded_watch *watch;         /* or NULL */
     int64_t          n_gradients, n_told;   /* made in this phase; of which the watch was told */

@@ -24,13 +24,15 @@ GROUPED, EVEN, MQA = 1, 0, 2             # key and value heads: fewer than heads
 class Family:
     """kind: transformers' model_type. combos: (heads' kind, tables tied). dropouts: that the class has some unless told otherwise.
     window: the field of a sliding window. period: layers that repeat where the window is shorter than the sequence, or always. wide:
-    which head sizes there are. partial: whether heads are rotated as a whole. extra: fields that are as they are."""
+    which head sizes there are. partial: whether heads are rotated as a whole. inside: the part of a config that has the layers' fields.
+    extra: fields that are as they are."""
 
     def __init__(self, kind, fields=DECODER, task="clm", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), layers="num_hidden_layers",
-                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, **extra):
-        self.kind, self.task, self.combos, self.layers, self.window, self.period = kind, task, combos, layers, window, period
-        self.always, self.wide, self.partial, self.extra = always, wide, partial, extra
-        self.fields = [f.split("=") for f in fields.split()]
+                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, inside="", **extra):
+        self.kind, self.task, self.combos, self.period = kind, task, combos, period
+        self.always, self.wide, self.partial, self.inside, self.extra = always, wide, partial, inside, extra
+        self.layers, self.window = " ".join(inside + x for x in layers.split()), window and inside + window
+        self.fields = [(symbol, inside + keys if keys[0] != "|" else keys) for symbol, keys in (f.split("=") for f in fields.split())]
         self.most_rows = rows or (60000 if layer_norm else 79000)
         self.free_width = any(s == "d" and key.split("|")[0] for s, key in self.fields)
 
@@ -52,21 +54,38 @@ class Family:
             c.setdefault("pad_token_id", 0)
         if self.kind == "gpt_neo":
             c["attention_types"] = [[["global", "local"][i % 2:i % 2 + 1], 1] for i in range(blocks[0])]
-        if self.kind == "gemma3_text" and not v.get("window"):
-            c["layer_types"] = ["full_attention" if i == 1 else "sliding_attention" for i in range(blocks[0])]
+        if self.period == 6 and self.repeats(v) == 1:
+            c[self.inside + "layer_types"] = ["full_attention" if i == 1 else "sliding_attention" for i in range(blocks[0])]
         if self.window:
             c[self.window] = 40 if v.get("window") else c.get(self.window, 4096)
-        return self.kind, c
+        return self.kind, nested(c)
 
     def repeats(self, v):
         """Layers in one block."""
         every = int(v["recompute"].partition("every:")[2] or 1)
-        cached = v["lora"] == "prefix"         # a cache tells the kinds of layers apart whatever the window
-        return lcm(self.period if v["window"] or self.always or cached else 1, every)
+        return lcm(self.period if v["window"] or self.always or self.is_cached(v) else 1, every)
+
+    def is_cached(self, v):
+        """Whether there is a cache of keys and values, which tells the kinds of layers apart whatever the window: of a prefix; or as use_cache, which
+        loops turn off, is still on in the config of the layers (TRL hands it to the forward pass, checkpoints have none)."""
+        return v["lora"] == "prefix" or bool(self.inside) and v["recompute"] == "none" and v["trainer"] not in ("trl", "dpo")
 
     def symbols(self):
         return {s for s, _ in self.fields if not s.startswith("(")}
 
+
+def nested(c):
+    """A config's fields of which PART.KEY is that of a part."""
+    out = {}
+    for key, x in c.items():
+        part, _, inner = key.rpartition(".")
+        (out.setdefault(part, {}) if part else out)[inner] = x
+    return out
+
+
+# The tower of all published models of Gemma 3, which a text never runs; sizes of its parameters are numbers in the recording.
+SIGLIP = dict(hidden_size=1152, image_size=896, intermediate_size=4304, num_attention_heads=16, num_channels=3, num_hidden_layers=27, patch_size=14,
+              vision_use_head=False)
 
 FAMILIES = {
     "gpt2": Family("gpt2", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size P=n_positions", combos=((EVEN, 1), (EVEN, 0)),
@@ -78,6 +97,8 @@ FAMILIES = {
     "gemma": Family("gemma", combos=((EVEN, 1), (MQA, 1)), wide=(1,)),
     "gemma2": Family("gemma2", combos=((GROUPED, 1),), window="sliding_window", period=2, wide=(0, 1)),
     "gemma3_text": Family("gemma3_text", combos=((GROUPED, 1), (MQA, 1)), window="sliding_window", period=6, wide=(1,), pad_token_id=0),
+    "gemma3": Family("gemma3", combos=((GROUPED, 1),), window="sliding_window", period=6, wide=(0, 1), inside="text_config.", image_token_index=1,
+                     mm_tokens_per_image=256, **{"vision_config." + k: x for k, x in SIGLIP.items()}),
     "phi3": Family("phi3", PART_ROTATED + "d", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), window="sliding_window", partial=(0, 1), pad_token_id=0),
     "phi": Family("phi", PART_ROTATED + "d/2", combos=((EVEN, 0),), layer_norm=True, partial=(1,)),
     "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +

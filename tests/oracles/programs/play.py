@@ -154,8 +154,8 @@ def make_model(v, config, mark=lambda phase: None):
         mark("upcast")
         peft.prepare_model_for_kbit_training(m, use_gradient_checkpointing=False)
         mark("biases")
-        for child in m.modules():         # what Linear4bit does in its first forward
-            if type(child).__name__ == "Linear4bit" and child.bias is not None:
+        for name, child in m.named_modules():         # what Linear4bit does in its first forward, which a text's pass never asks of a tower
+            if type(child).__name__ == "Linear4bit" and child.bias is not None and "vision_tower" not in name:
                 child.bias.data = child.bias.data.to(dtype)
     if v.get("freeze", "none") != "none":
         freeze(m, v)
@@ -346,6 +346,8 @@ class Recording:
                 for name, p in m.named_parameters():
                     if p.grad is not None:
                         grads[p.grad.data_ptr()] = name
+                for at, (name, trained, packed) in live.items():         # what no gradient comes to is as good as frozen
+                    live[at] = name, trained and (bool(v.get("eval")) or name in grads.values()), packed
                 self.n_live = self.count()
                 for p in m.parameters():
                     p.grad = None
@@ -493,9 +495,16 @@ HARMLESS = ("use_cache", "return_dict", "output_hidden_states", "output_attentio
             "torchscript", "use_bfloat16")         # the last two lines are fields of all configs of transformers 4
 
 
-def class_default(family):
+# What this one is, is another rule's: a token of the table.
+HARMLESS += ("image_token_index",)
+
+
+def class_default(family, **fields):
+    """The fields of its config, of a part as PART.KEY."""
     import transformers
-    return transformers.AutoConfig.for_model(family.kind).to_dict()
+    c = transformers.AutoConfig.for_model(family.kind, **families.nested(fields)).to_dict()
+    parts = [k for k in c if k.endswith("_config") and isinstance(c[k], dict)]
+    return dict({k: x for k, x in c.items() if k not in parts}, **{part + "." + k: x for part in parts for k, x in c[part].items()})
 
 
 def has_dropout(family):
@@ -505,11 +514,9 @@ def has_dropout(family):
 
 def fields(family):
     """Which keys of a config.json are sizes: "SYMBOL KEY ABSENT NULL", what an absent key and a null mean; - for neither."""
-    import transformers
     c = class_default(family)
     key_of = {s: keys.split("|")[0] for s, keys in family.fields}
-    other = {key_of["h"]: 3 * c[key_of["h"]], key_of["a"]: 2 * c[key_of["a"]]}
-    other = transformers.AutoConfig.for_model(family.kind, **other).to_dict()
+    other = class_default(family, **{key_of["h"]: 3 * c[key_of["h"]], key_of["a"]: 2 * c[key_of["a"]]})
     out = []
     for symbol, keys in family.fields + [["LM"[i], k] for i, k in enumerate(family.layers.split())]:
         key, _, null = keys.partition("|")
@@ -525,9 +532,14 @@ def fields(family):
 
 
 def requirements(family):
-    """Fields of the config that choose what runs, as they were: choice KEY JSON, or dropout KEY zero|some."""
+    """Fields of the config that choose what runs, as they were: choice KEY JSON; stated KEY JSON, where a config that has it not means another
+    value; dropout KEY zero|some; below KEY ABSENT SYMBOL, a token that the table has."""
     import json
-    c = dict(class_default(family), **family.extra)
-    choices = [k for k in sorted(c) if (isinstance(c[k], (bool, str)) or k in family.extra) and k not in HARMLESS and not k.endswith("_token_id")]
-    out = ["choice %s %s" % (k, json.dumps(c[k])) for k in choices]
-    return out + ["dropout %s %s" % (k, "some" if c[k] else "zero") for k in DROPOUTS if k in c]
+    default = class_default(family)
+    c = dict(default, **family.extra)
+    def name(k):
+        return k.rpartition(".")[2]
+    choices = [k for k in sorted(c) if (isinstance(c[k], (bool, str)) or k in family.extra) and name(k) not in HARMLESS and not k.endswith("_token_id")]
+    out = ["%s %s %s" % ("choice" if c[k] == default.get(k) else "stated", k, json.dumps(c[k])) for k in choices]
+    out += ["dropout %s %s" % (k, "some" if c[k] else "zero") for d in DROPOUTS for k in c if name(k) == d]
+    return out + ["below %s %d V" % (k, default[k]) for k in default if k == "image_token_index"]

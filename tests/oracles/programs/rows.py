@@ -21,6 +21,7 @@ import os
 import random
 import sys
 
+import families
 import loops
 import play
 
@@ -173,6 +174,16 @@ NAMED.update({
     "gemma3-270m": dict(model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], hidden_size=640, num_attention_heads=4, num_key_value_heads=1,
                         head_dim=256, intermediate_size=2048, vocab_size=262144, num_hidden_layers=18, max_position_embeddings=32768,
                         sliding_window=512, query_pre_attn_scalar=256, tie_word_embeddings=True, pad_token_id=0),
+})
+TOWER = dict(model_type="gemma3", architectures=["Gemma3ForConditionalGeneration"], mm_tokens_per_image=256, image_token_index=262144,
+             vision_config=dict(families.SIGLIP, model_type="siglip_vision_model"))
+GEMMA3 = dict(model_type="gemma3_text", sliding_window=1024, rope_scaling={"factor": 8.0, "rope_type": "linear"})
+NAMED.update({         # what they do not say is the class's
+    "gemma-3-4b": dict(TOWER, text_config=dict(GEMMA3, hidden_size=2560, intermediate_size=10240, num_hidden_layers=34)),
+    "gemma-3-12b": dict(TOWER, text_config=dict(GEMMA3, hidden_size=3840, intermediate_size=15360, num_hidden_layers=48, num_attention_heads=16,
+                                                num_key_value_heads=8)),
+    "gemma-3-27b": dict(TOWER, text_config=dict(GEMMA3, hidden_size=5376, intermediate_size=21504, num_hidden_layers=62, num_attention_heads=32,
+                                                num_key_value_heads=16, head_dim=128, query_pre_attn_scalar=168)),
 })
 LENGTHS = [64, 100, 128, 197, 250, 256, 384, 500, 512, 640, 777, 1000, 1024, 1536, 2047, 2048]
 TASKS = {"ForMaskedLM": "mlm", "ForConditionalGeneration": "seq2seq", "ForImageClassification": "imgcls", "ForSequenceClassification": "seqcls", "ForTokenClassification": "tokcls"}
@@ -619,7 +630,7 @@ ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
     ("gpt2-large", GPT2_L, "bf16", "sdpa:flash", "none", "adamw_torch", 2, 1024),
     ("gpt2-large", GPT2_L, "bf16-amp", "eager", "none", "adamw_torch_forloop", 1, 768),
 ]
-RECENT = [  # what was recorded last: adapters of experts too, whole models at and beyond their window; padding, trainer, adapters, rank, load behind
+RECENT = [  # what was recorded last: adapters of experts too, whole models at and beyond their window, towers beside texts; padding, trainer, adapters, rank, load behind
     ("qwen3-30b-a3b", "bf16-amp", "full", "adamw_torch_fused", 4, 1024, "none", "hf", "all-linear", 16, "none"),
     ("qwen3-30b-a3b", "bf16-amp", "none", "adamw_torch", 2, 2048, "none", "torch", "all-linear", 8, "none"),
     ("qwen3-30b-a3b", "bf16", "full", "adamw_torch_fused", 8, 512, "none", "torch", "q_proj+k_proj+v_proj+o_proj", 16, "none"),
@@ -637,6 +648,10 @@ RECENT = [  # what was recorded last: adapters of experts too, whole models at a
     ("qwen3-30b-a3b", "bf16-amp", "full", "adamw_torch_fused", 4, 1024, "none", "hf", "q_proj+k_proj+v_proj+o_proj", 16, "nf4"),
     ("qwen3-30b-a3b", "bf16-amp", "full", "adamw_torch_fused", 8, 768, "none", "hf", "all-linear", 16, "nf4-dq"),
     ("starcoder2-3b", "bf16-amp", "full", "paged_adamw_8bit", 2, 4096, "none", "hf", "all-linear", 16, "nf4-dq"),
+    ("gemma-3-4b", "bf16-amp", "full", "adamw_torch_fused", 8, 512, "none", "hf", "all-linear", 16, "nf4-dq"),
+    ("gemma-3-4b", "bf16-amp", "full", "paged_adamw_8bit", 2, 2048, "none", "hf", "all-linear", 8, "nf4-dq"),
+    ("gemma-3-4b", "bf16-mixed", "none", "adamw_torch", 1, 512, "none", "torch", "none", 0, "none"),
+    ("gemma-3-27b", "bf16-amp", "full", "adamw_torch_fused", 4, 640, "none", "hf", "all-linear", 32, "nf4-dq"),
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
