@@ -52,7 +52,7 @@ def optimizer_of(s, m):
     import torch
     params = [p for p in m.parameters() if p.requires_grad]
     if s["optimizer"] != "adamw_8bit":
-        return rows.optimizer(s["optimizer"], params)
+        return rows.optimizer(s["optimizer"], params, m)
     import bitsandbytes
     for child in m.modules():
         if isinstance(child, torch.nn.Embedding):

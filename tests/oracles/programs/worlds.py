@@ -11,6 +11,7 @@ import csv
 import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -126,14 +127,43 @@ def wanted(adapters):
     return out + [(parallel, 4, "none", added_up) for parallel in ("ddp", "fsdp2", "zero1", "zero2", "zero3")]
 
 
+DRAWN = ["smollm2-135m", "llama-3.2-1b", "qwen2.5-1.5b", "qwen1.5-0.5b", "gpt2-large", "pythia-160m", "opt-125m", "gemma3-270m", "pythia-1b"]         # in no other rows
+PACKED = DRAWN[:4]         # whose NF4 weights FSDP was seen to cut
+
+
+def drawn(n, seed):
+    """Whole models, adapters and adapters over NF4 by every way with every world, the rest by chance. gpt2 and gpt_neox have one name more or less for targets."""
+    rng = random.Random(seed)
+    ways = {"none": ["ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"], "lora": ["ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"], "nf4": ["ddp", "fsdp", "fsdp2"]}
+    offloads = {"fsdp2": ["none", "none", "params"], "zero2": ["none", "optimizer"], "zero3": ["none", "optimizer", "params"]}
+    out, turn = [], 0
+    while len(out) < n:
+        kind = ["none", "lora", "none", "lora", "nf4"][turn % 5]
+        way, world = rng.choice(ways[kind]), [2, 4, 8][turn % 3]
+        offload = rng.choice(offloads.get(way, ["none"]))
+        model = rng.choice(PACKED if kind == "nf4" else DRAWN)
+        precision = rng.choice({"none": ["bf16-mixed", "bf16-mixed", "fp32"], "lora": ["bf16-mixed", "bf16-amp"], "nf4": ["bf16-amp"]}[kind])
+        if way == "fsdp" and kind != "none":
+            precision = "bf16-amp"
+        elif way.startswith("zero") and (kind != "none" or offload != "none"):
+            precision = "bf16-mixed"
+        optimizer = rng.choice(["adamw_torch", "adamw_torch_fused", "sgd_momentum"]) if offload == "none" else "adamw_torch"
+        targets = rng.choice(["all-linear", "all-linear", "q_proj+v_proj"]) if model not in ("gpt2-large", "pythia-160m", "pythia-1b") else "all-linear"
+        step = (model, precision, rng.choice(["none", "full"]), optimizer, rng.choice([1, 2, 3, 4]), rng.choice([128, 256, 384, 512, 768]), rng.choice([1, 1, 2, 3]))
+        out.append((way, world, offload, step, "nf4-dq" if kind == "nf4" and rng.random() < 0.5 else "nf4" if kind == "nf4" else "none",
+                    (targets, rng.choice([8, 16, 32])) if kind != "none" else ("none", 0)))
+        turn += 1
+    return out
+
+
 def columns(a):
-    return SETTINGS + ["lora", "r", "load"] * (a.adapters or a.quantised or a.trained)
+    return SETTINGS + ["lora", "r", "load"] * bool(a.adapters or a.quantised or a.trained or a.drawn)
 
 
 def play(a, row):
     (parallel, world, offload, (model, precision, recompute, optimizer, batch, seq, accumulation)) = row[:4]
-    targets, rank = ADAPTERS if a.adapters or a.quantised or len(row) > 4 else ("none", 0)
-    setting = dict(lora=targets, r=rank, load=(row + ("none",))[4], config=rows.MODELS[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
+    targets, rank = row[5] if len(row) > 5 else ADAPTERS if a.adapters or a.quantised or len(row) > 4 else ("none", 0)
+    setting = dict(lora=targets, r=rank, load=(row + ("none",))[4], config=dict(rows.NAMED, **rows.MODELS)[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
                    recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation, sync_each_batch=a.synced, trainer="hf" if a.trained else "torch")
     python = a.deepspeed_python if parallel.startswith("zero") else a.python
     with tempfile.TemporaryDirectory() as folder:
@@ -161,6 +191,8 @@ def main():
     p.add_argument("--single", action="store_true", help="rows of one card")
     p.add_argument("--trained", action="store_true", help="rows of DDP by transformers' Trainer")
     p.add_argument("--parted", action="store_true", help="rows whose first layers alone have checkpoints")
+    p.add_argument("--drawn", type=int, default=0, help="so many rows by chance, of models that the others have not")
+    p.add_argument("--seed", type=int, default=1)
     p.add_argument("--synced", action="store_true", help="rows whose micro-batches are each reduced")
     a = p.parse_args()
     had = set()
@@ -173,7 +205,7 @@ def main():
             said = subprocess.run([a.deepspeed_python or a.python, "-c", versions], stdout=subprocess.PIPE).stdout.decode().strip()
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
             out.writerow(columns(a) + ["reserved"] + ["allocated_" + n for n in PHASES])
-        for row in synced() if a.synced else parted() if a.parted else trained() if a.trained else single() if a.single else quantised() if a.quantised else wanted(a.adapters):
+        for row in drawn(a.drawn, a.seed) if a.drawn else synced() if a.synced else parted() if a.parted else trained() if a.trained else single() if a.single else quantised() if a.quantised else wanted(a.adapters):
             if (row[0], str(row[1]), row[2], row[3][0], row[3][1], str(row[3][6]), row[3][3], (row + ("none",))[4]) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:
