@@ -207,6 +207,37 @@ static void a_segment_that_fits_better_is_taken_next_time(void **state)
     assert_false(repeats_behind(35, 30, false)); /* the first one is in the way */
 }
 
+/* Two blocks of a size, one in a cached segment, one in a new one of that size. */
+static bool repeats_beside_its_like(int64_t mib, bool addresses_fall)
+{
+    vp_caching_allocator_opts opts = {.addresses_fall = addresses_fall};
+    vp_caching_allocator     *a    = NULL;
+    vp_caching_block          b, c;
+    vp_err                    err = {0};
+
+    CHECK_OK(vp_caching_allocator_new(&opts, &a, &err));
+    CHECK_OK(vp_caching_allocator_alloc(a, 0, mib << 20, &b, &err));
+    vp_caching_allocator_free(a, b);
+    vp_caching_allocator_begin_round(a);
+    CHECK_OK(vp_caching_allocator_alloc(a, 0, mib << 20, &b, &err));
+    CHECK_OK(vp_caching_allocator_alloc(a, 0, mib << 20, &c, &err));
+    assert_int_equal(vp_caching_allocator_figures(a)->n_device_allocs, 2);
+    vp_caching_allocator_free(a, b);
+    vp_caching_allocator_free(a, c);
+    bool repeats = vp_caching_allocator_repeat(a);
+    vp_caching_allocator_destroy(a);
+    return repeats;
+}
+
+/* The lower one is taken first: the new one where addresses fall, which those of less than 32 MiB never do. */
+static void a_segment_that_fits_as_well_is_taken_next_time_if_it_lies_lower(void **state)
+{
+    (void)state;
+    assert_false(repeats_beside_its_like(40, true));
+    assert_true(repeats_beside_its_like(30, true));
+    assert_true(repeats_beside_its_like(40, false));
+}
+
 /* Of a card of 160 MiB an expandable segment has 180 MiB of addresses: 60 that are free, 65 in use, then its end. What asks for 30 MiB gets
  * the 60, and 35 MiB make the end grow to them; from now on 30 fit there too, and since the 55 MiB behind that place are fewer than 60, they
  * are taken from it (PyTorch's best_fit of blocks by what they can grow to). */
@@ -261,6 +292,7 @@ int main(void)
         cmocka_unit_test(blocks_that_change_places_are_not_the_same),
         cmocka_unit_test(what_is_said_to_repeat_does),
         cmocka_unit_test(a_segment_that_fits_better_is_taken_next_time),
+        cmocka_unit_test(a_segment_that_fits_as_well_is_taken_next_time_if_it_lies_lower),
         cmocka_unit_test(the_end_of_a_small_card_is_not_free_last),
         cmocka_unit_test(a_round_that_frees_what_was_there_is_another_one),
     };

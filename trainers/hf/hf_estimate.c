@@ -375,15 +375,21 @@ out:
     return st;
 }
 
-/* The micro-step before once more, where its events would find what they found then. What cards do in the last one is something
- * else, what stays besides may change from one to the next, and a kept output goes with the next. What is reserved beyond the
- * limit may be by now beside less than was needed then. */
+/* Whether a micro-step may be like the one before. What cards do in the last one is something else, what stays besides may change
+ * from one to the next, and a kept output goes with the next. */
+static bool may_repeat(const run *r, int64_t micro)
+{
+    return micro >= 2 && micro < micro_steps(r) && !r->world && !r->resident &&
+           !r->request->keep_output && !r->ledger.counts_alone;
+}
+
+/* The micro-step before once more, where its events would find what they found then. What is reserved beyond the limit may be by now
+ * beside less than was needed then. */
 static bool repeats_micro_step(run *r, int step, int64_t micro)
 {
     vp_ledger *l = &r->ledger;
 
-    if (micro < 2 || r->world || r->resident || r->request->keep_output || l->counts_alone ||
-        l->reserves_more || !vp_caching_allocator_repeat(r->allocator))
+    if (!may_repeat(r, micro) || l->reserves_more || !vp_caching_allocator_repeat(r->allocator))
         return false;
     vp_ledger_repeat(l, l->n_phases - 2, phase_name(r, "forward", step, micro));
     vp_ledger_repeat(l, l->n_phases - 2, phase_name(r, "backward", step, micro));
@@ -399,7 +405,8 @@ static vp_status play_step(run *r, int step, vp_err *err)
     for (int64_t micro = 0; micro < n; micro++) {
         if (repeats_micro_step(r, step, micro))
             continue;
-        vp_caching_allocator_begin_round(r->allocator);
+        if (may_repeat(r, micro + 1))
+            vp_caching_allocator_begin_round(r->allocator);
         VP_TRY(play_micro_step(r, step, micro, err));
     }
     vp_ledger_begin(&r->ledger, phase_name(r, "step", step, 0));

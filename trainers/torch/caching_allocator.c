@@ -71,13 +71,20 @@ static int64_t reach_bytes(const vp_caching_allocator *a, uint32_t b)
     return a->blocks[b].bytes + (next && !a->blocks[next].mapped ? a->blocks[next].bytes : 0);
 }
 
-/* A free block for bytes, taken out of its pool; 0 when none suits. */
-static inline uint32_t find(vp_caching_allocator *a, pool *p, bool large, int64_t bytes)
+static inline void note_taken(rank *last, const block *x)
+{
+    if (x->bytes > last->bytes || (x->bytes == last->bytes && x->at > last->at))
+        *last = (rank){x->bytes, x->at};
+}
+
+/* A free block for bytes, whose bin is known, taken out of its pool; 0 when none suits. */
+static inline uint32_t find(vp_caching_allocator *a, pool *p, bool large, int64_t bytes,
+                            unsigned bin)
 {
     uint32_t *at, *after, b;
 
     a->searches[large] += a->ages;
-    at = pool_place(a, p, bytes, 0);
+    at = pool_best(a, p, bytes, bin);
     if (!at)
         return 0;
     /* A block that can still grow counts as what it can become, so that the end of an expandable
@@ -92,14 +99,6 @@ static inline uint32_t find(vp_caching_allocator *a, pool *p, bool large, int64_
         return 0;
     pool_take_at(a, p, at);
     return b;
-}
-
-static inline void note_taken(pool *p, int64_t bytes, int64_t taken_bytes)
-{
-    int64_t *most = &p->most_taken[bin_of(bytes)];
-
-    if (taken_bytes > *most)
-        *most = taken_bytes;
 }
 
 static vp_status pools_new(vp_caching_allocator *a, int stream, vp_err *err)
@@ -126,6 +125,7 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
     int64_t             bytes, rest_bytes;
     bool                large, was_split;
     uint32_t            b, rest;
+    unsigned            bin;
     block              *x;
     pool               *p;
 
@@ -144,7 +144,8 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
     bytes = rounded_bytes(a, asked_bytes);
     large = bytes > SMALL_BYTES;
     p     = a->pools[stream][large];
-    b     = find(a, p, large, bytes);
+    bin   = bin_of(bytes);
+    b     = find(a, p, large, bytes, bin);
     if (!b) {
         VP_TRY(vp_caching_obtain(a, stream, bytes, asked_bytes, out, err));
         b = *out;
@@ -155,7 +156,8 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
     x          = &a->blocks[b];
     was_split  = !alone(x);
     rest_bytes = x->bytes - bytes;
-    note_taken(p, bytes, x->bytes);
+    if (!a->round.differs)
+        note_taken(&p->last_taken[bin], x);
     if (!large || a->opts.expandable_segments
             ? rest_bytes >= ROUND_BYTES
             : bytes < a->max_split_bytes && rest_bytes > SMALL_BYTES) {
@@ -240,6 +242,7 @@ vp_status vp_caching_allocator_new(const vp_caching_allocator_opts *opts,
     VP_TRY_ALLOC(err, a);
     a->n_blocks = 1;
     a->opts     = *opts;
+    a->round    = (event_round){.differs = true};
     VP_TRY_ALLOC(err, blocks_reserve(a, 64));
     a->blocks[0]                    = (block){.used = true};
     a->others_bytes                 = opts->device_others_bytes;
@@ -340,11 +343,6 @@ void vp_caching_allocator_reset_peaks(vp_caching_allocator *a)
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         all[i]->peak = all[i]->now;
-}
-
-const vp_caching_figures *vp_caching_allocator_figures(const vp_caching_allocator *a)
-{
-    return &a->figures;
 }
 
 const vp_caching_oom *vp_caching_allocator_oom(const vp_caching_allocator *a)

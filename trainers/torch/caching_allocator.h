@@ -174,9 +174,12 @@ void vp_caching_allocator_others(vp_caching_allocator *a, int64_t bytes);
 /* torch.cuda.reset_peak_memory_stats(). */
 void vp_caching_allocator_reset_peaks(vp_caching_allocator *a);
 
-/* Valid as long as the allocator, current after each call. */
-const vp_caching_figures *vp_caching_allocator_figures(const vp_caching_allocator *a);
-const vp_caching_oom     *vp_caching_allocator_oom(const vp_caching_allocator *a);
+/* Valid as long as the allocator, current after each call; they are what an allocator begins with. */
+static inline const vp_caching_figures *vp_caching_allocator_figures(const vp_caching_allocator *a)
+{
+    return (const vp_caching_figures *)a;
+}
+const vp_caching_oom *vp_caching_allocator_oom(const vp_caching_allocator *a);
 
 /* Where a block in use lies and how large it is. */
 void vp_caching_allocator_place(const vp_caching_allocator *a, vp_caching_block block,

@@ -184,6 +184,37 @@ static inline void pool_take(vp_caching_allocator *a, uint32_t b)
     pool_take_from(a, pool_of(a, &a->blocks[b]), b);
 }
 
+/* Where the first block of the next bin that holds something hangs; NULL: there is none. */
+static inline uint32_t *pool_first_behind(const vp_caching_allocator *a, pool *p, unsigned bin)
+{
+    uint32_t *found;
+
+    bin = bin_next(p, bin + 1);
+    if (bin == BINS)
+        return NULL;
+    for (found = &p->roots[bin]; a->blocks[*found].left; found = &a->blocks[*found].left)
+        ;
+    return found;
+}
+
+/* Where the first free block hangs, by size and then address, of at least these bytes, whose bin is known; NULL: there is none. */
+static inline uint32_t *pool_best(const vp_caching_allocator *a, pool *p, int64_t bytes,
+                                  unsigned bin)
+{
+    uint32_t *at = &p->roots[bin], *found = NULL;
+
+    while (*at) {
+        block *x = &a->blocks[*at];
+        if (x->bytes < bytes) {
+            at = &x->right;
+        } else {
+            found = at;
+            at    = &x->left;
+        }
+    }
+    return found ? found : pool_first_behind(a, p, bin);
+}
+
 /* Where the first free block hangs, by size and then address, of these bytes at this address or later; NULL: there is none. */
 static inline uint32_t *pool_place(const vp_caching_allocator *a, pool *p, int64_t bytes,
                                    int64_t at)
@@ -192,14 +223,7 @@ static inline uint32_t *pool_place(const vp_caching_allocator *a, pool *p, int64
     block     key   = {.bytes = bytes, .at = at};
     uint32_t *found = tree_from(a->blocks, &p->roots[bin], &key, before);
 
-    if (found)
-        return found;
-    bin = bin_next(p, bin + 1);
-    if (bin == BINS)
-        return NULL;
-    for (found = &p->roots[bin]; a->blocks[*found].left; found = &a->blocks[*found].left)
-        ;
-    return found;
+    return found ? found : pool_first_behind(a, p, bin);
 }
 
 /* The block itself; 0: there is none. */

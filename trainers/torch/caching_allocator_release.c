@@ -161,15 +161,15 @@ static uint32_t obtain(vp_caching_allocator *a, int stream, bool large, int64_t 
         segment_bytes > a->opts.allowed_bytes - a->figures.reserved_bytes.now)
         return 0;
     if (a->opts.expandable_segments) {
-        vp_caching_round_grows(a, a->pools[stream][large], 0);
+        vp_caching_round_grows(a, a->pools[stream][large], NULL);
         return vp_caching_expand(a, stream, large, bytes);
     }
     if (segment_bytes > vp_caching_device_free_bytes(a))
         return 0;
-    vp_caching_round_grows(a, a->pools[stream][large], segment_bytes);
     at = vp_caching_addresses_of_segment(a, segment_bytes);
     if (!at)
         return 0;
+    vp_caching_round_grows(a, a->pools[stream][large], &(rank){segment_bytes, at});
     add_to(&a->figures.n_segments, 1);
     vp_caching_device_memory(a, segment_bytes);
     return block_new(a, &first, at, segment_bytes);

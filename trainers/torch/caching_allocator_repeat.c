@@ -93,20 +93,24 @@ void vp_caching_allocator_begin_round(vp_caching_allocator *a)
     };
     for (int s = 0; s < a->n_streams; s++)
         for (int large = 0; large < 2 && a->pools[s][large]; large++)
-            memset(a->pools[s][large]->most_taken, 0, sizeof a->pools[s][large]->most_taken);
+            memset(a->pools[s][large]->last_taken, 0, sizeof a->pools[s][large]->last_taken);
 }
 
 /* A round once more has this memory from its beginning, where it is free. What the round was given before it was there, it is given
- * again, unless a new segment fits a request better than the larger block that was taken for it, or lies lower than one of its own size. An expandable one grows at its end, where it is free last (find()); and where there are holes, in these first. */
-void vp_caching_round_grows(vp_caching_allocator *a, const pool *p, int64_t segment_bytes)
+ * again, unless a new segment comes before the block that was taken for a request: it fits better, or as well and lies lower. An expandable one grows at its end, where it is free last (find()); and where there are holes, in these first. */
+void vp_caching_round_grows(vp_caching_allocator *a, const pool *p, const rank *segment)
 {
     const block *gap = &a->blocks[p->unmapped];
 
-    if (!segment_bytes)
+    if (!segment) {
         a->round.differs |= !p->unmapped || gap->left || gap->right;
-    else
-        for (unsigned bin = 0; bin <= bin_of(segment_bytes) && !a->round.differs; bin++)
-            a->round.differs = p->most_taken[bin] > segment_bytes - a->opts.addresses_fall;
+        return;
+    }
+    for (unsigned bin = 0; bin <= bin_of(segment->bytes) && !a->round.differs; bin++) {
+        const rank *last = &p->last_taken[bin];
+        a->round.differs = last->bytes > segment->bytes ||
+                           (last->bytes == segment->bytes && last->at > segment->at);
+    }
 }
 
 bool vp_caching_allocator_repeat(vp_caching_allocator *a)

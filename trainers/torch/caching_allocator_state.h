@@ -47,13 +47,19 @@ typedef struct block {
     bool     large, used, mapped, expandable;
 } block;
 
+/* Where a block is in the order in which free ones are taken. */
+typedef struct rank {
+    int64_t bytes, at;
+} rank;
+
 /* The free blocks of one stream and one kind. */
 typedef struct pool {
     uint32_t roots[BINS];
     uint64_t words[BIN_WORDS]; /* which bins hold something  */
     uint32_t summary;          /* which words hold something */
     uint32_t unmapped;         /* addresses without memory, a tree by address */
-    int64_t  most_taken[BINS]; /* of blocks that a bin's requests took in this round */
+    rank     last_taken
+        [BINS]; /* of blocks that a bin's requests took in this round, the last in order */
 } pool;
 
 /* Blocks whose last use a stream must pass, in the order they were freed. */
@@ -79,24 +85,25 @@ typedef struct spans {
 typedef struct event_round {
     int64_t since, n_device_frees; /* n_allocs and device frees when it began */
     int64_t n_in_use;              /* blocks that it made and has not freed */
-    bool    differs;               /* the same events once more might find other blocks */
+    /* the same events once more might find other blocks; also where no round was begun */
+    bool differs;
 } event_round;
 
 struct vp_caching_allocator {
+    vp_caching_figures figures; /* first: vp_caching_allocator_figures() */
     block   *blocks; /* blocks[0] stands for none: in use for ever, its neighbours mean nothing */
     int64_t  n_blocks, cap_blocks;
     uint32_t spare; /* blocks that are nobody's, linked by next */
     int64_t  n_spare;
-    vp_caching_figures figures;
-    pool              *pools[VP_CACHING_STREAMS][2]; /* [1]: large */
-    int                n_streams;                    /* that have pools */
-    int64_t            n_events;
-    int64_t            n_allocs; /* so far */
-    bool               ages, rounds_up;
-    int64_t            searches[2];
-    int64_t            max_split_bytes, max_non_split_rounding_bytes, large_segment_bytes;
-    int64_t            others_bytes, next_at;
-    spans segments[2]; /* where addresses fall: small ones rising, large ones falling */
+    pool    *pools[VP_CACHING_STREAMS][2]; /* [1]: large */
+    int      n_streams;                    /* that have pools */
+    int64_t  n_events;
+    int64_t  n_allocs; /* so far */
+    bool     ages, rounds_up;
+    int64_t  searches[2];
+    int64_t  max_split_bytes, max_non_split_rounding_bytes, large_segment_bytes;
+    int64_t  others_bytes, next_at;
+    spans    segments[2]; /* where addresses fall: small ones rising, large ones falling */
     vp_caching_allocator_opts opts;
     vp_caching_oom            oom;
     event_queue               queues[VP_CACHING_STREAMS];
@@ -112,8 +119,8 @@ static inline void add_to(vp_caching_figure *f, int64_t n)
         f->peak = f->now;
 }
 
-/* A pool is about to get memory from the device: a segment of these bytes, or 0: more of an expandable one. */
-void vp_caching_round_grows(vp_caching_allocator *a, const pool *p, int64_t segment_bytes);
+/* A pool gets memory from the device: a segment, or NULL: more of an expandable one. */
+void vp_caching_round_grows(vp_caching_allocator *a, const pool *p, const rank *segment);
 
 /* Bytes that came from the device, or with a minus went back. */
 void vp_caching_device_memory(vp_caching_allocator *a, int64_t bytes);
