@@ -87,32 +87,61 @@ static void more_than_it_may_need_does_not_fit_and_more_than_it_may_reserve_is_n
     close_ledger(&l);
 }
 
-/* A random program ends at the same event with the allocator and without it, under whatever limit. */
-static void counting_alone_ends_where_the_allocator_does(void **state)
+/* Events of a random program on two streams, whose cache is emptied now and then: until more than limit is needed (0: no limit), or
+ * so many. Returns how many went well; *reserved_bytes: the most by then. */
+static int play_random(vp_ledger *l, int64_t limit, int n_events, int64_t *reserved_bytes)
 {
+    vp_ledger_block blocks[N_BLOCKS] = {0};
+    uint64_t        seed             = 3;
+    vp_err          err              = {0};
+
+    *reserved_bytes         = 0;
+    l->at_most_needed_bytes = limit;
+    for (int at = 0; at < n_events; at++) {
+        int which = (int)(random_bytes(&seed) % N_BLOCKS);
+        vp_ledger_free(l, &blocks[which]);
+        if (at % 1000 == 999)
+            CHECK_OK(vp_ledger_empty_cache(l, &err));
+        l->stream = which % 2;
+        vp_status st =
+            vp_ledger_alloc(l, VP_OWNER_TEMPORARY, random_bytes(&seed), &blocks[which], &err);
+        int64_t now     = vp_caching_allocator_figures(l->allocator)->reserved_bytes.now;
+        *reserved_bytes = now > *reserved_bytes ? now : *reserved_bytes;
+        assert_true(st == VP_OK || st == VP_ERR_NO_FIT);
+        if (st != VP_OK)
+            return at;
+    }
+    return n_events;
+}
+
+/* Where counting alone ends each setting has reserved more; that is no later than by what is needed at once, and at times earlier. */
+static void counting_alone_ends_where_every_setting_reserves_more(void **state)
+{
+    static const char *const settings[] = {NULL, "expandable_segments:True",
+                                           "roundup_power2_divisions:4"};
+    int                      n_earlier = 0, n_ended = 0;
+    int64_t                  reserved;
     (void)state;
 
-    for (int64_t limit = 8 << 20; limit <= (int64_t)1 << 31; limit *= 2) {
-        int at[2] = {0};
-        for (int alone = 0; alone < 2; alone++) {
-            vp_ledger       l                = open_ledger(NULL);
-            vp_ledger_block blocks[N_BLOCKS] = {0};
-            uint64_t        seed             = 3;
-            vp_err          err              = {0};
-            vp_status       st               = VP_OK;
-            l.counts_alone                   = alone;
-            l.at_most_needed_bytes           = limit;
-            for (; st == VP_OK && at[alone] < N_EVENTS; at[alone]++) {
-                int which = (int)(random_bytes(&seed) % N_BLOCKS);
-                vp_ledger_free(&l, &blocks[which]);
-                st = vp_ledger_alloc(&l, VP_OWNER_TEMPORARY, random_bytes(&seed), &blocks[which],
-                                     &err);
-            }
-            assert_true(st == VP_OK || st == VP_ERR_NO_FIT);
+    for (int64_t limit = 8 << 20; limit <= (int64_t)1 << 31; limit += limit / 8) {
+        vp_ledger counted = open_ledger(NULL), whole = open_ledger(NULL);
+        counted.counts_alone = true;
+        int n                = play_random(&counted, limit, N_EVENTS, &reserved);
+        int n_whole          = play_random(&whole, limit, N_EVENTS, &reserved);
+        assert_true(n <= n_whole);
+        n_earlier += n < n_whole;
+        n_ended += n < N_EVENTS;
+        for (size_t k = 0; n < N_EVENTS && k < sizeof settings / sizeof *settings; k++) {
+            vp_ledger l = open_ledger(settings[k]);
+            assert_int_equal(play_random(&l, 0, n + 1, &reserved), n + 1);
+            assert_true(reserved > limit);
             close_ledger(&l);
         }
-        assert_int_equal(at[0], at[1]);
+        close_ledger(&counted);
+        close_ledger(&whole);
     }
+    assert_true(n_earlier > 0);
+    assert_true(n_ended > 0);
 }
 
 /* Whose bytes they were at the peak: what was there then, whatever came after. */
@@ -193,7 +222,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_needed_is_the_sum_of_what_lives_under_any_setting),
         cmocka_unit_test(more_than_it_may_need_does_not_fit_and_more_than_it_may_reserve_is_noted),
-        cmocka_unit_test(counting_alone_ends_where_the_allocator_does),
+        cmocka_unit_test(counting_alone_ends_where_every_setting_reserves_more),
         cmocka_unit_test(owners_are_those_of_the_peak),
         cmocka_unit_test(a_phase_that_repeats_is_what_it_is_when_played),
     };

@@ -252,8 +252,8 @@ static int64_t leanest_of(const vp_choose_search *x, int64_t v)
     return v;
 }
 
-/* Whether one micro-step of the least micro-batch that recomputes all allocates too much: then every choice of v is taken to. Asked
- * where one answer is wanted and no reasons; it is a third of a play, and most ways end with it. */
+/* Whether one micro-step of the least micro-batch that recomputes all takes too much however the allocator is set: then every choice of v
+ * is taken to. Asked where one answer is wanted and no reasons; it is a third of a play, and most ways end with it. */
 static bool is_hopeless(vp_choose_search *x, int64_t v)
 {
     vp_choose_variant *leanest = &x->variants[leanest_of(x, v)];

@@ -1,5 +1,5 @@
 /* trainers/fit/choose_first.c: between recomputing nothing and everything: the first N layers alone, by halving, and then all fewer of
- * which what is allocated would fit. */
+ * which what the allocator's pools need at their peaks would fit. */
 #include "trainers/fit/choose_internal.h"
 
 #include "base/beside.h"
@@ -209,8 +209,8 @@ out:
     return st;
 }
 
-/* Whether n layers allocate too much however the allocator is set. Fewer layers allocate more, but what PyTorch reserves for them may
- * be less. */
+/* Whether n layers take too much however the allocator is set. Of fewer layers each of its pools needs more, but what PyTorch reserves
+ * for them may be less. */
 static vp_status allocates_more(const vp_choose_search *x, const between *b, int64_t n,
                                 int64_t at_most_bytes, bool *out)
 {
@@ -228,7 +228,7 @@ out:
     return st;
 }
 
-/* Of up to most layers, a multiple of each, the fewest that do not allocate too much; most and each where all do. */
+/* Of up to most layers, a multiple of each, the fewest that do not take too much so; most and each where all do. */
 static vp_status fewest_allocated(const vp_choose_search *x, const between *b, int64_t each,
                                   int64_t most, int64_t at_most_bytes, int64_t *out)
 {

@@ -299,7 +299,7 @@ static vp_status play_phases_of_loading(run *r, vp_err *err)
     for (int i = 0; (name = vp_recorded_phase(r->step, i)) && strcmp(name, "inputs") != 0; i++) {
         VP_TRY(vp_recorded_play(r->step, name, err));
         if (strcmp(name, "upcast") == 0) /* prepare_model_for_kbit_training() ends so */
-            VP_TRY(vp_caching_allocator_empty_cache(r->allocator, err));
+            VP_TRY(vp_ledger_empty_cache(&r->ledger, err));
     }
 out:
     return st;

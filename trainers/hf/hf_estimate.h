@@ -92,8 +92,8 @@ typedef struct vp_hf_request {
     int64_t at_most_bytes;
     double  at_most_share, least_share;
     bool    counts_needed; /* of at_most_bytes: what any setting of the allocator gives alone */
-    bool
-        counts_alone; /* and nothing else is asked: no bytes are answered, only whether they are more */
+    /* and nothing else is asked: no bytes are answered, only whether any setting reserves more (ledger.h) */
+    bool         counts_alone;
     bool         loads_only; /* the model, and no step */
     vp_hf_shelf *shelf;      /* recordings are read once for all requests of it; NULL: for each */
 } vp_hf_request;

@@ -12,7 +12,13 @@ static const struct {
 #undef X
 };
 
-enum { NEEDED_STEP = 512, NEARLY = 16, OWNERS = 0x1f, SPARES = 0x7ffffff /* bits of a block */ };
+enum {
+    NEEDED_STEP = 512,
+    SMALL_BYTES = 1 << 20,
+    NEARLY      = 16,
+    OWNERS      = 0x1f,
+    SPARES      = 0x7ffffff /* bits of a block */
+};
 static_assert((int)VP_N_OWNERS <= OWNERS, "an owner has five bits");
 
 const char *vp_owner_words(vp_owner owner)
@@ -88,20 +94,48 @@ vp_status vp_ledger_refuse_needed(const vp_ledger *l, vp_err *err)
                    (long long)l->at_most_needed_bytes);
 }
 
-/* Needed bytes alone, without a place. */
+/* A pool gives memory to no other, and unless its cache is emptied none back: it has reserved what it needed at its peak. */
+static void count_in_pool(vp_ledger *l, int which, int64_t bytes)
+{
+    vp_ledger_pool *p = &l->pools[which];
+
+    p->now += bytes;
+    if (p->now > p->most) {
+        l->least_reserved_bytes += p->now - p->most;
+        p->most = p->now;
+    }
+}
+
+/* Needed bytes alone, without a place: block is one more than its pool. */
 static vp_status count_needed(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger_block *out,
                               vp_err *err)
 {
+    int which = 2 * l->stream + (needed_of(bytes) > SMALL_BYTES);
+
     if ((uint64_t)bytes >> VP_CACHING_REQUEST_BITS)
         return VP_FAIL(err, VP_ERR_INPUT, "a request of %lld bytes", (long long)bytes);
     if (bytes == 0)
         return VP_OK;
-    *out = (vp_ledger_block){.block = 1, .owner = owner, .bytes = needed_of(bytes)};
+    assert(which >= 0 && which < VP_LEDGER_POOLS);
+    *out = (vp_ledger_block){
+        .block = (vp_caching_block)which + 1, .owner = owner, .bytes = needed_of(bytes)};
     l->now[owner] += out->bytes;
     l->needed_bytes += out->bytes;
-    return l->at_most_needed_bytes && l->needed_bytes > l->at_most_needed_bytes
+    count_in_pool(l, which, out->bytes);
+    return l->at_most_needed_bytes && l->least_reserved_bytes > l->at_most_needed_bytes
                ? vp_ledger_refuse_needed(l, err)
                : VP_OK;
+}
+
+vp_status vp_ledger_empty_cache(vp_ledger *l, vp_err *err)
+{
+    if (!l->counts_alone)
+        return vp_caching_allocator_empty_cache(l->allocator, err);
+    for (int i = 0; i < VP_LEDGER_POOLS; i++) {
+        l->least_reserved_bytes -= l->pools[i].most - l->pools[i].now;
+        l->pools[i].most = l->pools[i].now;
+    }
+    return VP_OK;
 }
 
 vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger_block *out,
@@ -145,7 +179,9 @@ void vp_ledger_give_back(vp_ledger *l, vp_ledger_block *block)
 {
     if (!l->allocator)
         return;
-    if (!l->counts_alone)
+    if (l->counts_alone)
+        l->pools[block->block - 1].now -= block->bytes;
+    else
         vp_caching_allocator_free(l->allocator, block->block);
     leave_peak(l);
     l->now[block->owner] -= block->bytes;

@@ -56,7 +56,12 @@ typedef struct vp_ledger_phase {
     int64_t     owners[VP_N_OWNERS]; /* at allocated_bytes; they sum to it */
 } vp_ledger_phase;
 
-enum { VP_LEDGER_PHASES = 24 };
+enum { VP_LEDGER_PHASES = 24, VP_LEDGER_POOLS = 16 };
+
+/* Of one pool of PyTorch's: needed bytes now, and the most since it could last give memory back. */
+typedef struct vp_ledger_pool {
+    int64_t now, most;
+} vp_ledger_pool;
 
 typedef struct vp_ledger {
     vp_caching_allocator *allocator; /* borrowed */
@@ -72,6 +77,10 @@ typedef struct vp_ledger {
     bool    reserves_more;
     bool    is_at_peak; /* of the open phase: its owners are those of now */
     bool counts_alone;  /* nothing else is wanted: the allocator is not asked, phases stay empty */
+    /* counted alone: of small and large requests on each stream; the sum of the most, which no setting of the allocator reserves
+     * less than */
+    vp_ledger_pool pools[VP_LEDGER_POOLS];
+    int64_t        least_reserved_bytes;
 } vp_ledger;
 
 /* Phases follow one another; at most VP_LEDGER_PHASES. */
@@ -81,11 +90,13 @@ void vp_ledger_end(vp_ledger *ledger);
 void vp_ledger_repeat(vp_ledger *ledger, int i, const char *phase);
 
 /* Nothing is allocated for 0 bytes. VP_ERR_NO_FIT, VP_ERR_INPUT, VP_ERR_NOMEM as the allocator's; VP_ERR_NO_FIT also
- * where more is needed now than at_most_needed_bytes: *out is allocated then too. */
+ * where more is needed now than at_most_needed_bytes, and counted alone where more must have been reserved by then: *out is allocated then too. */
 vp_status vp_ledger_alloc(vp_ledger *ledger, vp_owner owner, int64_t bytes, vp_ledger_block *out,
                           vp_err *err);
 /* VP_ERR_NO_FIT: more than at_most_needed_bytes. */
 vp_status vp_ledger_refuse_needed(const vp_ledger *ledger, vp_err *err);
+/* torch.cuda.empty_cache(). VP_ERR_NOMEM as the allocator's. */
+vp_status vp_ledger_empty_cache(vp_ledger *ledger, vp_err *err);
 /* Of a block that is not empty. */
 void vp_ledger_give_back(vp_ledger *ledger, vp_ledger_block *block);
 /* Takes an empty block, and any of a ledger whose allocator is gone (NULL), with all blocks. */

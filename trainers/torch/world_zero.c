@@ -41,7 +41,7 @@ static vp_status load(vp_world *w, vp_err *err)
         for (int64_t i = 0; i < w->n_weights;
              i++) /* joined in host memory where there is no room */
             vp_ledger_free(w->ledger, &w->weights[i].whole);
-    VP_TRY(vp_caching_allocator_empty_cache(w->ledger->allocator, err));
+    VP_TRY(vp_ledger_empty_cache(w->ledger, err));
     VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, n * w->opts.ranks * each,
                          &w->buffers[VP_ZERO_WEIGHTS], err));
     for (int64_t i = 0; i < w->n_weights; i++)

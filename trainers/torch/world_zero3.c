@@ -114,7 +114,7 @@ static vp_status load(vp_world *w, vp_err *err)
 
     VP_TRY(load_weights(w, err));
     if (keeps_weights(w)) /* joined in host memory; what is cached goes first */
-        VP_TRY(vp_caching_allocator_empty_cache(w->ledger->allocator, err));
+        VP_TRY(vp_ledger_empty_cache(w->ledger, err));
     if (keeps_weights(w))
         VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, n * each, &w->buffers[VP_ZERO_WEIGHTS], err));
     if (keeps_states(w)) {
