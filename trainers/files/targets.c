@@ -146,6 +146,8 @@ bool vp_dialect_is_alike(const vp_dialect *d, const char *a, const char *b)
 {
     bool alike = true;
 
+    if (vp_version_compare(a, b) == 0)
+        return true;
     for (int i = 0; i < d->n_keys && alike; i++)
         alike = is_alike(a, b, d->keys[i].since, d->keys[i].until) &&
                 is_alike(a, b, d->keys[i].changed, NULL);
