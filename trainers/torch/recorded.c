@@ -74,7 +74,7 @@ vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *
         symbols->at[VP_SYM_N] - (s->n_blocks[VP_RECORDED_TILES] - 1) * symbols->at[VP_SYM_YC];
     for (int64_t i = 0; i < program->n_slots; i++) {
         const slot *x = &program->slots[i];
-        int64_t     n = repetitions(s, x->phase, x->section);
+        int64_t     n = x->in_body ? repetitions(s, x->phase, x->section) : 1;
         if (!s->sizes[x->size])
             VP_TRY(vp_symbols_evaluate(symbols, r->sizes[x->size], &s->sizes[x->size], err));
         if (x->tile == 't')
@@ -282,7 +282,7 @@ out:
     return st;
 }
 
-/* Blocks of a slot: one for each repetition of its section. */
+/* Blocks of a slot: in a body that keeps what it allocates one for each repetition. */
 static int64_t count_of(const vp_recorded *s, int32_t which)
 {
     return s->base[which + 1] - s->base[which];

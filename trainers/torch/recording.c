@@ -257,6 +257,37 @@ static bool frees_are_sound(const vp_recorded_program *p)
     return true;
 }
 
+/* One block does for what each repetition of a body frees again before its end: the slot is as one outside of bodies. */
+static bool find_brief(vp_recorded_program *p)
+{
+    int64_t *n_frees = vp_arena_array(p->recording->arena, p->n_slots + 1, sizeof *n_frees);
+    int64_t *n_brief = vp_arena_array(p->recording->arena, p->n_slots + 1, sizeof *n_brief);
+
+    if (!n_frees || !n_brief)
+        return false;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < p->n_phases; i++)
+            for (int j = 0; j < p->phases[i].n_sections; j++) {
+                section *x    = &p->phases[i].sections[j];
+                int64_t  seen = x->first_slot; /* behind what it has allocated so far */
+                for (int64_t k = 0; k < x->n; k++) {
+                    token *t        = &x->tokens[k];
+                    bool   is_brief = t->is_free && t->rule == RULE_SAME && t->a == 0 &&
+                                    t->slot >= x->first_slot && t->slot < seen &&
+                                    p->slots[t->slot].is_plain;
+                    seen += !t->is_free;
+                    if (pass == 0) {
+                        n_frees[t->slot] += t->is_free;
+                        n_brief[t->slot] += is_brief;
+                    } else if (is_brief && n_brief[t->slot] == n_frees[t->slot]) {
+                        p->slots[t->slot].in_body = false;
+                        t->rule                   = RULE_ONE;
+                    }
+                }
+            }
+    return true;
+}
+
 /* Which look-up: "!" of tokens, "!D" of targets, "!W" and "!Z" of buckets of distances; none. */
 static char read_mark(const char **text)
 {
@@ -484,7 +515,7 @@ static vp_status read_program(vp_recorded_program *p, vp_err *err)
     }
     if (!frees_are_sound(p))
         VP_TRY(broken(p, p->line, "this program frees what it does not allocate", err));
-    if (vp_arena_failed(p->recording->arena))
+    if (!find_brief(p) || vp_arena_failed(p->recording->arena))
         st = VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
 out:
     return st;

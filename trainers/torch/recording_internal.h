@@ -28,8 +28,8 @@ typedef struct slot {
     /* of TRL's head, the last of several: h its rows, f or g its part of the table; of Liger's loss t: the last tile's, where
      * it is the last repetition */
     char     tile;
-    bool     beside; /* on a stream of its own */
-    bool     in_body;
+    bool     beside;   /* on a stream of its own */
+    bool     in_body;  /* a block for each repetition */
     bool     is_plain; /* no tile's, nothing beside, no weight or gradient: its bytes are all */
     vp_owner owner;
     int      phase, section;

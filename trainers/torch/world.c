@@ -190,8 +190,9 @@ static vp_status allocate(vp_world *w, const vp_recorded_weight *list, int64_t n
     w->units     = calloc((size_t)w->n_units, sizeof *w->units);
     w->reduced   = calloc((size_t)(n + w->n_units), sizeof *w->reduced);
     w->trained   = calloc((size_t)n + 1, sizeof *w->trained);
+    w->places    = calloc((size_t)n + 1, sizeof *w->places);
     w->made      = calloc((size_t)w->n_gradients + 1, sizeof *w->made);
-    VP_TRY_ALLOC(err, w->weights && w->units && w->reduced && w->trained && w->made);
+    VP_TRY_ALLOC(err, w->weights && w->units && w->reduced && w->trained && w->places && w->made);
 out:
     return st;
 }
@@ -254,6 +255,9 @@ vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *
     }
     for (int64_t u = 0; u < w->n_layers && opts->adapter_rank; u++)
         put_adapters(w, &w->units[u]);
+    for (int64_t i = 0; i < n; i++)
+        if (w->weights[i].place >= 0)
+            w->places[w->weights[i].place] = i;
     for (int64_t i = 0; i < w->n_weights; i++)
         w->has_frozen |= w->form->cuts_frozen && w->weights[i].place < 0;
     for (int64_t i = 0; i < w->n_weights; i++)
@@ -286,6 +290,7 @@ static void free_lists(vp_world *w)
     free(w->made);
     free(w->reduced);
     free(w->trained);
+    free(w->places);
     free(w);
 }
 
@@ -374,8 +379,9 @@ vp_status vp_world_copy(const vp_world *from, const vp_world_opts *opts, vp_reco
     w->made      = calloc((size_t)w->n_gradients + 1, sizeof *w->made);
     w->reduced   = copy_of(from->reduced, w->n_weights + w->n_units, sizeof *w->reduced);
     w->trained   = copy_of(from->trained, w->n_trained, sizeof *w->trained);
-    VP_TRY_ALLOC(err,
-                 w->weights && w->units && w->gradients && w->made && w->reduced && w->trained);
+    w->places    = copy_of(from->places, w->n_weights, sizeof *w->places);
+    VP_TRY_ALLOC(err, w->weights && w->units && w->gradients && w->made && w->reduced &&
+                          w->trained && w->places);
     *out = w;
     w    = NULL;
 out:

@@ -213,7 +213,9 @@ out:
 
 static void drop_made_of(vp_world *w, int64_t u)
 {
-    for (int64_t i = 0; i < w->n_gradients; i++) {
+    vp_world_range range = vp_world_gradients_of(w, u);
+
+    for (int64_t i = range.from; i < range.to; i++) {
         int64_t of = vp_world_unit_of_gradient(w, i);
         if (!w->made[i] || (of < w->n_layers ? of : w->n_layers) != u)
             continue;

@@ -219,13 +219,14 @@ static void reshard(vp_world *w, int64_t u)
  * reduction, whose loop still names it. */
 static void drop_made(vp_world *w, int64_t u, bool all)
 {
-    int64_t largest = -1;
+    vp_world_range range   = vp_world_gradients_of(w, u);
+    int64_t        largest = -1;
 
     for (int64_t i = 0; i < w->n_gradients && !all && u >= w->n_layers; i++)
         if (w->made[i] && vp_world_unit_of_gradient(w, i) == u &&
             (largest < 0 || w->made[i]->bytes > w->made[largest]->bytes))
             largest = i;
-    for (int64_t i = 0; i < w->n_gradients; i++)
+    for (int64_t i = range.from; i < range.to; i++)
         if (i != largest && w->made[i] && vp_world_unit_of_gradient(w, i) == u) {
             vp_ledger_free(w->ledger, w->made[i]);
             w->made[i] = NULL;

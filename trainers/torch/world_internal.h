@@ -28,7 +28,8 @@ struct vp_world {
     vp_recorded         *step;
     vp_ledger           *ledger;
     vp_recorded_watch    watch;
-    vp_world_weight     *weights;                              /* unit by unit */
+    vp_world_weight     *weights; /* unit by unit */
+    int64_t             *places;  /* of what is trained, in the order of loading: in weights */
     int64_t              n_weights, n_elements, most_elements; /* of all; of the largest */
     int64_t              most_gathered; /* by ZeRO 3, elements of the largest */
     vp_world_unit       *units;
@@ -79,6 +80,12 @@ vp_world_weight *vp_world_weight_at(vp_world *w, int64_t place);
 
 /* The unit of gradient i: layers are done from the last to the first. */
 int64_t vp_world_unit_of_gradient(const vp_world *w, int64_t i);
+
+/* Gradients from the one to the other, without it: of a layer its own; of another unit some of them are. */
+typedef struct vp_world_range {
+    int64_t from, to;
+} vp_world_range;
+vp_world_range vp_world_gradients_of(const vp_world *w, int64_t u);
 
 /* What the recorded step loaded of it goes. */
 void vp_world_drop_loaded(vp_world *w, const vp_world_weight *x);

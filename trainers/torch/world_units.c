@@ -14,6 +14,14 @@ int64_t vp_world_unit_of_gradient(const vp_world *w, int64_t i)
                                   : w->embed;
 }
 
+vp_world_range vp_world_gradients_of(const vp_world *w, int64_t u)
+{
+    int64_t from = w->first_of_layers + w->of_layer * (w->n_layers - 1 - u);
+
+    return u < w->n_layers ? (vp_world_range){from, from + w->of_layer}
+                           : (vp_world_range){0, w->n_gradients};
+}
+
 void vp_world_drop_loaded(vp_world *w, const vp_world_weight *x)
 {
     if (w->has_quantised && x->place < 0)
@@ -83,10 +91,8 @@ vp_status vp_world_zero_stepped(vp_world *w, vp_err *err)
 
 vp_world_weight *vp_world_weight_at(vp_world *w, int64_t place)
 {
-    int64_t i = 0;
+    vp_world_weight *x = &w->weights[w->places[place]];
 
-    while (i < w->n_weights && w->weights[i].place != place)
-        i++;
-    assert(i < w->n_weights);
-    return &w->weights[i];
+    assert(place < w->n_weights && x->place == place);
+    return x;
 }
