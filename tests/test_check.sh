@@ -856,5 +856,21 @@ for c, line in zip(first, worth):
     words = ["saves"] * (c["saves_bytes"] > 0) + ["takes"] * (c["saves_bytes"] < 0) + ["costs"] * (c["costs_seconds"] > 0) + ["saves"] * (c["costs_seconds"] < 0)
     ok([w for w in line.replace(",", "").split() if w in ("saves", "takes", "costs")] == words and " -" not in line and " 0 B" not in line, "worth: " + line, c)
 
+# ---- arguments of a library's class in a script: what it does not have is a TypeError, with the nearest that it has; a class of the script's own may have it ----
+ARGUMENTS = "%s\na = %s(output_dir='o', bf16=True, %s=1)\n"
+OURS = "from transformers import Trainer, TrainingArguments"
+for imports, call, key, near in ((OURS, "TrainingArguments", "per_device_batch_size", "per_device_train_batch_size"), (OURS, "TrainingArguments", "gradient_acc_steps", "gradient_accumulation_steps"),
+                                 (OURS, "TrainingArguments", "learning_rat", "learning_rate"), (OURS, "TrainingArguments", "foo", None), ("import transformers", "transformers.TrainingArguments", "foo", None),
+                                 ("from transformers import TrainingArguments as T", "T", "foo", None), ("from trl import SFTConfig", "SFTConfig", "foo", None), ("from trl import SFTConfig", "SFTConfig", "max_lenght", "max_length"),
+                                 (OURS, "TrainingArguments", "fp16_backend", "nothing: always autocast")):
+    code, j, err = check(write("arguments.py", ARGUMENTS % (imports, call, key)))
+    said = [(f["severity"], f["line"], f["instead"]) for f in j["findings"] if f["key"] == key]
+    ok(code == 4 and said == [("error", 2, near)], "no such argument: %s %s" % (call, key), (code, said, err))
+for imports, call, key, more in (("class TrainingArguments(transformers.TrainingArguments):\n    foo: int = 0", "TrainingArguments", "foo", ()), ("from mine import TrainingArguments", "TrainingArguments", "foo", ()), (OURS, "TrainingArguments", "foo", ("--versions", "transformers=4.40")),
+                                 (OURS, "TrainingArguments", "logging_dir", ("--versions", "transformers=5.0")), ("from unsloth import FastLanguageModel\nfrom trl import SFTConfig", "SFTConfig", "foo", ())):
+    code, j, err = check(write("arguments.py", ARGUMENTS % (imports, call, key)), *more)
+    ok(code == 0, "may be one: %s %s" % (imports, more), (code, j["findings"], err))
+    ok(len([f for f in j["findings"] if "is older than" in f["message"]]) == (more[1:] == ("transformers=4.40",)), "what is old is said once", j["findings"])
+
 finish()
 P

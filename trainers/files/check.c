@@ -85,6 +85,40 @@ bool vp_check_is_run(const vp_checked_file *file)
 
 enum { FEW_STRANGERS = 3 };
 
+/* Whether each word of a key begins a word of the name, in order: gradient_acc_steps, per_device_batch_size. */
+static bool has_words(const char *name, const char *key)
+{
+    while (*key) {
+        size_t n = strcspn(key, "_");
+        while (*name && strncmp(name, key, n) != 0) {
+            name += strcspn(name, "_");
+            name += *name == '_';
+        }
+        if (!*name)
+            return false;
+        name += strcspn(name, "_");
+        name += *name == '_';
+        key += n + (key[n] == '_');
+    }
+    return true;
+}
+
+const char *vp_check_by_words(const char *key, const char *const *names, int n)
+{
+    for (int i = 0; i < n && strchr(key, '_'); i++)
+        if (has_words(names[i], key))
+            return names[i];
+    return NULL;
+}
+
+bool vp_check_is_argument(const vp_checked *c, const vp_checked_file *file, const vp_value *v)
+{
+    for (const vp_dialect *d = v->given_to ? file->dialect : NULL; d; d = d->base)
+        if (d->oldest && vp_version_compare(vp_file_version(c, file, d), d->oldest) < 0)
+            return false;
+    return v->given_to != NULL;
+}
+
 bool vp_check_is_own(const vp_checked_file *file)
 {
     int strangers = 0;
@@ -252,6 +286,9 @@ static void find_version(vp_checked *c, vp_checked_file *file)
     const vp_value   *at = NULL;
     const char *named    = d ? json_string_value(json_object_get(c->versions, d->library)) : NULL;
 
+    for (int64_t i = 0; named && i < c->n_findings; i++)
+        if (c->findings[i].severity == VP_NOTE && strcmp(c->findings[i].key, d->library) == 0)
+            return; /* of another file of the library's, or part of this one */
     if (named && d->oldest && vp_version_compare(named, d->oldest) < 0)
         vp_find(
             c, file, VP_NOTE, NULL, d->library, NULL,

@@ -45,6 +45,13 @@ const char *vp_listed(const char *list, const char *name);
  * same names. */
 bool vp_check_is_own(const vp_checked_file *file);
 
+/* Whether it is surely an argument of a library's class, in a version that the tables were read from: one that they do not know
+ * is a TypeError there. */
+bool vp_check_is_argument(const vp_checked *c, const vp_checked_file *file, const vp_value *v);
+
+/* The first of n names that has a key's words, or words that begin so, in their order; NULL: none. */
+const char *vp_check_by_words(const char *key, const char *const *names, int n);
+
 /* Whether it is a command of the trainer's own program. */
 bool vp_check_is_run(const vp_checked_file *file);
 bool vp_check_is_run_by(const vp_dialect *d, const vp_document *doc);

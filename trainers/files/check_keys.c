@@ -618,13 +618,17 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
                            const char *path, const vp_value *v, vp_text *own)
 {
     const char  *names[MAX_NAMES];
-    bool         many    = c->n_findings > MAX_NAMED || own->n_bytes > 64 * (size_t)MAX_NAMED;
-    int          n       = many ? 0 : names_of(c, file, s->path, names);
-    int          nearest = vp_word_nearest(v->key, names, n);
-    const char  *near    = nearest >= 0 ? names[nearest] : NULL;
-    size_t       letters = strlen(v->key);
-    vp_strangers fate =
-        s->unless && vp_value_at(file->doc->root, s->unless) ? VP_STRANGERS_KEPT : s->strangers;
+    bool         many        = c->n_findings > MAX_NAMED || own->n_bytes > 64 * (size_t)MAX_NAMED;
+    int          n           = many ? 0 : names_of(c, file, s->path, names);
+    int          nearest     = vp_word_nearest(v->key, names, n);
+    bool         is_argument = !s->path[0] && vp_check_is_argument(c, file, v);
+    const char  *near        = nearest >= 0  ? names[nearest]
+                               : is_argument ? vp_check_by_words(v->key, names, n)
+                                             : NULL;
+    size_t       letters     = strlen(v->key);
+    vp_strangers fate = s->unless && vp_value_at(file->doc->root, s->unless) ? VP_STRANGERS_KEPT
+                        : is_argument                                        ? VP_STRANGERS_REFUSED
+                                                                             : s->strangers;
 
     /* among keys of the user's own only what is as good as the same word was meant */
     int most = letters >= 16 && near && strncmp(v->key, near, letters) == 0 ? 3 /* its end is cut */
@@ -651,10 +655,12 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
                 file->dialect->library, s->unless);
     else if (fate == VP_STRANGERS_REFUSED)
         vp_find(c, file, VP_ERROR, v, path, near,
-                is_call(file) && !s->path[0] ? "%s refuses it: no such argument of %s()"
-                                             : "%s refuses it: no such key in %s",
+                (is_call(file) && !s->path[0]) || is_argument
+                    ? "%s refuses it: no such argument of %s()"
+                    : "%s refuses it: no such key in %s",
                 file->dialect->library,
                 s->path[0]      ? s->path
+                : is_argument   ? v->given_to
                 : is_call(file) ? call_of(file)
                                 : "its file");
     else if (near)
@@ -685,7 +691,8 @@ static void check_age(vp_checked *c, const vp_checked_file *file, const vp_key *
     if (k->until && vp_version_compare(version, k->until) >= 0 && k->warned)
         vp_find(c, file, VP_WARNING, v, path, k->instead, "is deprecated since %s %s", library,
                 k->until);
-    else if (k->until && vp_version_compare(version, k->until) >= 0 && vp_check_is_own(file))
+    else if (k->until && vp_version_compare(version, k->until) >= 0 &&
+             (vp_check_is_own(file) || vp_check_is_argument(c, file, v)))
         vp_find(c, file, VP_ERROR, v, path, k->instead, "is gone since %s %s", library, k->until);
     else if (k->until && vp_version_compare(version, k->until) >= 0)
         vp_find(c, file, VP_WARNING, v, path, k->instead,

@@ -191,6 +191,9 @@ static const vp_key trainer_keys[] = {
     {"include_tokens_per_second", VP_KEY_BOOL, .until = "5.0",
      .instead = "include_num_input_tokens_seen"},
     {"mp_parameters", VP_KEY_TEXT, .until = "5.0", .instead = "nothing"},
+    {"push_to_hub_organization", VP_KEY_TEXT, .until = "5.0", .instead = "hub_model_id"},
+    {"tpu_metrics_debug", VP_KEY_BOOL, .until = "5.0", .instead = "debug"},
+    {"use_legacy_prediction_loop", VP_KEY_BOOL, .until = "5.0", .instead = "nothing"},
     {"save_on_each_node", VP_KEY_BOOL, "false"},
 };
 

@@ -45,17 +45,19 @@ typedef enum vp_value_kind {
 #define VP_OPTION_PARAMETER "()"
 
 typedef struct vp_value {
-    vp_value_kind    kind;
-    int              line, column;
-    const char      *key;  /* of a member of a map; NULL of an element                */
-    const char      *text; /* of a scalar as it stands there, of a string without quotes */
-    bool             quoted;
-    bool             boolean; /* of a flag without a value: true, and text is "" */
-    int64_t          integer;
-    double           real;        /* of an integer too */
-    const char      *call;        /* of a map read from Python: what is called, "Trainer.Config" */
-    bool             is_variable; /* of Python: a name that the script itself gave a value */
-    bool             asks_bf16;   /* of True: that the card has bf16; of False: that it has none */
+    vp_value_kind kind;
+    int           line, column;
+    const char   *key;  /* of a member of a map; NULL of an element                */
+    const char   *text; /* of a scalar as it stands there, of a string without quotes */
+    bool          quoted;
+    bool          boolean; /* of a flag without a value: true, and text is "" */
+    int64_t       integer;
+    double        real;        /* of an integer too */
+    const char   *call;        /* of a map read from Python: what is called, "Trainer.Config" */
+    bool          is_variable; /* of Python: a name that the script itself gave a value */
+    const char *
+        given_to; /* of Python: the library's class that is called with it; NULL: none is surely its own */
+    bool             asks_bf16; /* of True: that the card has bf16; of False: that it has none */
     struct vp_value *first, *last, *next;
     int64_t          n_children;
     struct vp_value_index *index; /* of a map with many members, its keys; NULL */

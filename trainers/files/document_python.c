@@ -195,6 +195,7 @@ vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map)
         vp_value *after   = copy->next;
         *copy             = *m;
         copy->is_variable = !map->call;
+        copy->given_to    = vp_python_arguments_class(r, map->call);
         copy->next        = after;
         if (m->call && strcmp(m->key, "args") == 0)
             VP_TRY(vp_python_join_root(r, m));

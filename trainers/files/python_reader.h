@@ -11,7 +11,9 @@ enum {
     VP_PYTHON_LIGHTNINGS_TRAINER = 2, /* by its own name */
     VP_PYTHON_TRANSFORMERS       = 4, /* Trainer or Seq2SeqTrainer, by their own names */
     VP_PYTHON_TRL                = 8,
-    VP_PYTHON_UNSLOTH            = 16
+    VP_PYTHON_UNSLOTH            = 16,
+    VP_PYTHON_ARGUMENTS          = 32, /* the class that makes Trainer's arguments */
+    VP_PYTHON_TRLS_ARGUMENTS     = 64
 };
 
 typedef struct vp_python_reader {
@@ -71,6 +73,9 @@ const char *vp_python_imported(const vp_python_reader *r, const char *name);
 
 /* Whether a call makes a trainer: of a library that is known here, or of a class that somebody made of its. */
 bool vp_python_trains_model(const char *call);
+
+/* The class whose arguments a call makes, where the script has it surely from its library: "TrainingArguments"; NULL. */
+const char *vp_python_arguments_class(const vp_python_reader *r, const char *call);
 
 /* Something gives the model adapters, of whatever kind; the first counts. */
 vp_status vp_python_note_adapters(vp_python_reader *r, const char *by, int line);

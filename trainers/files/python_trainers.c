@@ -133,6 +133,10 @@ vp_status vp_python_read_import(vp_python_reader *r, bool *is_one)
     for (int i = 0; begins_with(module, r->at, "trl") && trl_classes[i]; i++)
         if (has_word(module, r->at, trl_classes[i]))
             r->imports |= VP_PYTHON_TRL;
+    if (begins_with(module, r->at, "transformers") && has_word(module, r->at, "TrainingArguments"))
+        r->imports |= VP_PYTHON_ARGUMENTS;
+    if (begins_with(module, r->at, "trl") && has_word(module, r->at, "SFTConfig"))
+        r->imports |= VP_PYTHON_TRLS_ARGUMENTS;
     if (begins_with(module, r->at, "unsloth"))
         r->imports |= VP_PYTHON_UNSLOTH;
     return read_aliases(r, from);
@@ -163,6 +167,26 @@ static bool is_imported(const vp_python_reader *r, const char *call)
     if (is_one_of(class_of(call), trl_classes))
         return dots ? strncmp(call, "trl.", 4) == 0 : r->imports & VP_PYTHON_TRL;
     return dots ? strncmp(call, "transformers.", 13) == 0 : r->imports & VP_PYTHON_TRANSFORMERS;
+}
+
+/* A script's own class may be called so, too, and Unsloth gives TRL's more arguments. */
+const char *vp_python_arguments_class(const vp_python_reader *r, const char *call)
+{
+    static const struct {
+        const char *name, *library;
+        unsigned    import;
+    } classes[] = {{"TrainingArguments", "transformers.", VP_PYTHON_ARGUMENTS},
+                   {"SFTConfig", "trl.", VP_PYTHON_TRLS_ARGUMENTS}};
+
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        size_t n = strlen(classes[i].library);
+        if (call && !(r->imports & VP_PYTHON_UNSLOTH) &&
+            ((strncmp(call, classes[i].library, n) == 0 &&
+              strcmp(call + n, classes[i].name) == 0) ||
+             (strcmp(call, classes[i].name) == 0 && (r->imports & classes[i].import))))
+            return classes[i].name;
+    }
+    return NULL;
 }
 
 /* SFTTrainer("gpt2"): of a model that is named TRL's trainers load what they train. */
