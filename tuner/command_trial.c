@@ -156,16 +156,29 @@ void vp_trial_folder_remove(const vp_trial_folder *folder)
 
 /* ---- the dry run ---- */
 
-/* What a word says, or behind its equal sign, that leads out of the current folder and is there: from the root, since a
- * trial runs elsewhere. */
+/* Whether a path is to be told from the root, since a trial runs elsewhere: one that leads out of the current folder and is there; a
+ * file that is too large to be copied into a trial's folder, so that what a library keeps of it by its path (the tokens of a
+ * text) is made once, and serves the user's own run too. */
+static bool belongs_to_root(const char *path)
+{
+    struct stat info;
+
+    if (path[0] == '/' || stat(path, &info) != 0)
+        return false;
+    return strncmp(path, "../", 3) == 0 || (S_ISREG(info.st_mode) && info.st_size > MAX_COPY_BYTES);
+}
+
+/* A word, with what it says, or behind its equal sign, told from the root where that belongs there. */
 static char *from_the_root(const char *word, vp_arena *arena)
 {
     const char *equal = strchr(word, '='), *path = equal ? equal + 1 : word;
     char        cwd[PATH_MAX];
 
-    if (strncmp(path, "../", 3) != 0 || access(path, F_OK) != 0 || !getcwd(cwd, sizeof cwd))
+    if (!belongs_to_root(path) || !getcwd(cwd, sizeof cwd))
         return vp_arena_strdup(arena, word);
-    return vp_arena_printf(arena, "%.*s%s/%s", (int)(path - word), word, cwd, path);
+    path += strncmp(path, "./", 2) == 0 ? 2 : 0;
+    return vp_arena_printf(arena, "%.*s%s/%s", (int)((equal ? equal + 1 : word) - word), word, cwd,
+                           path);
 }
 
 /* word i of a command with its output folder, if it names one, replaced by ours. */
