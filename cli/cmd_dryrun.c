@@ -135,6 +135,9 @@ static vp_status choose(const arguments *args, vp_device *device, vp_dryrun_opts
     opts->repeat        = args->repeat;
     opts->time          = args->time;
     opts->no_owners     = args->no_owners;
+    opts->forks_at      = getenv("VPLAN_FORKS_AT"); /* from the tuner: for this process alone */
+    if (opts->forks_at)
+        unsetenv("VPLAN_FORKS_AT");
 out:
     return st;
 }

@@ -123,6 +123,11 @@ vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_er
             read_allocator(path, entry->d_name[9] == '.', found);
         } else if (strncmp(entry->d_name, "rank.", 5) == 0) {
             found->n_ranks++;
+        } else if (strncmp(entry->d_name, "host.", 5) == 0 &&
+                   vp_file_read(path, 64, &data, &n, NULL) == VP_OK) {
+            found->host_bytes = strtoll(data, NULL, 10);
+            free(data);
+            data = NULL;
         } else if (strncmp(entry->d_name, "hostfull.", 9) == 0 &&
                    vp_file_read(path, 4096, &data, &n, NULL) == VP_OK) {
             vp_text_escape(data, found->host_full, sizeof found->host_full);

@@ -321,6 +321,8 @@ json_t *vp_dryrun_document(const vp_dryrun_opts *opts, const vp_dryrun_findings 
                             vp_dryrun_report_object(&root, "cut", &cut)
                                 ? escaped(vp_dryrun_report_text(&cut, "how"))
                                 : json_null());
+    if (found->host_bytes)
+        json_object_set_new(doc, "host_bytes", json_integer((json_int_t)found->host_bytes));
     json_object_set_new(
         doc, "optimizer_steps",
         json_integer(have ? (json_int_t)vp_dryrun_report_int(&root, "optimizer_steps") : 0));

@@ -41,6 +41,7 @@ typedef struct vp_dryrun_opts {
     int64_t      repeat;    /* runs, of which the one that reserved most is told; 0: 1    */
     bool         time;      /* record a step's program, and price it                   */
     bool         no_owners; /* do not record who holds what at the peak: it costs time */
+    const char  *forks_at;  /* socket of a process that the command may be forked from, or NULL */
     char *const *command;   /* NULL-terminated                                          */
 } vp_dryrun_opts;
 

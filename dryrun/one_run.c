@@ -36,13 +36,27 @@ static bool is_assignment(const char *word)
     return n && word[n] == '=' && strspn(word, "0123456789") == 0;
 }
 
-/* The command, behind the program that starts its ranks where several are played: `play-ranks 0,1,2 CMD...`; behind `env`
- * where it begins with variables. */
-static vp_status with_ranks(const vp_dryrun_opts *opts, char *null_dir, char *list,
-                            size_t list_size, char ***out, vp_err *err)
+/* Put a program of ours with an argument before words. */
+static void put_before(char **words, char *program, const char *null_dir, const char *name,
+                       char *argument)
+{
+    size_t n = 0;
+
+    while (words[n])
+        n++;
+    memmove(words + 2, words, (n + 1) * sizeof *words);
+    snprintf(program, PATH_MAX + 16, "%s/%s", null_dir, name);
+    words[0] = program;
+    words[1] = argument;
+}
+
+/* The command; behind `env` where it begins with variables; behind the program that starts its ranks where several are played,
+ * `play-ranks 0,1,2 CMD...`, or the one that asks for a fork, `play-forked SOCKET CMD...`, which gets the variables too. */
+static vp_status with_ranks(const vp_dryrun_opts *opts, const char *null_dir, char *program,
+                            char *list, size_t list_size, char ***out, vp_err *err)
 {
     static char env_word[] = "env";
-    size_t      n = 0, at = 0, before = 0;
+    size_t      n = 0, at = 0, before = 0, first = 0;
     bool        all      = vp_dryrun_all_ranks(opts);
     bool        several  = opts->world > 1 && opts->ranks && (all || strchr(opts->ranks, ','));
     const char *launcher = several || opts->of_kinds ? launcher_of(opts->command) : NULL;
@@ -55,17 +69,21 @@ static vp_status with_ranks(const vp_dryrun_opts *opts, char *null_dir, char *li
         n++;
     *out = calloc(n + 4, sizeof **out);
     VP_TRY_ALLOC(err, *out);
-    if (several) {
-        strcat(null_dir, "/play-ranks");
-        snprintf(list, list_size, "%s", all ? "" : opts->ranks);
-        for (int64_t r = 0; all && r < opts->world; r++)
-            at += (size_t)snprintf(list + at, list_size - at, "%s%lld", r ? "," : "", (long long)r);
-        (*out)[before++] = null_dir;
-        (*out)[before++] = list;
-    }
     if (n && is_assignment(opts->command[0]))
         (*out)[before++] = env_word;
     memcpy(*out + before, opts->command, n * sizeof **out);
+    if (several) {
+        snprintf(list, list_size, "%s", all ? "" : opts->ranks);
+        for (int64_t r = 0; all && r < opts->world; r++)
+            at += (size_t)snprintf(list + at, list_size - at, "%s%lld", r ? "," : "", (long long)r);
+        put_before(*out, program, null_dir, "play-ranks", list);
+    } else if (opts->forks_at) {
+        first = strcmp((*out)[0], env_word) == 0;
+        while ((*out)[first] && first && is_assignment((*out)[first]))
+            first++;
+        snprintf(list, list_size, "%s", opts->forks_at);
+        put_before(*out + first, program, null_dir, "play-forked", list);
+    }
 out:
     return st;
 }
@@ -95,7 +113,7 @@ vp_status vp_dryrun_run_once(const vp_dryrun_opts *opts, int64_t number, vp_dryr
     vp_child_result     child = {0};
     vp_dryrun_judgement judged;
     vp_dryrun_folder    folder = {.fd = -1};
-    char                null_dir[PATH_MAX + 16]; /* and /play-ranks */
+    char                null_dir[PATH_MAX], program[PATH_MAX + 16];
     char               *data = NULL, **command = NULL, list[4096];
     int64_t             n_data;
 
@@ -112,7 +130,7 @@ vp_status vp_dryrun_run_once(const vp_dryrun_opts *opts, int64_t number, vp_dryr
     VP_TRY(vp_dryrun_find_libraries(null_dir, PATH_MAX, err));
     VP_TRY(vp_dryrun_folder_make(&folder, err));
     VP_TRY(vp_dryrun_env_make(opts, null_dir, folder.path, &env, err));
-    VP_TRY(with_ranks(opts, null_dir, list, sizeof list, &command, err));
+    VP_TRY(with_ranks(opts, null_dir, program, list, sizeof list, &command, err));
     vp_child_opts child_opts = {.argv        = command,
                                 .env_add     = env.vars,
                                 .search_path = true,

@@ -273,10 +273,18 @@ kept = sum(t["id"] in finished for t in d["trials"])
 assert kept == sum(t["from_study"] for t in d["trials"]) or kept == len(d["trials"]), (kept, d["trials"])
 print(len(finished), "trials finished under", times, "kills")
 PY
-ok "killed 40 times: nothing finished is lost, and the same is asked for as by one that was not" env VPLAN_TUNE_TEST="$work" python3 "$work/kill.py" "$work/k.db" 40 "$vplan" tune --device l4 --json --budget 4300MiB \
-    --study "$work/k.db" "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16 --sleep 0.2
-sleep 1
-ok "and no process is left" sh -c "! grep -lzx 'VPLAN_TUNE_TEST=$work' /proc/[0-9]*/environ 2> /dev/null | grep -q ."
+# By turns a script whose trials are processes of their own, and one whose trials are forks of one that has imported its package.
+mkdir -p "$work/site-packages"
+echo > "$work/site-packages/datasets.py"
+sed '1,/^import/s/^import/import datasets\nimport/' training.py > forked.py
+for script in training.py forked.py; do
+    ok "$script killed 40 times: nothing finished is lost, and the same is asked for as by one that was not" env VPLAN_TUNE_TEST="$work" PYTHONPATH="$work/site-packages" \
+        python3 "$work/kill.py" "$work/$script.db" 40 "$vplan" tune --device l4 --json --budget 4300MiB --study "$work/$script.db" "${space[@]}" -- python3 $script \
+        --batch 4 --accum 16 --sleep 0.2
+    sleep 1
+    ok "$script: and no process is left" sh -c "! grep -lzx 'VPLAN_TUNE_TEST=$work' /proc/[0-9]*/environ 2> /dev/null | grep -q ."
+done
+rm forked.py
 
 # ---- transformers' options are known ----
 printf 'import sys\nw = {a: b for a, b in zip(sys.argv[1:], sys.argv[2:])}\nsys.argv = ["x", "--batch", w.get("--per_device_train_batch_size", "8"), "--accum", w.get("--gradient_accumulation_steps", "1"), "--ckpt", "1" if w.get("--gradient_checkpointing") == "True" else "0", "--optim", "b" if w.get("--optim", "adamw_torch_fused") == "adamw_torch_fused" else "a", "--output_dir", w.get("--output_dir", "trainer_output")]\nexec(open("training.py").read())\n' > trainer.py

@@ -8,6 +8,7 @@
  *     command_order.c    which of two settings needs no more or is no slower, and what speaks against it
  *     command_choice.c   which setting to try next, and when to stop
  *     command_trial.c    a trial: its folder, its dry run, its verdict
+ *     command_forks.c    the process that trials are forked from, so that their packages are imported once
  *     command_study.c    trials in the study
  *     command_tune.c     the loop */
 #ifndef VP_TUNER_COMMAND_INTERNAL_H
@@ -226,6 +227,25 @@ vp_status vp_trial_write_files(const vp_trial_folder *folder, const vp_file_chan
 /* The words of the dry run: vplan dryrun ... -- command, its output folders replaced. */
 char *const *vp_trial_words(const vp_command_opts *opts, const char *program, char *const *command,
                             const vp_trial_folder *folder, vp_arena *arena);
+
+/* ---- command_forks.c ---- */
+
+/* A process that imports what the command's script imports first, and of which trials are forks. */
+typedef struct vp_trial_forks {
+    vp_job          job; /* its watcher is 0 where there is none */
+    vp_trial_folder folder;
+    char            variable[PATH_MAX + 24]; /* for a trial's environment: where it is */
+} vp_trial_forks;
+
+/* Start it where the command is a Python script; trials find it by forks->variable, and are as ever where it refuses or is
+ * not there. */
+vp_status vp_trial_forks_start(const vp_command_opts *opts, const char *program, const char *parent,
+                               vp_trial_forks *forks, vp_err *err);
+
+/* End it, and all trials that it has forked. */
+void vp_trial_forks_stop(vp_trial_forks *forks);
+
+/* ---- command_trial.c ---- */
 
 /* What the dry run said. notes: array that gets its assumptions, each once; or NULL. */
 void vp_trial_read(const vp_child_result *child, vp_arena *arena, vp_command_trial *trial,

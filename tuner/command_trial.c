@@ -384,6 +384,9 @@ void vp_trial_read(const vp_child_result *child, vp_arena *arena, vp_command_tri
         const json_t *root = vp_json_root(doc).value;
 
         t->arguments = text_of(json_object_get(root, "arguments"), arena);
+        /* of a fork: it is no child of the dry run's */
+        if (integer(root, "host_bytes") > t->host_bytes)
+            t->host_bytes = integer(root, "host_bytes");
         if (json_object_get(root, "verdict"))
             judge(root, child, arena, t);
         else

@@ -39,12 +39,14 @@ typedef struct search {
     vp_job                 jobs[MAX_JOBS];
     running                running[MAX_JOBS];
     int                    n_busy;
-    char                  *ahead;   /* of a setting: its verdict is here, and was not asked for */
-    int64_t                n_ahead; /* of them, with those that run */
-    int64_t                n_asked, n_folders;
-    bool                   verifying;
-    double                 start_s;
-    const char            *failure; /* of the last trial that failed, not for memory */
+    bool started; /* a trial of this run, and with the first what trials are forked from */
+    vp_trial_forks forks;
+    char          *ahead;   /* of a setting: its verdict is here, and was not asked for */
+    int64_t        n_ahead; /* of them, with those that run */
+    int64_t        n_asked, n_folders;
+    bool           verifying;
+    double         start_s;
+    const char    *failure; /* of the last trial that failed, not for memory */
 } search;
 
 static volatile sig_atomic_t ended_by;
@@ -294,8 +296,12 @@ static vp_status begin(search *q, int64_t setting, bool *known, vp_err *err)
     words = vp_trial_words(q->opts, q->program, command, &run->folder, q->r->arena);
     VP_TRY_ALLOC(err, words);
     VP_TRY(vp_command_begin(q->study, q->request, text, &run->id, err));
+    if (!q->started)
+        VP_TRY(vp_trial_forks_start(q->opts, q->program, q->parent, &q->forks, err));
+    q->started      = true;
     child.argv      = words;
     child.timeout_s = q->opts->timeout_s + 30;
+    child.env_add   = q->forks.job.watcher > 0 ? (char *const[]){q->forks.variable, NULL} : NULL;
     char cwd[PATH_MAX + 8];
     snprintf(cwd, sizeof cwd, "%s/cwd", run->folder.path);
     VP_TRY(vp_job_start(&child, cwd, &q->jobs[slot], err));
@@ -686,6 +692,7 @@ vp_status vp_command_tune(const vp_command_opts *opts, vp_command_result *r, vp_
 out:
     if (q) {
         stop_all(q);
+        vp_trial_forks_stop(&q->forks);
         vp_study_close(q->study);
         if (q->parent[0])
             rmdir(q->parent);

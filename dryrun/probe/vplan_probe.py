@@ -703,6 +703,16 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
     def after_fork(self):
         self.dead = True
 
+    def begin_run(self):
+        """In a fork that is a run of its own: it has imported, and nothing else."""
+        self.pid, self.dead = os.getpid(), False
+        self.folder = os.environ["VPLAN_NULL_REPORT"]
+        self.run_began = float(os.environ.get("VPLAN_NULL_BEGAN") or 0)
+        self.started = time.time()
+        kept = self.keep_allocator_setting() if self.torch is not None else None
+        if kept:
+            os.rename(kept, os.path.join(self.folder, "allocator_read.%d" % self.pid))
+
     def finish(self):
         if self.dead or os.getpid() != self.pid:
             return

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -102,7 +103,6 @@ VP_NULL_EXPORT void                    vplan_null_set_device(void);
 VP_NULL_EXPORT void                    vplan_null_read(uint64_t n_bytes);
 VP_NULL_EXPORT int                     vplan_null_version(void);
 VP_NULL_EXPORT void                    vplan_null_expect(int on, uint64_t n);
-VP_NULL_EXPORT void                    vplan_null_guard(void);
 
 void vplan_null_set_notify(vp_null_notify f)
 {
@@ -228,6 +228,7 @@ static void *guard(void *unused)
     long long limit_kib = (long long)(env_u64("VPLAN_NULL_HOST_BYTES", 0) / 1024);
 
     (void)unused;
+    prctl(PR_SET_NAME, "vplan-guard");
     for (;;) {
         struct timespec pause = {.tv_nsec = 100000000};
         host_memory     m     = host_memory_now();

@@ -178,4 +178,7 @@ bool vp_null_refused_to_cudnn(void);
 /* The address of a CUDA driver function of ours by its public name, newest version first. */
 void *vp_null_driver_symbol(const char *name);
 
+/* Begin to watch the host's memory (null_device.c); in each process that runs a script. */
+VP_NULL_EXPORT void vplan_null_guard(void);
+
 #endif
