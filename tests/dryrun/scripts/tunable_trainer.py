@@ -1,5 +1,5 @@
 # Training by somebody's trainer with the arguments people tune, on a small model: argument 1 says whose.
-#     sft, dpo: TRL; trainer, lora: transformers. Then any of their arguments as --name value, or one YAML or JSON file of them.
+#     sft, dpo: TRL; trainer, lora, bert (another model): transformers. Then any of their arguments as --name value, or one YAML or JSON file of them.
 #     accelerate, lightning, fsdp2, zero2, zero3: --batch N --accum N --ckpt 0|1 --optim foreach|fused
 import argparse
 import os
@@ -13,6 +13,9 @@ SEQ, SAMPLES = 128, 4096
 
 
 def model():
+    if kind == "bert":
+        from transformers import BertConfig, BertForMaskedLM
+        return BertForMaskedLM(BertConfig(vocab_size=2048, hidden_size=256, intermediate_size=1024, num_hidden_layers=3, num_attention_heads=4))
     return llama(num_hidden_layers=3)
 
 
@@ -131,7 +134,7 @@ def by_deepspeed(o):
         engine.step()
 
 
-if kind in ("trainer", "lora"):
+if kind in ("trainer", "lora", "bert"):
     by_transformers()
 elif kind in ("sft", "dpo"):
     by_trl()
