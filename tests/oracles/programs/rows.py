@@ -652,6 +652,9 @@ RECENT = [  # what was recorded last: adapters of experts too, whole models at a
     ("gemma-3-4b", "bf16-amp", "full", "paged_adamw_8bit", 2, 2048, "none", "hf", "all-linear", 8, "nf4-dq"),
     ("gemma-3-4b", "bf16-mixed", "none", "adamw_torch", 1, 512, "none", "torch", "none", 0, "none"),
     ("gemma-3-27b", "bf16-amp", "full", "adamw_torch_fused", 4, 640, "none", "hf", "all-linear", 32, "nf4-dq"),
+    ("gemma-3-4b", "bf16-amp", "full", "adamw_torch_fused", 4, 1536, "none", "trl", "all-linear", 16, "nf4-dq"),
+    ("gemma-3-12b", "bf16-amp", "full", "adamw_torch_fused", 2, 1536, "none", "hf", "all-linear", 16, "nf4-dq"),
+    ("gemma-3-4b", "bf16-amp", "full", "adamw_torch_fused", 3, 2048, "none", "hf", "all-linear", 8, "none"),
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
