@@ -61,7 +61,8 @@ out:
     return st;
 }
 
-/* What is small is whole from its first use to the step, and cut while the optimizer works. */
+/* What is small stays whole from the end of the first pass on, and is cut while the optimizer works: until the order of use is known
+ * release_sub_module() lets go of it as well. */
 static vp_status keep_small(vp_world *w, bool whole, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -176,7 +177,8 @@ static vp_status begin(vp_world *w, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    VP_TRY(keep_small(w, true, err));
+    if (w->is_traced)
+        VP_TRY(keep_small(w, true, err));
     if (w->is_backward)
         return w->is_traced ? use(w, w->head, true, err) : VP_OK;
     if (!w->fetch)
