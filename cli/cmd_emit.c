@@ -442,7 +442,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY_ALLOC(err, o.named);
     VP_TRY(vp_target_writes_for(target, versions, err));
     s.versions = versions;
-    VP_TRY(vp_settings_complete(arena, &s, line.words[0], err));
+    VP_TRY(vp_emit_complete(arena, target, &s, line.words[0], err));
     made_by = vp_arena_printf(arena, "vplan emit %s --for %s%s%s", line.words[0], target->name,
                               o.versions ? " --versions " : "", o.versions ? o.versions : "");
     VP_TRY_ALLOC(err, made_by);

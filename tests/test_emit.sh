@@ -418,5 +418,14 @@ for target in "hf", "trl", "axolotl", "llamafactory", "ms-swift", "lightning", "
         ok(got["common"] == read["common"] and not [f for f in got["findings"] if f["severity"] == "error"], "%s: edited is as written anew" % target, (a, b, got["common"], read["common"], [f for f in got["findings"] if f["severity"] == "error"]))
         n += 1
 ok(n >= 30, "edits in place", "only %d" % n)
+# ---- a loss that nobody said is TRL's own of the version that is written for, which is said; one that was said is not replaced ----
+for versions, loss in (((), "chunked"), (("--versions", "trl=1.16"), "chunked"), (("--versions", "trl=1.12"), "full")):
+    code, out, err = call("emit", write("unsaid.json", {"common": {"micro_batch": 2, "accumulation": 4, "seq": 1024, "precision": "bf16-amp", "optimizer": "adamw_torch_fused"}}), "--for", "trl", "-o", "unsaid", "--force", *versions)
+    ok(code == 0 and "loss is not given: " + loss in out, "a loss that is not said, by TRL %s" % (versions,), (code, out, err))
+    read = json.loads(call("check", "unsaid/sft.yaml", "unsaid/accelerate.yaml", "--json", *versions)[1])
+    ok(read["common"]["loss"] == loss, "and read back", read["common"])
+code, out, err = call("emit", write("said.json", {"common": {"micro_batch": 2, "accumulation": 4, "seq": 1024, "precision": "bf16-amp", "optimizer": "adamw_torch_fused", "loss": "full"}}), "--for", "trl")
+ok(code == 4 and "cannot be told loss full" in err, "a loss that is said", (code, err))
+
 finish()
 P

@@ -172,6 +172,44 @@ static const vp_told *told_by_script(const vp_target *t, vp_setting setting, con
     return NULL;
 }
 
+/* A loss that nobody said is the target's own, where it has one alone, as TRL does: its words compute the same. */
+static vp_status take_own_loss(job *j, vp_settings *s)
+{
+    const vp_setting setting = VP_SETTING_LOSS;
+    char             words[256], where[160];
+    const char      *own;
+
+    words_of(j, setting, words, sizeof words, where, sizeof where);
+    if (!words[0] || strchr(words, ',') || vp_word_is(s->value[setting], words, NULL) ||
+        told_by_script(j->target, setting, s->value[setting]))
+        return VP_OK;
+    own = vp_setting_canonical(j->arena, setting, words);
+    for (int i = 0; own && i < s->n_assumed; i++) {
+        size_t n = strlen(vp_setting_key(setting));
+        if (strncmp(s->assumed[i], vp_setting_key(setting), n) != 0 || s->assumed[i][n] != ' ')
+            continue;
+        s->value[setting] = own;
+        s->assumed[i] =
+            vp_arena_printf(j->arena, "%s is not given: %s, which is all that %s can be told",
+                            vp_setting_key(setting), own, j->target->name);
+        if (!s->assumed[i])
+            return VP_FAIL(j->err, VP_ERR_NOMEM, "out of host memory");
+    }
+    return VP_OK;
+}
+
+vp_status vp_emit_complete(vp_arena *arena, const vp_target *target, vp_settings *s,
+                           const char *file, vp_err *err)
+{
+    job       j  = {.arena = arena, .target = target, .s = s, .err = err};
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_settings_complete(arena, s, file, err));
+    VP_TRY(take_own_loss(&j, s));
+out:
+    return st;
+}
+
 static vp_status check_said(job *j)
 {
     char      words[256], where[160];

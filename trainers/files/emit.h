@@ -40,6 +40,10 @@ vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s
                   const char *made_by, vp_emitted *out, vp_err *err);
 void      vp_emitted_release(vp_emitted *out);
 
+/* As vp_settings_complete(); where the target cannot be told the default loss and has one alone, that. */
+vp_status vp_emit_complete(vp_arena *arena, const vp_target *target, vp_settings *s,
+                           const char *file, vp_err *err);
+
 /* What vplan check is told beside the files, as the end of its command: " --versions trl=1.10 --world 4". */
 void vp_emitted_check_options(const vp_emitted *e, vp_text *out);
 
