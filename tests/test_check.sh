@@ -620,7 +620,8 @@ for line, recompute in (("model.gradient_checkpointing_enable()", "full"), ("mod
                         ("model.gradient_checkpointing_enable(dict(use_reentrant = False))", "full"),
                         ("from peft import prepare_model_for_kbit_training as prep\nmodel = prep(model)", "full:reentrant"),
                         ("from peft import (LoraConfig as C,  # mine\n    prepare_model_for_kbit_training as prep, get_peft_model)\nmodel = prep(model)", "full:reentrant"),
-                        ("import peft as p\nmodel = p.prepare_model_for_kbit_training(model)", "full:reentrant"), ("from peft import LoraConfig as prep\nprep(r=8)", "none"),
+                        ("import peft as p\nmodel = p.prepare_model_for_kbit_training(model)", "full:reentrant"), ("from peft import prepare_model_for_kbit_training\nprep = prepare_model_for_kbit_training\nmodel = prep(model)", "full:reentrant"), ("import peft\nprep = peft.prepare_model_for_kbit_training\nmodel = prep(model)", "full:reentrant"),
+                        ("prep = other\nmodel = prep(model)", "none"), ("from peft import LoraConfig as prep\nprep(r=8)", "none"),
                         ("from peft import prepare_model_for_kbit_training as prep\nmodel = other.prep(model)", "none"), ("from peft import prepare_model_for_kbit_training as prep\nmodel = prep2(model)", "none"),
                         ("model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)", "none"), ("if wanted:\n    model.gradient_checkpointing_enable()", "none"), ("", "none")):
     code, j, err = check(write("enables.py", SCRIPT % line))

@@ -21,6 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What makes fp32 what is not quantised, of peft's. */
+#define PREPARES "prepare_model_for_kbit_training"
+
 /* To the end of the line; a string that goes on takes the lines along on which it does. */
 static void skip_line(vp_python_reader *r)
 {
@@ -449,6 +452,9 @@ static vp_status read_statement(vp_python_reader *r)
     v->line        = line;
     v->column      = r->indent + 1;
     v->is_variable = is_plain;
+    if (is_plain && v->kind == VP_VALUE_STRING && !v->quoted &&
+        vp_python_ends_in(vp_python_imported(r, v->text), PREPARES)) /* prep = prepare_... */
+        VP_TRY(vp_python_add_alias(r, PREPARES, name));
     if (r->unread || changes || (r->at < r->end && *r->at != '\n' && *r->at != ';')) {
         *r = before;
         skip_line(r);
@@ -558,7 +564,7 @@ static bool prepares_model(const vp_python_reader *r, const char *from)
     const char *p = from, *call;
 
     while ((call = next_call(r, from, &p)))
-        if (vp_python_ends_in(call, "prepare_model_for_kbit_training"))
+        if (vp_python_ends_in(call, PREPARES))
             return true;
     return false;
 }

@@ -71,6 +71,9 @@ vp_status vp_python_read_import(vp_python_reader *r, bool *is_one);
  * LoraConfig. What no import renames is itself. NULL: out of memory. */
 const char *vp_python_imported(const vp_python_reader *r, const char *name);
 
+/* From here on alias is that name. */
+vp_status vp_python_add_alias(vp_python_reader *r, const char *name, const char *alias);
+
 /* Whether a call makes a trainer: of a library that is known here, or of a class that somebody made of its. */
 bool vp_python_trains_model(const char *call);
 

@@ -52,7 +52,7 @@ static bool begins_with(const char *from, const char *end, const char *word)
            !isalnum((unsigned char)from[n]) && from[n] != '_';
 }
 
-static vp_status add_alias(vp_python_reader *r, const char *name, const char *alias)
+vp_status vp_python_add_alias(vp_python_reader *r, const char *name, const char *alias)
 {
     vp_value *v;
     vp_status st = VP_OK;
@@ -86,7 +86,7 @@ static vp_status read_aliases(vp_python_reader *r, const char *from)
             word = vp_python_take_name(&words);
             VP_TRY_ALLOC(r->err, word);
             if (is_alias && name)
-                VP_TRY(add_alias(r, name, word));
+                VP_TRY(vp_python_add_alias(r, name, word));
             is_alias = strcmp(word, "as") == 0;
             name     = is_alias ? name : word;
         }
