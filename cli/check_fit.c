@@ -674,6 +674,8 @@ static void plan_words(const vp_check_fit *x, const vp_command_line *line, vp_ar
         add_word(w, "--parallel",
                  says(v[VP_SETTING_PARALLEL], "none") ? "ddp" : v[VP_SETTING_PARALLEL]);
     }
+    if (says(v[VP_SETTING_OFFLOAD_ACTIVATIONS], "cpu"))
+        add_word(w, "--offload", "activations");
     if (says(v[VP_SETTING_METHOD], "dpo"))
         add_word(w, "--method", "dpo");
     if (v[VP_SETTING_EVAL_BATCH] && !says(v[VP_SETTING_EVAL_BATCH], "none"))

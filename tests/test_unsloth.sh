@@ -46,5 +46,32 @@ for row in csv.DictReader(line for line in open(rows) if line[0] != "#"):
 said = "allocated %+.1f to %+.1f %%, reserved %+.1f to %+.1f %% of %d runs" % (*[100 * f(x) for x in (missed, reserved) for f in (min, max)], len(missed))
 ok(len(missed) >= 8 and min(missed) > -0.02 and min(reserved) > -0.06 and max(missed + reserved) < 0.15, "as near as the answer says", said)
 print(said)
+# ---- what is faster is what the next line plans, edits, and check then finds ----
+with open("train.py", "w") as f:
+    f.write("""from unsloth import FastLanguageModel
+from trl import SFTConfig, SFTTrainer
+model, tokenizer = FastLanguageModel.from_pretrained(model_name="unsloth/Meta-Llama-3.1-8B", max_seq_length=2048, load_in_4bit=True)
+model = FastLanguageModel.get_peft_model(model, r=16, lora_alpha=16, lora_dropout=0, use_gradient_checkpointing="unsloth")
+trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, gradient_accumulation_steps=4, optim="adamw_8bit", output_dir="o"))
+""")
+
+
+def screen(*words):
+    p = subprocess.run((vplan,) + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return p.returncode, p.stdout.decode().replace("\\\n", " ")
+
+
+code, out = screen("check", "train.py", "--device", "3090")
+faster = " ".join(out[out.index("faster "):].split("\nassumed")[0].split())
+seconds, micro, accumulation = faster.split()[1], *faster.split("micro-batch ")[1].split(",")[0].split(" x ")
+typed = [t.split() for t in out.split("next ")[-1].split("vplan ")[1:]]
+ok(code == 0 and [t[0] for t in typed] == ["plan", "emit"], "faster, and how", (code, out))
+for words in typed:
+    ok(screen(*words, "--force")[0] == 0, "what is to be typed runs: " + words[0], words)
+common = json.load(open("settings.json"))["common"]
+ok((common["micro_batch"], common["accumulation"], common["offload"]) == (int(micro), int(accumulation), "activations"), "the plan is what was called faster", (faster, common))
+code, out = screen("check", "train.py", "--device", "3090")
+ok(code == 0 and seconds + " s a step" in out and "\nfaster" not in out, "and so is the script then", (faster, out))
+
 finish()
 P
