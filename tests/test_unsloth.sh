@@ -50,7 +50,7 @@ print(said)
 with open("train.py", "w") as f:
     f.write("""from unsloth import FastLanguageModel
 from trl import SFTConfig, SFTTrainer
-model, tokenizer = FastLanguageModel.from_pretrained(model_name="unsloth/Meta-Llama-3.1-8B", max_seq_length=2048, load_in_4bit=True)
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Meta-Llama-3.1-8B", max_seq_length=2048, load_in_4bit=True)
 model = FastLanguageModel.get_peft_model(model, r=16, lora_alpha=16, lora_dropout=0, use_gradient_checkpointing="unsloth")
 trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, gradient_accumulation_steps=4, optim="adamw_8bit", output_dir="o"))
 """)

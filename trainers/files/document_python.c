@@ -192,6 +192,13 @@ vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map)
         if (isdigit((unsigned char)m->key[0])) { /* an argument by place */
             if (m->call && vp_python_trains(m->call))
                 VP_TRY(vp_python_join_root(r, m));
+            if (m != map->first || m->kind != VP_VALUE_STRING || !map->call ||
+                strncmp(map->call, "Fast", 4) != 0 ||
+                !vp_python_ends_in(map->call, ".from_pretrained"))
+                continue;
+            VP_TRY(vp_python_add(r, root, "model_name", &copy));
+            vp_python_be_same(copy, m);
+            copy->line = m->line;
             continue;
         }
         VP_TRY(vp_python_add(r, root, m->key, &copy));
