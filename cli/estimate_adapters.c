@@ -131,6 +131,25 @@ out:
     return st;
 }
 
+/* Where none are given and peft has none, what to type ends the message, if all may be taken. */
+static vp_status choose_targets(const char *text, const char *family, vp_estimate_lora *o,
+                                vp_err *err)
+{
+    const char *asked = o->has_targets ? o->targets : NULL;
+    vp_err      why = {0}, ignored = {0};
+    vp_status   st = vp_hf_lora_targets(family, asked, o->canonical, sizeof o->canonical, &why);
+
+    if (st == VP_OK)
+        return VP_OK;
+    if (!asked && vp_hf_lora_targets(family, "all-linear", o->canonical, sizeof o->canonical,
+                                     &ignored) == VP_OK)
+        return VP_FAIL(err, st,
+                       "peft has no targets of its own for %s; all its linear layers: --lora "
+                       "%s,targets=all-linear",
+                       family, text);
+    return VP_FAIL(err, st, "%s", why.message);
+}
+
 vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimate_lora *out,
                                 vp_err *err)
 {
@@ -140,8 +159,7 @@ vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimat
     *out = (vp_estimate_lora){.lora.rank = PEFT_RANK, .alpha = PEFT_ALPHA};
     for (const char *at = text; *at; at += strcspn(at, ","), at += *at == ',')
         VP_TRY(read_word(out, &seen, at, strcspn(at, ","), err));
-    VP_TRY(vp_hf_lora_targets(family, out->has_targets ? out->targets : NULL, out->canonical,
-                              sizeof out->canonical, err));
+    VP_TRY(choose_targets(text, family, out, err));
     out->lora.targets = out->canonical;
     if (out->save[0]) {
         VP_TRY(vp_hf_lora_saved(family, out->save, out->saved, sizeof out->saved, err));

@@ -434,6 +434,13 @@ ok((got.get("load"), got.get("forward2"), got.get("backward2")) == (512845824, 5
    (got, j.get("error")))
 refused("a module that there is none of", llama, ["--seq", "256", "--lora", "targets=c_attn"], 4, ["c_attn", "q_proj"])
 refused("a word that is none", llama, ["--seq", "256", "--lora", "rank=4"], 2, ["rank=4"])
+p = subprocess.run([vplan, "estimate", "smollm3-3b", "--trainer", "hf", "--lora", "r=16,dropout=0.05"], stderr=subprocess.PIPE, text=True)
+ok(p.returncode == 4 and p.stderr.endswith("--lora r=16,dropout=0.05,targets=all-linear\n"), "what to type where peft has no targets", p.stderr)
+p = subprocess.run([vplan, "estimate", "bert-base-uncased", "--trainer", "hf", "--lora", "r=16"], stderr=subprocess.PIPE, text=True)
+ok(p.returncode == 4 and p.stderr.endswith("--task seqcls\n"), "adapters of a masked model are of classes", p.stderr)
+for words in (("--optimizer", "galore_adamw:targets=mlp"), ("--optimizer", "galore_adamw_layerwise:targets=all-linear")):
+    p = subprocess.run([vplan, "estimate", "smollm2-135m", "--trainer", "hf", "--lora", "r=16,targets=all-linear", *words], stderr=subprocess.PIPE, text=True)
+    ok(p.returncode == 4 and "was not played" in p.stderr, "GaLore of some adapters, or layerwise", p.stderr)
 refused("activations that nobody recomputes", llama, ["--seq", "256", "--offload", "activations", "--recompute", "none"], 2, ["--recompute full"])
 refused("activations of several cards", llama, ["--seq", "256", "--offload", "activations", "--world", "2"], 4, ["one card"])
 refused("layers that are no whole groups", dict(llama, num_hidden_layers=5), ["--seq", "256", "--recompute", "every:2", "--precision", "bf16-mixed"], 4, ["groups of 2"])

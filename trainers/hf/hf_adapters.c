@@ -66,15 +66,22 @@ static bool names(const char *list, const char *name)
     return false;
 }
 
+/* "q_lin, k_lin, v_lin" */
+static void list_linears(const char *const *linears, char *buf, size_t size)
+{
+    size_t n = 0;
+
+    buf[0] = '\0';
+    for (int i = 0; i < MAX_LINEARS && linears[i] && n < size; i++)
+        n += (size_t)snprintf(buf + n, size - n, "%s%s", i ? ", " : "", linears[i]);
+}
+
 static vp_status check_names(const char *family, const char *const *linears, const char *asked,
                              vp_err *err)
 {
-    char   have[200] = "";
-    size_t length    = 0;
+    char have[200];
 
-    for (int i = 0; i < MAX_LINEARS && linears[i]; i++)
-        length += (size_t)snprintf(have + length, sizeof have - length, "%s%s", i ? ", " : "",
-                                   linears[i]);
+    list_linears(linears, have, sizeof have);
     for (const char *name = asked; *name; name += strcspn(name, "+"), name += *name == '+') {
         size_t n     = strcspn(name, "+");
         bool   known = n == strlen("all-linear") && memcmp(name, "all-linear", n) == 0;
@@ -87,6 +94,19 @@ static vp_status check_names(const char *family, const char *const *linears, con
                 family, (int)n, name, have);
     }
     return VP_OK;
+}
+
+/* peft's mapping has no row of the family: get_peft_model() ends with a ValueError. */
+static vp_status refuse_unasked(const char *family, const char *const *linears, const char *not_all,
+                                vp_err *err)
+{
+    char have[200];
+
+    list_linears(linears, have, sizeof have);
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "peft has no targets of its own for %s: name some of its linear layers (%s), "
+                   "joined by +%s",
+                   family, have, not_all ? "" : ", or take all of them: targets=all-linear");
 }
 
 vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, size_t size,
@@ -103,8 +123,7 @@ vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, s
             asked   = asked ? asked : families[i].unasked;
         }
     if (linears && !asked)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
-                       "peft has no targets of its own for %s: give targets=", family));
+        VP_TRY(refuse_unasked(family, linears, not_all, err));
     if (!linears)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no training step of %s with adapters was recorded",
                        family));

@@ -337,9 +337,12 @@ static vp_status choose_task(search *r, vp_err *err)
             n += (size_t)snprintf(recorded + n, sizeof recorded - n, "%s%s", n ? ", " : "", word);
     }
     return VP_FAIL(err, VP_ERR_INPUT,
-                   "no training step of %s %s was recorded for the family %s, only of task %s",
+                   "no training step of %s %s%s was recorded for the family %s, only of %s: --task "
+                   "%.*s",
                    r->request->task ? "task" : "class",
-                   r->request->task ? r->out->task : class_name, r->model->family, recorded);
+                   r->request->task ? r->out->task : class_name,
+                   vp_hf_has_adapters(r->request) ? " with adapters" : "", r->model->family,
+                   recorded, (int)strcspn(recorded, ","), recorded);
 }
 
 /* Of a classifier that is trained, how many classes there are: one is a regression, whose loss is another. */
