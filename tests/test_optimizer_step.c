@@ -109,6 +109,64 @@ static void torchao_has_codes_and_makes_both_states_wide(void **state)
     assert_int_equal(left_by("adamw_torch_8bit", 2048), 2 * 8192);
 }
 
+/* In 4 bits: half a byte each, a map of 16 floats. Both states in fp32, and as numbers of 64 bits before two are a byte; the scales come of
+ * twice as many. */
+static void torchao_makes_wide_codes_of_4_bits(void **state)
+{
+    vp_ledger_phase p = after_step("adamw_torch_4bit", 65536, 0);
+
+    (void)state;
+    assert_int_equal(p.end_bytes, 2 * (65536 / 2 + 4 * 256 + 512)); /* 64 */
+    assert_int_equal(p.allocated_bytes, p.end_bytes + 2 * (4 * 65536 + 8 * 65536 + 4 * 256));
+    assert_int_equal(left_by("adamw_torch_4bit", 65537), 2 * 262656);
+    assert_int_equal(left_by("adamw_torch_4bit", 2048), 2 * 8192);
+}
+
+/* GaLore's Adafactor of 512 x 768: what is left of its rows, 128 x 768, is factored; the projection is a view of all 512 x 512 vectors.
+ * What torch made of galore_torch 1.0 with 64 of 512 x 768 was 4 * (64 + 768) of factors, and such a view. */
+static void galores_adafactor_factors_what_is_projected(void **state)
+{
+    vp_ledger_phase p = after_step("galore_adafactor:targets=all-linear", 512 * 768, 768);
+
+    (void)state;
+    assert_int_equal(p.end_bytes, 4 * 512 * 512 + 4 * 128 + 4 * 768 + 512);
+    p = after_step("galore_adafactor:targets=all-linear,rank=64", 1024 * 512, 512);
+    assert_int_equal(p.end_bytes, 4 * 512 * 512 + 4 * 1024 + 512 + 512); /* 4 * 64 */
+}
+
+/* galore_torch 1.0 over bitsandbytes 0.50, 1024 x 512 in bf16, rank 64: weight and gradient are others behind the step, the gradient 1024 x 64. Of
+ * that there are codes, a scale for 256 and a number; the maps; the projection, 64 x 512. */
+static void galore_in_8_bits_moves_weight_and_gradient(void **state)
+{
+    enum { N = 1024 * 512, LOW = 1024 * 64 };
+    vp_ledger                 ledger  = {0};
+    vp_caching_allocator_opts options = {0};
+    vp_optimizer_step        *step    = NULL;
+    vp_err                    err     = {0};
+    vp_trained                trained = {2 * N, 2, 512, true};
+    vp_ledger_block           weight = {0}, gradient = {0};
+    vp_ledger_block          *weights[] = {&weight}, *gradients[] = {&gradient};
+
+    (void)state;
+    options.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED;
+    CHECK_OK(vp_caching_allocator_new(&options, &ledger.allocator, &err));
+    CHECK_OK(vp_optimizer_step_new("galore_adamw_8bit:rank=64,targets=all-linear", &trained, 1,
+                                   &ledger, &step, &err));
+    vp_optimizer_step_at(step, weights, gradients);
+    vp_ledger_begin(&ledger, "step");
+    CHECK_OK(vp_ledger_alloc(&ledger, VP_OWNER_PARAMETER, 2 * N, &weight, &err));
+    CHECK_OK(vp_ledger_alloc(&ledger, VP_OWNER_GRADIENT, 2 * N, &gradient, &err));
+    vp_caching_block before = weight.block;
+    CHECK_OK(vp_optimizer_step_play(step, &err));
+    vp_ledger_end(&ledger);
+    assert_int_not_equal(weight.block, before);
+    assert_int_equal(gradient.bytes, 2 * LOW);
+    assert_int_equal(ledger.phases[0].end_bytes,
+                     2 * N + 2 * LOW + 2 * (LOW + 4 * 256 + 1024) + 512 + 2 * 64 * 512);
+    vp_optimizer_step_free(step);
+    vp_caching_allocator_destroy(ledger.allocator);
+}
+
 /* By transformers' Trainer norms and biases are stepped behind the rest: of 1024 and 256 floats the denominators are
  * never there together, so in the second step, with all four states, 4096 bytes more are the most. */
 static void groups_are_stepped_one_after_the_other(void **state)
@@ -141,8 +199,8 @@ static void others_are_refused_with_their_reason(void **state)
     vp_err err = {0};
 
     (void)state;
-    assert_int_equal(vp_optimizer_step_check("galore_adamw_8bit", &err), VP_ERR_INPUT);
-    assert_non_null(strstr(err.message, "in place of weights"));
+    assert_int_equal(vp_optimizer_step_check("galore_adamw_8bit_layerwise", &err), VP_ERR_INPUT);
+    assert_non_null(strstr(err.message, "in backward"));
     err = (vp_err){0};
     assert_int_equal(vp_optimizer_step_check("adamw_hf", &err), VP_ERR_INPUT);
     assert_non_null(strstr(err.message, "no more"));
@@ -434,6 +492,9 @@ int main(void)
         cmocka_unit_test(ademamix_has_three_states),
         cmocka_unit_test(schedule_free_and_stable_optimizers_step_like_adamw),
         cmocka_unit_test(torchao_has_codes_and_makes_both_states_wide),
+        cmocka_unit_test(torchao_makes_wide_codes_of_4_bits),
+        cmocka_unit_test(galores_adafactor_factors_what_is_projected),
+        cmocka_unit_test(galore_in_8_bits_moves_weight_and_gradient),
         cmocka_unit_test(groups_are_stepped_one_after_the_other),
         cmocka_unit_test(others_are_refused_with_their_reason),
         cmocka_unit_test(paged_states_of_large_parameters_are_not_on_the_card),

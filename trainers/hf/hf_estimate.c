@@ -8,6 +8,7 @@
 #include "trainers/hf/hf_fused.h"
 #include "trainers/hf/hf_host.h"
 #include "trainers/hf/hf_loader.h"
+#include "trainers/hf/hf_moved.h"
 #include "trainers/hf/hf_refuse.h"
 #include "trainers/hf/hf_resident.h"
 #include "trainers/hf/hf_shelf.h"
@@ -33,6 +34,7 @@ typedef struct run {
     vp_recorded              *step;
     vp_hf_resident           *resident; /* or NULL: nothing stays besides */
     vp_hf_fused              *fused;    /* or NULL: the optimizer has a step of its own */
+    vp_hf_moved              *moved; /* or NULL: it leaves weights and gradients where they are */
     vp_optimizer_step        *optimizer;
     vp_recorded_watch         adds;  /* to gradients of what stays */
     vp_world                 *world; /* or NULL: one rank */
@@ -111,12 +113,14 @@ static void end(run *r)
     r->ledger.allocator = NULL;
     vp_hf_resident_free(r->resident);
     vp_hf_fused_free(r->fused);
+    vp_hf_moved_free(r->moved);
     vp_optimizer_step_free(r->optimizer);
     free(r->trained.list);
     vp_world_free(r->world);
     vp_recorded_free(r->step);
     r->resident     = NULL;
     r->fused        = NULL;
+    r->moved        = NULL;
     r->optimizer    = NULL;
     r->trained.list = NULL;
     r->world        = NULL;
@@ -656,9 +660,10 @@ static vp_status play_inputs(run *r, vp_err *err)
                               &r->trained, err));
     VP_TRY(vp_optimizer_step_new(q->optimizer, t->list, t->n, &r->ledger, &r->optimizer, err));
     VP_TRY(vp_hf_fused_new(r->step, r->optimizer, q->optimizer, &r->fused, err));
+    VP_TRY(vp_hf_moved_new(r->step, r->optimizer, q->optimizer, t->list, t->n, &r->moved, err));
     vp_optimizer_step_on(r->optimizer, &r->found.sizes.symbols.card);
     vp_optimizer_step_group(r->optimizer, t->n_first);
-    if (!vp_hf_is_plain(q))
+    if (!vp_hf_is_plain(q) && !r->moved)
         vp_optimizer_step_widen(r->optimizer, t->n_tables);
     vp_ledger_begin(&r->ledger, phase_name(r, "inputs", 0, 0));
     VP_TRY(vp_optimizer_step_begin(r->optimizer, err));

@@ -107,6 +107,16 @@ static vp_model *graph_of(const vp_model *model)
     return out;
 }
 
+void vp_hf_adapter_matrices(int64_t rank, vp_trained *list, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        vp_trained *t    = &list[i];
+        bool        is_a = i % 2 == 0;
+        t->columns       = is_a ? t->bytes / t->element_bytes / rank : rank;
+        t->is_matrix     = true;
+    }
+}
+
 vp_status vp_hf_matrices(const vp_model *model, const char *optimizer, vp_trained *list, int64_t n,
                          vp_err *err)
 {

@@ -13,5 +13,8 @@
  * of these sizes; no linear layer is a target. */
 vp_status vp_hf_matrices(const vp_model *model, const char *optimizer, vp_trained *list, int64_t n,
                          vp_err *err);
+/* list[n]: LoRA's adapters of this rank, of each layer A (rank x columns), then B (rows x rank): as peft makes them (peft/tuners/lora/
+ * layer.py: update_layer()). Both are linear layers to transformers, and so targets where all of those are. */
+void vp_hf_adapter_matrices(int64_t rank, vp_trained *list, int64_t n);
 
 #endif

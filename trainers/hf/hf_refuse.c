@@ -461,26 +461,41 @@ static vp_status refuse_tower(const vp_model *model, const vp_hf_request *q, vp_
                    q->parallel, model->family, (long long)q->world);
 }
 
+/* Adapters that are all matrices, all of which are stepped as such. */
+static bool treats_adapters(const vp_hf_request *q)
+{
+    vp_optimizer_settings settings;
+    vp_err                ignored = {0};
+
+    if (!vp_hf_has_lora(q) || q->lora.is_dora || q->lora.tokens || vp_hf_saves_modules(q) ||
+        vp_optimizer_settings_parse(q->optimizer, &settings, &ignored) != VP_OK)
+        return false;
+    return !settings.rank || strcmp(settings.targets, "all-linear") == 0;
+}
+
 /* Optimizers that treat matrices, or update in the backward pass. */
 static vp_status refuse_optimizers(const vp_hf_request *q, vp_err *err)
 {
-    bool fused      = vp_optimizer_step_in_backward(q->optimizer);
-    int  n          = (int)vp_optimizer_name_length(q->optimizer);
-    const char *not = vp_hf_is_shared(q)         ? "on several cards"
-                      : vp_hf_has_adapters(q)    ? "of adapters"
-                      : vp_hf_freezes(q)         ? "of a model of which parts are frozen"
-                      : fused && vp_hf_is_trl(q) ? "by TRL's trainers"
-                      : fused && q->resident && strcmp(q->resident, "none") != 0
-                          ? "beside something that stays"
-                      : fused && strncmp(q->precision, "fp16", 4) == 0 ? "in fp16"
-                                                                       : NULL;
+    bool fused = vp_optimizer_step_in_backward(q->optimizer);
+    int  n     = (int)vp_optimizer_name_length(q->optimizer);
+    const char *not =
+        vp_hf_is_shared(q)                                        ? "on several cards"
+        : vp_hf_has_adapters(q) && (fused || !treats_adapters(q)) ? "of these adapters"
+        : vp_hf_freezes(q)         ? "of a model of which parts are frozen"
+        : fused && vp_hf_is_trl(q) ? "by TRL's trainers"
+        : fused && q->resident && strcmp(q->resident, "none") != 0 ? "beside something that stays"
+        : fused && strncmp(q->precision, "fp16", 4) == 0           ? "in fp16"
+                                                                   : NULL;
 
     if (!vp_optimizer_step_asks_matrices(q->optimizer) && !fused)
         return VP_OK;
     if (not )
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "optimizer %.*s %s was not played; of a whole model on one card it was", n,
-                       q->optimizer, not );
+                       "optimizer %.*s %s was not played; of a whole model on one card it was%s", n,
+                       q->optimizer, not,
+                       fused || !vp_hf_has_adapters(q) || vp_hf_is_shared(q)
+                           ? ""
+                           : ", and of LoRA's adapters alone with targets=all-linear");
     if (strcmp(q->optimizer, "muon") == 0 && !vp_hf_is_plain(q))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "optimizer muon: transformers' Trainer has none; a plain loop's is known: "

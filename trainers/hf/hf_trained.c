@@ -154,7 +154,10 @@ vp_status vp_hf_trained_list(const vp_model *model, const vp_hf_request *q, cons
             has_head = true;
         }
     if (vp_optimizer_step_asks_matrices(q->optimizer)) {
-        VP_TRY(vp_hf_matrices(model, q->optimizer, out->list, out->n, err));
+        if (vp_hf_has_adapters(q))
+            vp_hf_adapter_matrices(q->lora.rank, out->list, out->n);
+        else
+            VP_TRY(vp_hf_matrices(model, q->optimizer, out->list, out->n, err));
         list_in_groups(step, strcmp(q->optimizer, "muon") == 0 ? MATRICES_FIRST : MATRICES_LAST,
                        out);
     } else if (!world && !vp_hf_is_plain(q) && (!vp_hf_has_adapters(q) || has_head))
@@ -171,9 +174,12 @@ void vp_hf_trained_assume(const vp_hf_request *q, vp_hf_estimate *out)
     if (strcmp(q->optimizer, "schedule_free_radam") == 0)
         vp_hf_assume(out, "schedule_free_radam: a step as from the sixth on; with beta2 of 0.999 "
                           "the first five have no denominators");
-    if (strcmp(q->optimizer, "adamw_torch_8bit") == 0)
-        vp_hf_assume(out, "adamw_torch_8bit: kernels that Inductor has compiled before; a first "
-                          "run tries them in its first step, on copies of what they read");
+    if (strcmp(q->optimizer, "adamw_torch_8bit") == 0 ||
+        strcmp(q->optimizer, "adamw_torch_4bit") == 0)
+        vp_hf_assume(out,
+                     "%s: kernels that Inductor has compiled before; a first run tries them in its "
+                     "first step, on copies of what they read",
+                     q->optimizer);
     if ((strcmp(q->optimizer, "adafactor") == 0 || strcmp(q->optimizer, "adalomo") == 0) &&
         !vp_hf_has_adapters(q))
         vp_hf_assume(out, "%s: rows and columns by the model's width; 0.1 %% of the bytes at most",

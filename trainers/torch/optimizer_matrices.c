@@ -191,13 +191,13 @@ out:
 
 /* galore_torch 1.0, GaLoreProjector: vectors of one side, in the format of the gradient, of which a copy in fp32 is there
  * meanwhile. */
-static vp_status renew_by_svd(vp_optimizer_step *o, int64_t i, vp_ledger_block *state, vp_err *err)
+static vp_status renew_by_svd(vp_optimizer_step *o, const vp_trained *t, vp_ledger_block *state,
+                              vp_err *err)
 {
-    const vp_trained *t         = &o->trained[i];
-    bool              is_narrow = t->element_bytes < F32_BYTES;
-    int64_t           bytes     = t->element_bytes * vp_optimizer_projection_elements(o, t);
-    vp_ledger_block   copy = {0}, sides[2] = {{0}}, made = {0};
-    vp_status         st = VP_OK;
+    bool            is_narrow = t->element_bytes < F32_BYTES;
+    int64_t         bytes     = t->element_bytes * vp_optimizer_projection_elements(o, t);
+    vp_ledger_block copy = {0}, sides[2] = {{0}}, made = {0};
+    vp_status       st = VP_OK;
 
     if (is_narrow)
         VP_TRY(set(o, &copy, F32_BYTES * vp_trained_elements(t), err));
@@ -297,14 +297,51 @@ out:
     return st;
 }
 
-/* GaLore gives the update its full size again, and scales that. */
-static vp_status project_back(vp_optimizer_step *o, const vp_trained *t, names *v, vp_err *err)
+vp_trained vp_optimizer_projected(const vp_optimizer_step *o, const vp_trained *t)
+{
+    int64_t n = vp_optimizer_moment_elements(o, t);
+
+    return (vp_trained){.bytes         = vp_mul(F32_BYTES, n),
+                        .element_bytes = F32_BYTES,
+                        .columns       = projects_columns(o, t) ? rank_of(o, t) : left_side(o, t)};
+}
+
+/* As its gradient is projected. */
+static vp_trained in_fp32(const vp_trained *t)
+{
+    return (vp_trained){.bytes         = F32_BYTES * vp_trained_elements(t),
+                        .element_bytes = F32_BYTES,
+                        .columns       = t->columns};
+}
+
+int64_t vp_optimizer_wide_projection_bytes(const vp_optimizer_step *o, const vp_trained *t)
+{
+    vp_trained wide = in_fp32(t);
+
+    return vp_mul(F32_BYTES, vp_optimizer_projection_elements(o, &wide));
+}
+
+vp_status vp_optimizer_project_wide(vp_optimizer_step *o, const vp_trained *t,
+                                    vp_ledger_block *projection, vp_ledger_block *gradient,
+                                    vp_err *err)
+{
+    vp_trained wide = in_fp32(t);
+    vp_status  st   = VP_OK;
+
+    VP_TRY(renew_by_svd(o, &wide, projection, err));
+    VP_TRY(set(o, gradient, vp_optimizer_projected(o, t).bytes, err));
+out:
+    return st;
+}
+
+vp_status vp_optimizer_project_back(vp_optimizer_step *o, int64_t bytes, vp_ledger_block *update,
+                                    vp_err *err)
 {
     vp_ledger_block full = {0};
     vp_status       st   = VP_OK;
 
-    VP_TRY(set(o, &full, t->bytes, err));
-    VP_TRY(set(o, &v->update, t->bytes, err));
+    VP_TRY(set(o, &full, bytes, err));
+    VP_TRY(set(o, update, bytes, err));
 out:
     drop(o, &full);
     return st;
@@ -319,12 +356,12 @@ static vp_status step_projected(vp_optimizer_step *o, int64_t i, names *v, vp_er
     int64_t           bytes = vp_mul(t->element_bytes, vp_optimizer_moment_elements(o, t));
     vp_status         st    = VP_OK;
 
-    VP_TRY(o->settings.by_svd ? renew_by_svd(o, i, &state[PROJECTION], err)
+    VP_TRY(o->settings.by_svd ? renew_by_svd(o, t, &state[PROJECTION], err)
                               : draw_projection(o, i, &state[PROJECTION], err));
     VP_TRY(set(o, &v->gradient, bytes, err));
     VP_TRY(step_moments(o, i, bytes, v, err));
     if (o->settings.by_svd)
-        return project_back(o, t, v, err);
+        return vp_optimizer_project_back(o, t->bytes, &v->update, err);
     VP_TRY(find_factor(o, t, v, err));
     VP_TRY(set(o, &v->scaled, t->bytes, err));
     VP_TRY(limit_growth(o, t, &state[NORM], v, err));
@@ -345,5 +382,78 @@ vp_status vp_optimizer_step_projected(vp_optimizer_step *o, range of, vp_err *er
     }
 out:
     drop_names(o, &v);
+    return st;
+}
+
+/* ---- GaLore in 8 bits ---- */
+
+enum { PROJECTION_8BIT = 5 };
+
+static int64_t low_bytes(const vp_optimizer_step *o, const vp_trained *t)
+{
+    return vp_mul(t->element_bytes, vp_optimizer_moment_elements(o, t));
+}
+
+vp_status vp_optimizer_keep_projected_8bit(vp_optimizer_step *o, int64_t i, vp_err *err)
+{
+    const vp_trained *t     = &o->trained[i];
+    vp_ledger_block  *state = &o->states[i * MAX_STATES];
+    vp_trained        low   = *t;
+    vp_status         st    = VP_OK;
+
+    if (t->is_matrix)
+        low.bytes = low_bytes(o, t);
+    VP_TRY(vp_optimizer_keep_8bit(o, &low, state, err));
+    if (t->is_matrix && !state[PROJECTION_8BIT].block)
+        VP_TRY(vp_optimizer_keep(o,
+                                 vp_mul(t->element_bytes, vp_optimizer_projection_elements(o, t)),
+                                 &state[PROJECTION_8BIT], err));
+out:
+    return st;
+}
+
+/* What a name in Python means from now on: something that was made. */
+static void give(vp_optimizer_step *o, vp_ledger_block *place, vp_ledger_block *made)
+{
+    drop(o, place);
+    *place = *made;
+    *made  = (vp_ledger_block){0};
+}
+
+/* AdamW8bit.step() of galore_torch: bitsandbytes steps what is left of the gradient, which stays in the gradient's place; a copy of the
+ * weight takes the weight's, as something as small as that gradient had it meanwhile. */
+static vp_status step_moving(vp_optimizer_step *o, int64_t i, vp_err *err)
+{
+    const vp_trained *t   = &o->trained[i];
+    vp_ledger_block   low = {0}, saved = {0}, small = {0}, update = {0};
+    vp_status         st = VP_OK;
+
+    VP_TRY(renew_by_svd(o, t, &o->states[i * MAX_STATES + PROJECTION_8BIT], err));
+    VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_GRADIENT, low_bytes(o, t), &low, err));
+    VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_PARAMETER, t->bytes, &saved, err));
+    VP_TRY(set(o, &small, low_bytes(o, t), err));
+    give(o, o->weights[i], &saved);
+    give(o, o->gradients[i], &low);
+    if (!o->has_states)
+        VP_TRY(vp_optimizer_keep_projected_8bit(o, i, err));
+    VP_TRY(vp_optimizer_project_back(o, t->bytes, &update, err));
+out:
+    drop(o, &low);
+    drop(o, &saved);
+    drop(o, &update);
+    drop(o, &small);
+    return st;
+}
+
+vp_status vp_optimizer_step_moving(vp_optimizer_step *o, range of, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = of.first; i < of.end; i++)
+        if (o->trained[i].is_matrix)
+            VP_TRY(step_moving(o, i, err));
+        else if (!o->has_states)
+            VP_TRY(vp_optimizer_keep_projected_8bit(o, i, err));
+out:
     return st;
 }

@@ -10,18 +10,19 @@
 
 /* How a step works through the parameters (torch/optim/adam.py, sgd.py). */
 typedef enum form {
-    FORM_IN_PLACE, /* one kernel, or in place: nothing besides the states                  */
-    FORM_FOREACH,  /* adam: the denominators of all parameters, sqrt(v), freed at the end  */
-    FORM_KEEPING,  /* schedulefree: those of one group live on while the next is stepped    */
-    FORM_TWICE,    /* adagrad: these, then as many quotients                                */
-    FORM_LOOP,     /* adam: sqrt(v), then its quotient; the last quotient lives on
+    FORM_IN_PLACE,  /* one kernel, or in place: nothing besides the states                  */
+    FORM_FOREACH,   /* adam: the denominators of all parameters, sqrt(v), freed at the end  */
+    FORM_KEEPING,   /* schedulefree: those of one group live on while the next is stepped    */
+    FORM_TWICE,     /* adagrad: these, then as many quotients                                */
+    FORM_LOOP,      /* adam: sqrt(v), then its quotient; the last quotient lives on
                       while those of the next parameter are made                           */
-    FORM_FACTORED, /* transformers' Adafactor: step_factored()                             */
-    FORM_COMPILED, /* torchao's: step_compiled()                                            */
-    FORM_MUON,     /* PyTorch's, and its AdamW of what is no matrix                         */
-    FORM_GROK,     /* step_grok()                                                           */
-    FORM_FUSED,    /* within backward: optimizer_backward.c                                 */
-    FORM_PROJECTED /* vp_optimizer_step_projected()                                            */
+    FORM_FACTORED,  /* transformers' Adafactor: step_factored()                             */
+    FORM_COMPILED,  /* torchao's: step_compiled()                                            */
+    FORM_MUON,      /* PyTorch's, and its AdamW of what is no matrix                         */
+    FORM_GROK,      /* step_grok()                                                           */
+    FORM_FUSED,     /* within backward: optimizer_backward.c                                 */
+    FORM_PROJECTED, /* vp_optimizer_step_projected()                                            */
+    FORM_MOVING     /* vp_optimizer_step_moving()                                               */
 } form;
 
 /* What a state is made of; WIDE to MIXED_8BIT: bitsandbytes' optimizers. */
@@ -35,9 +36,12 @@ typedef enum state_form {
     STATE_FACTORED_EARLY, /* fp32 of rows and of columns, made with the optimizer        */
     STATE_EARLY,          /* like the parameter, made with the optimizer                     */
     STATE_CODED,          /* torchao: of each a byte, a scale for 256 of them, its map of codes */
+    STATE_CODED_4BIT,     /* the same with half a byte                                       */
     STATE_STABLE,         /* StableAdamW by Triton: like the parameter; epsilon, what rounding
                          lost of 16-bit ones, a sum of squares                           */
+    STATE_FACTORED_LOW,   /* the same of a matrix that is projected, and its projection      */
     STATE_MUON,           /* of a matrix one like it, of others two                          */
+    STATE_PROJECTED_8BIT, /* the same in 8 bits                                              */
     STATE_PROJECTED       /* of a matrix two of low rank, its projection, a norm; of others two */
 } state_form;
 
@@ -79,8 +83,11 @@ static const struct {
     {"schedule_free_sgd", 1, false, FORM_IN_PLACE, STATE_LIKE, false},
     {"stable_adamw", 2, false, FORM_IN_PLACE, STATE_STABLE, false},
     {"adamw_torch_8bit", 2, false, FORM_COMPILED, STATE_CODED, false},
+    {"adamw_torch_4bit", 2, false, FORM_COMPILED, STATE_CODED_4BIT, false},
     {"muon", 2, false, FORM_MUON, STATE_MUON, false},
     {"galore_adamw", 2, false, FORM_PROJECTED, STATE_PROJECTED, false},
+    {"galore_adamw_8bit", 2, false, FORM_MOVING, STATE_PROJECTED_8BIT, false},
+    {"galore_adafactor", 1, false, FORM_FACTORED, STATE_FACTORED_LOW, false},
     {"galore_adamw_layerwise", 2, false, FORM_FUSED, STATE_PROJECTED, false},
     {"apollo_adamw", 2, false, FORM_PROJECTED, STATE_PROJECTED, false},
     {"apollo_adamw_layerwise", 2, false, FORM_FUSED, STATE_PROJECTED, false},
@@ -98,27 +105,25 @@ static const struct {
     {"adamw_anyprecision", "it takes torchdistx, an extension of old releases of PyTorch"},
     {"adamw_apex_fused", "transformers 5 has it no more; adamw_torch_fused is PyTorch's own"},
     {"adamw_hf", "transformers 5 has it no more; adamw_torch is PyTorch's own"},
-    {"adamw_torch_4bit",
-     "torchao's step is compiled; adamw_torch_8bit's was looked at, not this one"},
     {"adamw-bf16", "PyTorch's AdamW keeps states in the weights' format: --precision bf16"},
-    {"galore_adamw_8bit", "it puts other tensors in place of weights and gradients as it steps, "
-                          "which was not ruled"},
-    {"galore_adafactor", "its loop was not ruled; galore_adamw's was"},
-    {"galore_adamw_8bit_layerwise", "it puts other tensors in place of weights and gradients as it "
-                                    "steps, which was not ruled"},
-    {"galore_adafactor_layerwise", "its loop was not ruled; galore_adamw_layerwise's was"},
+    {"galore_adamw_8bit_layerwise",
+     "its loop in backward was not ruled; galore_adamw_layerwise's was"},
+    {"galore_adafactor_layerwise",
+     "its loop in backward was not ruled; galore_adamw_layerwise's was"},
 };
 
 /* bitsandbytes' numbers: optimizer.py. */
 enum {
-    N_ROWS        = sizeof table / sizeof *table,
-    N_STABLE      = 5,
-    GROK_STATES   = 3,
-    MAP_BYTES     = 1024,
-    LEAST_8BIT    = 4096,   /* elements; smaller parameters have fp32 states */
-    LEAST_PAGED   = 100000, /* elements */
-    SCALED_BLOCK  = 256,
-    FOREACH_CHUNK = 65536 /* elements (ATen/native/cuda/MultiTensorApply.cuh) */
+    N_ROWS         = sizeof table / sizeof *table,
+    N_STABLE       = 5,
+    PROJECTION     = 3, /* of a parameter's states the one behind rows, columns and a norm */
+    GROK_STATES    = 3,
+    MAP_BYTES      = 1024,
+    MAP_4BIT_BYTES = 64,
+    LEAST_8BIT     = 4096,   /* elements; smaller parameters have fp32 states */
+    LEAST_PAGED    = 100000, /* elements */
+    SCALED_BLOCK   = 256,
+    FOREACH_CHUNK  = 65536 /* elements (ATen/native/cuda/MultiTensorApply.cuh) */
 };
 
 const char *vp_optimizer_step_name(int i)
@@ -151,12 +156,27 @@ bool vp_optimizer_step_in_backward(const char *name)
     return row < N_ROWS && table[row].form == FORM_FUSED;
 }
 
+bool vp_optimizer_step_moves(const char *name)
+{
+    int row = row_of(name);
+
+    return row < N_ROWS && table[row].form == FORM_MOVING;
+}
+
+void vp_optimizer_step_at(vp_optimizer_step *o, vp_ledger_block *const *weights,
+                          vp_ledger_block *const *gradients)
+{
+    o->weights   = weights;
+    o->gradients = gradients;
+}
+
 bool vp_optimizer_step_asks_matrices(const char *name)
 {
     int row = row_of(name);
 
     return row < N_ROWS &&
-           (table[row].states == STATE_MUON || table[row].states == STATE_PROJECTED);
+           (table[row].states == STATE_MUON || table[row].states == STATE_PROJECTED ||
+            table[row].states == STATE_FACTORED_LOW || table[row].states == STATE_PROJECTED_8BIT);
 }
 
 static vp_status refuse(const char *name, vp_err *err)
@@ -256,6 +276,9 @@ int64_t vp_optimizer_step_least_bytes(const vp_optimizer_step *o)
             each = t->is_matrix ? vp_mul(t->element_bytes, vp_optimizer_moment_elements(o, t))
                                 : t->bytes;
             break;
+        case STATE_PROJECTED_8BIT:
+            each = t->is_matrix ? vp_optimizer_moment_elements(o, t) : elements;
+            break;
         case STATE_LIKE:
         case STATE_STABLE:
             each = t->bytes;
@@ -269,8 +292,12 @@ int64_t vp_optimizer_step_least_bytes(const vp_optimizer_step *o)
         case STATE_CODED:
             each = elements;
             break;
+        case STATE_CODED_4BIT:
+            each = elements / 2;
+            break;
         case STATE_FACTORED:
         case STATE_FACTORED_EARLY:
+        case STATE_FACTORED_LOW:
         case STATE_EARLY:
             break;
         }
@@ -305,7 +332,8 @@ bool vp_optimizer_step_is_small(const vp_trained *t)
 
 static bool is_8bit(const vp_optimizer_step *o)
 {
-    return table[o->row].states == STATE_8BIT || table[o->row].states == STATE_MIXED_8BIT;
+    return table[o->row].states == STATE_8BIT || table[o->row].states == STATE_MIXED_8BIT ||
+           table[o->row].states == STATE_PROJECTED_8BIT;
 }
 
 static bool is_mixed(const vp_optimizer_step *o)
@@ -344,16 +372,38 @@ out:
     return st;
 }
 
+/* The number is there because galore_torch 1.0 hands bitsandbytes a max_unorm, where it means block_wise. */
+vp_status vp_optimizer_keep_8bit(vp_optimizer_step *o, const vp_trained *t, vp_ledger_block *state,
+                                 vp_err *err)
+{
+    int64_t   n       = vp_trained_elements(t);
+    bool      is_8    = !vp_optimizer_step_is_small(t);
+    int64_t   parts[] = {is_8 ? n : 4 * n, is_8 ? 4 * vp_ceil_div(n, SCALED_BLOCK) : 0};
+    vp_status st      = VP_OK;
+
+    for (int j = 0; j < 4; j++)
+        VP_TRY(vp_optimizer_keep(o, parts[j / 2], state++, err));
+    VP_TRY(vp_optimizer_keep(o, 4, state, err));
+out:
+    return st;
+}
+
 /* torchao 0.18: those of small parameters, and of what no whole blocks make, are like the parameter. */
 static bool is_coded(const vp_trained *t)
 {
     return !vp_optimizer_step_is_small(t) && vp_trained_elements(t) % SCALED_BLOCK == 0;
 }
 
+static bool is_4bit(const vp_optimizer_step *o)
+{
+    return table[o->row].states == STATE_CODED_4BIT;
+}
+
 static vp_status make_coded_states(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
     int64_t          n       = vp_trained_elements(&o->trained[i]);
-    int64_t          bytes[] = {n, 4 * (n / SCALED_BLOCK), MAP_BYTES};
+    int64_t          bytes[] = {is_4bit(o) ? n / 2 : n, 4 * (n / SCALED_BLOCK),
+                       is_4bit(o) ? MAP_4BIT_BYTES : MAP_BYTES};
     vp_ledger_block *state   = &o->states[i * MAX_STATES];
     vp_status        st      = VP_OK;
 
@@ -406,7 +456,6 @@ out:
     return st;
 }
 
-/* A matrix is one that its columns divide: rows and columns, then Adafactor's norm of the parameter. */
 /* Of Adafactor: it has rows, of so many elements; 0: it is none. */
 static int64_t factored_width(const vp_trained *t)
 {
@@ -415,17 +464,34 @@ static int64_t factored_width(const vp_trained *t)
     return t->columns && n > t->columns && n % t->columns == 0 ? t->columns : 0;
 }
 
+static bool is_low(const vp_optimizer_step *o, int64_t i)
+{
+    return table[o->row].states == STATE_FACTORED_LOW && o->trained[i].is_matrix;
+}
+
+/* What is factored: the parameter, or what a projection leaves of its gradient. */
+static vp_trained factored(const vp_optimizer_step *o, int64_t i)
+{
+    return is_low(o, i) ? vp_optimizer_projected(o, &o->trained[i]) : o->trained[i];
+}
+
+/* A matrix is one that its columns divide: rows and columns, then Adafactor's norm of the parameter; of a checkpoint a projection
+ * too. */
 static vp_status make_factors(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
-    vp_ledger_block *state = &o->states[i * MAX_STATES];
-    int64_t   n = vp_trained_elements(&o->trained[i]), width = factored_width(&o->trained[i]);
-    vp_status st = VP_OK;
+    vp_ledger_block *state = &o->states[i * MAX_STATES], *projection = &state[PROJECTION];
+    vp_trained       t = factored(o, i);
+    int64_t          n = vp_trained_elements(&t), width = factored_width(&t);
+    vp_status        st = VP_OK;
 
     VP_TRY(vp_optimizer_keep(o, 4 * (width ? n / width : n), state++, err));
     if (width)
         VP_TRY(vp_optimizer_keep(o, 4 * width, state++, err));
-    if (table[o->row].states == STATE_FACTORED)
+    if (table[o->row].states != STATE_FACTORED_EARLY)
         VP_TRY(vp_optimizer_keep(o, 4, state, err));
+    if (is_low(o, i) && !projection->block)
+        VP_TRY(vp_optimizer_keep(o, vp_optimizer_wide_projection_bytes(o, &o->trained[i]),
+                                 projection, err));
 out:
     return st;
 }
@@ -438,8 +504,10 @@ static vp_status make_states_of(vp_optimizer_step *o, int64_t i, vp_err *err)
         return make_states_like(o, i, err);
     case STATE_FACTORED:
     case STATE_FACTORED_EARLY:
+    case STATE_FACTORED_LOW:
         return make_factors(o, i, err);
     case STATE_CODED:
+    case STATE_CODED_4BIT:
         return is_coded(&o->trained[i]) ? make_coded_states(o, i, err)
                                         : make_states_like(o, i, err);
     case STATE_STABLE:
@@ -448,6 +516,8 @@ static vp_status make_states_of(vp_optimizer_step *o, int64_t i, vp_err *err)
         return o->trained[i].is_matrix
                    ? vp_optimizer_keep(o, o->trained[i].bytes, &o->states[i * MAX_STATES], err)
                    : make_states_like(o, i, err);
+    case STATE_PROJECTED_8BIT:
+        return vp_optimizer_keep_projected_8bit(o, i, err);
     case STATE_PROJECTED:
         return o->trained[i].is_matrix ? make_projected_states(o, i, err)
                                        : make_states_like(o, i, err);
@@ -456,12 +526,21 @@ static vp_status make_states_of(vp_optimizer_step *o, int64_t i, vp_err *err)
     }
 }
 
-static vp_status make_states(vp_optimizer_step *o, range of, vp_err *err)
+static vp_status make_maps(vp_optimizer_step *o, range of, vp_err *err)
 {
     vp_status st = VP_OK;
 
     for (int j = 0; is_8bit(o) && of.first == 0 && j < n_tensors(o); j++)
         VP_TRY(vp_optimizer_keep(o, MAP_BYTES, &o->maps[j], err));
+out:
+    return st;
+}
+
+static vp_status make_states(vp_optimizer_step *o, range of, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(make_maps(o, of, err));
     for (int64_t i = of.first; i < of.end; i++)
         VP_TRY(make_states_of(o, i, err));
 out:
@@ -505,6 +584,7 @@ int64_t vp_optimizer_step_resume_bytes(const vp_optimizer_step *o)
     case STATE_8BIT:
     case STATE_MIXED:
     case STATE_MIXED_8BIT:
+    case STATE_PROJECTED_8BIT:
         return vp_mul(2, o->state_bytes);
     default:
         return o->state_bytes;
@@ -594,35 +674,45 @@ out:
 }
 
 /* One parameter at a time. Of 16 bits, gradient and parameter are copied to fp32, with the states made between; the square
- * of the gradient, the same with its epsilon, then the update, which lives on while those two of the next one are made. */
+ * of the gradient, the same with its epsilon, then the update, which lives on while those two of the next one are made. GaLore projects
+ * the gradient first, and the update back. */
 static vp_status step_factored(vp_optimizer_step *o, range of, vp_err *err)
 {
-    vp_ledger_block square = {0}, sum = {0}, scaled = {0}, copies[2] = {{0}}, update = {0};
+    vp_ledger_block square = {0}, sum = {0}, scaled = {0}, gradient = {0}, copy = {0}, update = {0};
     vp_status       st = VP_OK;
 
     for (int64_t i = of.first; i < of.end; i++) {
-        int64_t bytes     = 4 * vp_trained_elements(&o->trained[i]);
-        bool    is_narrow = o->trained[i].element_bytes < 4;
-        for (int j = 0; j < 2; j++) {
-            vp_ledger_free(o->ledger, &copies[j]);
-            if (is_narrow)
-                VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &copies[j], err));
-            if (j == 0 && !o->has_states)
-                VP_TRY(make_states_of(o, i, err));
-        }
+        const vp_trained *t         = &o->trained[i];
+        vp_trained        low       = factored(o, i);
+        int64_t           whole     = 4 * vp_trained_elements(t);
+        int64_t           bytes     = 4 * vp_trained_elements(&low);
+        bool              is_narrow = t->element_bytes < 4;
+        vp_ledger_free(o->ledger, &gradient);
+        if (is_narrow)
+            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, whole, &gradient, err));
+        if (is_low(o, i))
+            VP_TRY(vp_optimizer_project_wide(o, t, &o->states[i * MAX_STATES + PROJECTION],
+                                             &gradient, err));
+        if (!o->has_states)
+            VP_TRY(make_states_of(o, i, err));
+        vp_ledger_free(o->ledger, &copy);
+        if (is_narrow)
+            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, whole, &copy, err));
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &square, err));
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &sum, err));
         vp_ledger_free(o->ledger, &square);
         vp_ledger_free(o->ledger, &update);
-        VP_TRY(play_means(o, &o->trained[i], err));
+        VP_TRY(play_means(o, &low, err));
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &update, err));
         vp_ledger_free(o->ledger, &sum);
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &scaled, err));
+        if (is_low(o, i))
+            VP_TRY(vp_optimizer_project_back(o, whole, &update, err));
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, whole, &scaled, err));
         vp_ledger_free(o->ledger, &scaled);
     }
 out:
-    for (int j = 0; j < 2; j++)
-        vp_ledger_free(o->ledger, &copies[j]);
+    vp_ledger_free(o->ledger, &gradient);
+    vp_ledger_free(o->ledger, &copy);
     vp_ledger_free(o->ledger, &square);
     vp_ledger_free(o->ledger, &sum);
     vp_ledger_free(o->ledger, &update);
@@ -631,24 +721,32 @@ out:
 }
 
 /* One parameter at a time, its states made before its first step. What Inductor makes of torchao's AdamW8bit: new scales
- * of both states, and both in fp32, which new codes are made from; where states have no codes all is in place. */
+ * of both states, and both in fp32, which new codes are made from; where states have no codes all is in place. Of AdamW4bit the scales
+ * come from those of half a block each, and the codes are numbers of 64 bits before two of them are one byte. */
 static vp_status step_compiled(vp_optimizer_step *o, range of, vp_err *err)
 {
-    vp_ledger_block made[4] = {{0}};
-    vp_status       st      = VP_OK;
+    enum { HALVES = 0, SCALES = 2, WIDE = 4, CODES = 6, N_MADE = 8 };
+    vp_ledger_block made[N_MADE] = {{0}};
+    vp_status       st           = VP_OK;
 
     for (int64_t i = of.first; i < of.end; i++) {
-        int64_t n = vp_trained_elements(&o->trained[i]);
+        int64_t n = vp_trained_elements(&o->trained[i]), blocks = n / SCALED_BLOCK;
+        int64_t bytes[] = {[HALVES] = is_4bit(o) ? 8 * blocks : 0,
+                           [SCALES] = 4 * blocks,
+                           [WIDE]   = 4 * n,
+                           [CODES]  = is_4bit(o) ? 8 * n : 0};
         if (!o->has_states)
             VP_TRY(make_states_of(o, i, err));
-        for (int j = 0; j < 4 && is_coded(&o->trained[i]); j++)
-            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY,
-                                   j < 2 ? 4 * (n / SCALED_BLOCK) : 4 * n, &made[j], err));
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < N_MADE && is_coded(&o->trained[i]); j++) {
+            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes[j / 2 * 2], &made[j], err));
+            if (j >= SCALES && j < WIDE)
+                vp_ledger_free(o->ledger, &made[HALVES + j - SCALES]);
+        }
+        for (int j = 0; j < N_MADE; j++)
             vp_ledger_free(o->ledger, &made[j]);
     }
 out:
-    for (int j = 0; j < 4; j++)
+    for (int j = 0; j < N_MADE; j++)
         vp_ledger_free(o->ledger, &made[j]);
     return st;
 }
@@ -742,12 +840,16 @@ static vp_status play_range(vp_optimizer_step *o, range of, vp_err *err)
 
     if (f == FORM_MUON && !o->trained[of.first].is_matrix)
         f = FORM_FOREACH; /* AdamW of the others */
-    if (!o->has_states && f != FORM_FACTORED && f != FORM_COMPILED && f != FORM_PROJECTED)
+    if (!o->has_states && f == FORM_MOVING)
+        VP_TRY(make_maps(o, of, err));
+    else if (!o->has_states && f != FORM_FACTORED && f != FORM_COMPILED && f != FORM_PROJECTED)
         VP_TRY(make_states(o, of, err));
     if (f == FORM_MUON)
         VP_TRY(vp_optimizer_step_muon(o, of, err));
     else if (f == FORM_PROJECTED)
         VP_TRY(vp_optimizer_step_projected(o, of, err));
+    else if (f == FORM_MOVING)
+        VP_TRY(vp_optimizer_step_moving(o, of, err));
     else if (f == FORM_FOREACH || f == FORM_KEEPING || f == FORM_TWICE)
         VP_TRY(step_foreach(o, of, f == FORM_TWICE ? 2 : 1, err));
     else if (f == FORM_LOOP)
@@ -768,7 +870,8 @@ out:
 vp_status vp_optimizer_step_play(vp_optimizer_step *o, vp_err *err)
 {
     form      f       = table[o->row].form;
-    int64_t   n_first = f == FORM_FACTORED || f == FORM_PROJECTED ? o->n : o->n_first;
+    bool      at_once = f == FORM_FACTORED || f == FORM_PROJECTED || f == FORM_MOVING;
+    int64_t   n_first = at_once ? o->n : o->n_first;
     vp_status st      = VP_OK;
 
     if (n_first && f != FORM_FUSED)

@@ -70,6 +70,12 @@ void vp_optimizer_backward_begin(vp_optimizer_step *optimizer);
 vp_status vp_optimizer_backward_update(vp_optimizer_step *optimizer, int64_t bytes,
                                        vp_ledger_block *gradient, vp_err *err);
 
+/* Whether it puts tensors of its own in place of weights and gradients as it steps: weights[n] and gradients[n] are where those of the
+ * parameters lie when it does, borrowed. */
+bool vp_optimizer_step_moves(const char *name);
+void vp_optimizer_step_at(vp_optimizer_step *optimizer, vp_ledger_block *const *weights,
+                          vp_ledger_block *const *gradients);
+
 /* torch.nn.utils.clip_grad_norm_() of these gradients, within an open phase. */
 vp_status vp_clip_play(const vp_trained *gradients, int64_t n, vp_ledger *ledger, vp_err *err);
 

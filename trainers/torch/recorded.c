@@ -838,9 +838,14 @@ void vp_recorded_drop_gradients(vp_recorded *s)
     drop(s, VP_OWNER_GRADIENT);
 }
 
+vp_ledger_block *vp_recorded_weight_block(vp_recorded *s, const vp_recorded_weight *weight)
+{
+    return &s->blocks[weight->place];
+}
+
 void vp_recorded_drop_weight(vp_recorded *s, const vp_recorded_weight *weight)
 {
-    vp_ledger_free(s->ledger, &s->blocks[weight->place]);
+    vp_ledger_free(s->ledger, vp_recorded_weight_block(s, weight));
 }
 
 void vp_recorded_drop_inputs(vp_recorded *s)

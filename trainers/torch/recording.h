@@ -141,6 +141,8 @@ typedef struct vp_recorded_watch {
 
 void vp_recorded_watched(vp_recorded *step, const vp_recorded_watch *watch); /* borrowed */
 
+/* Where a weight that was loaded is: who lets it go puts another there, or leaves it empty. */
+vp_ledger_block *vp_recorded_weight_block(vp_recorded *step, const vp_recorded_weight *weight);
 /* A weight that was loaded goes: another has a part of it. */
 void vp_recorded_drop_weight(vp_recorded *step, const vp_recorded_weight *weight);
 

@@ -8,7 +8,7 @@
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising, or with VPLAN_NULL_ADDRESSES=falling as a card's driver gives them. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --matrices: those that project matrices or orthogonalise them (`pip install --no-deps galore-torch apollo-torch`). --fused: those that update in the backward pass, or from host memory (and lomo-optim grokadamw). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --configs: of models as these files have them, every option by chance. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --matrices: those that project matrices or orthogonalise them (`pip install --no-deps galore-torch apollo-torch`), with --adapters GaLore's Adafactor, its AdamW in 8 bits, and those of adapters. --fused: those that update in the backward pass, or from host memory (and lomo-optim grokadamw). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --configs: of models as these files have them, every option by chance. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -542,6 +542,17 @@ FUSED_OPTIMIZERS = ("lomo", "lomo", "adalomo", "adalomo", "grokadamw", "grokadam
                     "galore_adamw_layerwise:rank=256,targets=attn+mlp")
 
 
+OF_ADAPTERS = ("galore_adamw:targets=all-linear", "apollo_adamw:rank=8,targets=all-linear", "galore_adafactor:rank=4,targets=all-linear", "apollo_adamw:rank=1,scale_type=tensor,targets=all-linear")
+LATER_MATRIX_OPTIMIZERS = ("galore_adamw_8bit:targets=all-linear", "galore_adamw_8bit:rank=64,targets=attn+mlp", "galore_adafactor:targets=all-linear", "galore_adafactor:rank=256,targets=attn+mlp", "galore_adafactor:rank=64,proj_type=reverse_std,targets=mlp")
+
+
+def drawn_adapted_matrices(n, seed, models):
+    """Those of whole models that were counted later, and of adapters."""
+    rng = random.Random(seed)
+    whole = drawn_matrices(n, seed, models, LATER_MATRIX_OPTIMIZERS)
+    return [r[:5] + (rng.choice(OF_ADAPTERS),) + r[6:11] + ("all-linear", rng.choice([4, 8, 16])) + r[13:] if i % 2 else r for i, r in enumerate(whole)]
+
+
 def drawn_matrices(n, seed, models, optimizers):
     """Optimizers that project matrices or orthogonalise them, or that update in the backward pass or from host memory, of whole models."""
     rng = random.Random(seed)
@@ -655,6 +666,17 @@ RECENT = [  # what was recorded last: adapters of experts too, whole models at a
     ("gemma-3-4b", "bf16-amp", "full", "adamw_torch_fused", 4, 1536, "none", "trl", "all-linear", 16, "nf4-dq"),
     ("gemma-3-12b", "bf16-amp", "full", "adamw_torch_fused", 2, 1536, "none", "hf", "all-linear", 16, "nf4-dq"),
     ("gemma-3-4b", "bf16-amp", "full", "adamw_torch_fused", 3, 2048, "none", "hf", "all-linear", 8, "none"),
+    ("falcon-7b", "bf16-amp", "none", "adamw_torch_fused", 2, 1024, "none", "hf", "query_key_value", 16, "none"),
+    ("falcon-7b", "bf16-mixed", "full", "adamw_8bit", 3, 768, "none", "trl", "query_key_value", 8, "none"),
+    ("phi-2", "bf16-mixed", "full", "adamw_torch_fused", 4, 1024, "none", "trl", "q_proj+v_proj+fc1+fc2", 16, "none"),
+    ("gpt2", "bf16-mixed", "none", "adamw_torch_fused", 4, 512, "none", "trl", "c_attn", 16, "none"),
+    ("qwen1.5-0.5b", "bf16-mixed", "none", "adamw_torch_fused", 4, 512, "none", "hf", "none", 0, "none"),
+    ("smollm2-1.7b", "fp32", "full", "adamw_torch", 2, 768, "none", "torch", "none", 0, "none"),
+    ("llama-2-7b", "bf16-amp", "none", "paged_adamw_8bit", 2, 1024, "none", "hf", "all-linear", 16, "nf4-dq"),
+    ("phi3-mini", "bf16-amp", "none", "paged_adamw_8bit", 2, 2048, "none", "hf", "all-linear", 16, "nf4-dq"),
+    ("gemma-2b", "bf16-amp", "none", "adamw_torch_fused", 2, 1024, "none", "hf", "all-linear", 8, "nf4-dq"),
+    ("gemma2-2b", "bf16-amp", "none", "adamw_torch_fused", 2, 4096, "none", "hf", "all-linear", 16, "nf4-dq"),
+    ("gemma3-1b", "bf16-amp", "none", "adamw_torch_fused", 3, 1024, "none", "hf", "all-linear", 16, "nf4-dq"),
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
@@ -874,6 +896,8 @@ def main():
         rows = drawn_allocators(n, a.seed, a.models)
     elif a.optimizers:
         rows = drawn_optimizers(n, a.seed, a.models)
+    elif a.matrices and a.adapters:
+        rows = drawn_adapted_matrices(n, a.seed, a.models)
     elif a.matrices:
         rows = drawn_matrices(n, a.seed, a.models, MATRIX_OPTIMIZERS)
     elif a.fused:
