@@ -92,7 +92,7 @@ FAMILIES = {
                    layers="n_layer", layer_norm=True),
     "llama": Family("llama", combos=((EVEN, 0), (EVEN, 1), (GROUPED, 0), (GROUPED, 1))),
     "mistral": Family("mistral", window="sliding_window", combos=((EVEN, 0), (GROUPED, 0))),
-    "qwen2": Family("qwen2", NARROW),
+    "qwen2": Family("qwen2", NARROW, combos=((EVEN, 0), (EVEN, 1), (GROUPED, 0), (GROUPED, 1))),
     "qwen3": Family("qwen3", combos=((GROUPED, 0), (GROUPED, 1))),
     "gemma": Family("gemma", combos=((EVEN, 1), (MQA, 1)), wide=(1,)),
     "gemma2": Family("gemma2", combos=((GROUPED, 1),), window="sliding_window", period=2, wide=(0, 1)),
@@ -205,6 +205,8 @@ def shapes(name, v, n, seed=1):
     rng = random.Random("%s %s %d" % (name, bool(v["gqa"]), seed))
     out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
     while v["gqa"] == GROUPED and seed == 1 and len({s["a"] // s["k"] for s in out[:-1]}) == 1:         # heads would be a multiple of others
+        out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
+    while seed == 1 and all(-s["S"] % 32 == -s["S"] % (64 if s["d"] <= 64 else 128) for s in out[:-1]):         # S32 would be 64 SQ
         out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
     if v["task"] == "seq2seq":
         return [with_targets(rng, s, i) for i, s in enumerate(out)]

@@ -176,14 +176,27 @@ def asks(v):
 
 @contextlib.contextmanager
 def yes():
-    """What Python asks of a tensor on the card is true."""
+    """What Python asks of a tensor on the card is true, but whether what is quantised to 8 bits has outliers."""
+    import sys
     import torch
-    plain = torch.Tensor.__bool__
+    plain, library = torch.Tensor.__bool__, sys.modules.get("bitsandbytes.functional")
+    quantise = library and library.int8_vectorwise_quant
+
+    def without_outliers(*args, **kwargs):
+        torch.Tensor.__bool__, before = plain, torch.Tensor.__bool__
+        try:
+            return quantise(*args, **kwargs)
+        finally:
+            torch.Tensor.__bool__ = before
     torch.Tensor.__bool__ = lambda t: plain(t) or t.is_cuda
+    if library:
+        library.int8_vectorwise_quant = without_outliers
     try:
         yield
     finally:
         torch.Tensor.__bool__ = plain
+        if library:
+            library.int8_vectorwise_quant = quantise
 
 
 class Sft(Trainer):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Whole training steps as rows.py plays them, on a card without flash attention: a T4, compute capability 7.5, 40 multiprocessors.
 
-    older_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ... | --classes | --adapted MODEL ... | --trl MODEL ...]
+    older_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ... | --classes | --adapted MODEL ... | --trl MODEL ... | --recent]
 
 16 bits are fp16 there, with no autocast or with it over fp32 weights; sdpa takes memory-efficient attention, or math. --models: these, whole,
-by Trainer, in fp16-mixed, their batches padded. --classes: LoRA of classifiers, or whole ones, without padding. --adapted: adapters of these. --trl: SFTTrainer's LoRA of these, and steps of them whole.
+by Trainer, in fp16-mixed, their batches padded. --classes: LoRA of classifiers, or whole ones, without padding. --adapted: adapters of these. --trl: SFTTrainer's LoRA of these, and steps of them whole. --recent: a list of what was recorded last.
 """
 import argparse
 import csv
@@ -27,6 +27,13 @@ def of_older(row):
     return precision and row[:2] + (precision, "sdpa:flash") + row[4:]
 
 
+RECENT = [  # what was recorded last: without padding, by Trainer; adapters, rank, load behind
+    ("falcon-7b", "fp16-amp", "none", "adamw_torch_fused", 2, 512, "query_key_value", 16, "none"),
+    ("phi-2", "fp16-mixed", "none", "adamw_torch_fused", 2, 512, "none", 0, "none"),
+    ("phi-2", "fp16-amp", "none", "adamw_torch_fused", 3, 768, "q_proj+v_proj+fc1+fc2", 8, "none"),
+]
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("out")
@@ -37,6 +44,7 @@ def main():
     p.add_argument("--classes", action="store_true")
     p.add_argument("--adapted", nargs="+")
     p.add_argument("--trl", nargs="+")
+    p.add_argument("--recent", action="store_true")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=40, capability=75)
     import torch
@@ -59,6 +67,9 @@ def main():
     if a.trl:
         drawn = [r for r in rows.drawn_by_trl(40 * a.random, a.seed, a.trl, True) if r[2] == "bf16-mixed" and r[4] == "full" and r[11] != "q_proj+v_proj" and r[9] == "none"]
         wanted = [r[:2] + ("fp16-mixed",) + r[3:] for r in drawn][:a.random]
+    if a.recent:
+        wanted = [(name, dict(rows.NAMED, **rows.MODELS)[name], precision, "sdpa:flash", recompute, opt, batch, seq, "clm", "none", "hf", lora, rank, load)
+                  for name, precision, recompute, opt, batch, seq, lora, rank, load in RECENT]
     with open(a.out, "w", newline="") as f:
         f.write("# made by tests/oracles/programs/older_rows.py: torch %s, transformers %s\n" % (torch.__version__.split("+")[0], transformers.__version__))
         out = csv.writer(f, lineterminator="\n")

@@ -677,6 +677,8 @@ RECENT = [  # what was recorded last: adapters of experts too, whole models at a
     ("gemma-2b", "bf16-amp", "none", "adamw_torch_fused", 2, 1024, "none", "hf", "all-linear", 8, "nf4-dq"),
     ("gemma2-2b", "bf16-amp", "none", "adamw_torch_fused", 2, 4096, "none", "hf", "all-linear", 16, "nf4-dq"),
     ("gemma3-1b", "bf16-amp", "none", "adamw_torch_fused", 3, 1024, "none", "hf", "all-linear", 16, "nf4-dq"),
+    ("qwen2.5-0.5b", "bf16-amp", "full", "adamw_torch_fused", 4, 768, "none", "trl", "all-linear", 16, "int8"),
+    ("llama-3.2-1b", "bf16-amp", "full", "paged_adamw_8bit", 2, 1024, "none", "trl", "all-linear", 8, "int8"),
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
