@@ -822,18 +822,24 @@ static void print_for_adapters(const vp_check_fit *x, const vp_checked *c,
  * all. */
 static void print_otherwise(const vp_check_fit *x, const vp_checked *c, const vp_command_line *line)
 {
-    const vp_choose_request *r      = &x->request;
-    const char              *tuning = x->mended.settings.value[VP_SETTING_TUNING];
-    char                     command[1200];
+    const vp_choose_request *r       = &x->request;
+    const char *const       *v       = x->mended.settings.value;
+    const char              *tuning  = v[VP_SETTING_TUNING];
+    vp_text                  command = {0};
 
     if (tuning && strcmp(tuning, "full") != 0) {
         print_for_adapters(x, c, line);
         return;
     }
-    snprintf(command, sizeof command,
-             "vplan estimate %s --trainer %s --device %s --seq %lld --micro-batch 1", r->model_name,
-             r->job.language->own ? r->job.language->own : "hf", x->device.name, (long long)r->seq);
-    vp_screen_command("next", command);
+    vp_text_printf(&command,
+                   "vplan estimate %s --trainer %s --device %s --seq %lld --micro-batch 1",
+                   r->model_name, r->job.language->own ? r->job.language->own : "hf",
+                   x->device.name, (long long)r->seq);
+    if (r->world > 1)
+        vp_text_printf(&command, " --world %lld --parallel %s", (long long)r->world,
+                       says(v[VP_SETTING_PARALLEL], "none") ? "ddp" : v[VP_SETTING_PARALLEL]);
+    vp_screen_command("next", vp_text_string(&command));
+    vp_text_release(&command);
 }
 
 static void print_tight(const vp_mended *m, int64_t budget_bytes)

@@ -38,7 +38,8 @@ static bool recompute(vp_hf_request *q)
 /* Cards that cut the gradients keep whole ones while they are only added up. */
 static bool sync_each(vp_hf_request *q)
 {
-    bool keeps = q->accumulation > 1 && q->world > 1 && vp_world_syncs_each(q->parallel);
+    bool keeps =
+        q->accumulation > 1 && q->world > 1 && vp_world_syncs_each(q->parallel, q->offload);
 
     if (!keeps || q->syncs_each)
         return false;

@@ -71,7 +71,7 @@ static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
     if (o->offload && !vp_world_offloads(parallel, o->offload))
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--offload %s is not what --parallel %s does; zero1 and zero2 offload the "
-                       "optimizer, zero3 that or params, fsdp2 params",
+                       "optimizer, zero3 that or params, fsdp and fsdp2 params",
                        o->offload, parallel);
     return VP_OK;
 }

@@ -54,7 +54,9 @@ static const char *difference_text(const vp_settings *s, const vp_settings *than
     for (int i = 0; i < VP_N_SETTINGS && n < (int)size; i++)
         if (i != VP_SETTING_MICRO_BATCH && i != VP_SETTING_ACCUMULATION && s->value[i] &&
             than->value[i] && strcmp(s->value[i], than->value[i]) != 0 &&
-            (i != VP_SETTING_GRADIENT_SYNC || vp_world_syncs_each(s->value[VP_SETTING_PARALLEL])))
+            (i != VP_SETTING_GRADIENT_SYNC ||
+             vp_world_syncs_each(s->value[VP_SETTING_PARALLEL],
+                                 s->value[VP_SETTING_OFFLOAD_PARAMS])))
             n += snprintf(buf + n, size - (size_t)n, ", %s %s", vp_setting_key(i), s->value[i]);
     return buf;
 }

@@ -70,6 +70,7 @@ for r in rows + adapted + synced + single + quantised + trained + parted + drawn
     if r in drawn:
         ok(abs(error) <= 0.005, "%s: drawn" % name, "%+.3f %%" % (100 * error))
     wide = 0.003 if r in trained else 0.02 if r in quantised else 0.08 if r.get("load", "none") != "none" else {"ddp": 0.01, "fsdp": 0.01, "fsdp2": 0.10, "zero3": 0.17 if r.get("lora", "none") != "none" else 0.11 if r in parted else 0.06}.get(r["parallel"], 0.01)
+    wide = 0.12 if (r["parallel"], r["offload"], r["precision"]) == ("fsdp", "params", "fp32") else wide         # a segment for a table's gradient more
     error = j["reserved_peak_bytes"] / int(r["reserved"]) - 1
     ok((-0.04 if r["parallel"] == "zero3" else -wide) <= error <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
     for p in PHASES if r["parallel"] == "zero3" or r in quantised else PHASES[1:]:
@@ -125,6 +126,7 @@ refused("the same of FSDP", 4, ["--parallel fsdp2 --offload params on one card"]
 refused("one card reduces nothing", 2, ["--parallel fsdp2"], gpt2, "--sync-each-batch", "--accumulation", "2")
 refused("copies beside DeepSpeed's one card", 4, ["--resident ema"], gpt2, "--parallel", "zero2", "--resident", "ema")
 refused("offload without a way", 2, ["--parallel zero2 or zero3"], gpt2, "--offload", "optimizer")
+refused("gradients that FSDP1 would lose in host memory", 4, ["last micro-batch alone", "fsdp2"], gpt2, "--world", "2", "--parallel", "fsdp", "--offload", "params", "--accumulation", "2", "--sync-each-batch")
 refused("offloading what the way does not", 2, ["--offload params", "ddp"], gpt2, "--world", "2", "--offload", "params")
 refused("adapters of a loop's own under FSDP1", 4, ["fsdp_auto_wrap_policy", "--trainer hf"], llama, "--world", "2", "--parallel", "fsdp", "--qlora", "--precision", "bf16-amp")
 for way in ("zero2", "zero3"):
@@ -186,9 +188,10 @@ for options, device, way in ((["--world", "4", "--parallel", "ddp"], "4090", "--
 rc, j = said("--micro-batch", "2", "--device", "4090", "--budget", "18GiB", "--world", "4", "--parallel", "ddp")
 ok(rc == 3 and j["fits_with"]["options"] == "--world 4 --parallel fsdp2 --micro-batch 1 --accumulation 2 --sync-each-batch" and not j["fits_with"]["trains_adapters"], "the same training on the cards there are comes before adapters", j["fits_with"])
 for name, device, way, seq, want, what in (("llama-3.1-8b", "h100", "2 zero2", "1024", "--offload optimizer --micro-batch", "host memory, where the cards alone are not enough"),
-                                           ("qwen2.5-32b", "l40s", "4 zero3", "6144", "--offload params", "parameters in host memory, where states are not enough"),
+                                           ("olmo-2-32b", "4090", "4 zero3", "4096", "--offload params", "parameters in host memory, where states are not enough"),
                                            ("llama-3.1-8b", "4090", "4 zero2", "4096", "--qlora --world 4 --parallel ddp", "adapters are on each card"),
-                                           ("llama-3.1-70b", "h100", "8 fsdp2", "4096", "--offload params --micro-batch 4 --accumulation 2 --sync-each-batch", "gradients that are reduced with each micro-batch"),
+                                           ("llama-3.1-70b", "h100", "8 fsdp2", "4096", "--offload params --liger", "Liger's kernels where cards cut the weights"),
+                                           ("olmo-2-32b", "h200", "8 fsdp2", "4096", "--offload params --micro-batch 1 --accumulation 8 --sync-each-batch", "gradients that are reduced with each micro-batch"),
                                            ("olmo-7b", "4090", "2 fsdp", "1024", "--world 8 --parallel fsdp", "more cards, where nothing else is enough")):
     world, way = way.split()
     asked = {"--trainer": "hf", "--seq": seq, "--device": device, "--world": world, "--parallel": way}

@@ -108,7 +108,8 @@ static bool is_no_choice(const vp_choose_search *x, const vp_axis *axis, const v
 
     return (axis->setting == VP_SETTING_PARALLEL && x->r->world == 1) ||
            (axis->setting == VP_SETTING_GRADIENT_SYNC &&
-            (x->r->world == 1 || !parallel || !vp_world_syncs_each(parallel)));
+            (x->r->world == 1 || !parallel ||
+             !vp_world_syncs_each(parallel, s->value[VP_SETTING_OFFLOAD_PARAMS])));
 }
 
 static vp_status walk(vp_choose_search *x, int axis, vp_settings *s)

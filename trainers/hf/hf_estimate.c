@@ -218,8 +218,8 @@ static int64_t micro_steps(const run *r)
  * and world_zero.c knows it. */
 static bool starts_anew(const run *r)
 {
-    return r->fused ||
-           (r->request->syncs_each && r->world && vp_world_syncs_each(r->request->parallel));
+    return r->fused || (r->request->syncs_each && r->world &&
+                        vp_world_syncs_each(r->request->parallel, r->request->offload));
 }
 
 /* What a recording has by itself of the pass that is played, if anything: of a prefix's keys and values in all layers. */

@@ -473,6 +473,17 @@ static bool treats_adapters(const vp_hf_request *q)
     return !settings.rank || strcmp(settings.targets, "all-linear") == 0;
 }
 
+static vp_status refuse_lost(const vp_hf_request *q, vp_err *err)
+{
+    if (q->syncs_each && vp_hf_is_shared(q) && vp_world_loses_each(q->parallel, q->offload))
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--sync-each-batch --parallel %s --offload %s trains on the last micro-batch "
+            "alone: FSDP1 does not add up gradients in host memory; --parallel fsdp2 does",
+            q->parallel, q->offload);
+    return VP_OK;
+}
+
 /* Optimizers that treat matrices, or update in the backward pass. */
 static vp_status refuse_optimizers(const vp_hf_request *q, vp_err *err)
 {
@@ -516,6 +527,7 @@ vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *q, vp_err
     VP_TRY(refuse_trl_ways(q, err));
     VP_TRY(refuse_recomputed(model, q, err));
     VP_TRY(refuse_tower(model, q, err));
+    VP_TRY(refuse_lost(q, err));
     VP_TRY(refuse_optimizers(q, err));
 out:
     return st;

@@ -64,11 +64,18 @@ const char *vp_world_offloads_one(const char *offload)
     return strcmp(offload, "params") == 0 ? "zero3" : "zero2";
 }
 
-bool vp_world_syncs_each(const char *parallel)
+bool vp_world_loses_each(const char *parallel, const char *offload)
 {
     const vp_world_form *form = form_named(parallel);
 
-    return form && form->syncs_each;
+    return form && form->loses_each && offload && strcmp(offload, "none") != 0;
+}
+
+bool vp_world_syncs_each(const char *parallel, const char *offload)
+{
+    const vp_world_form *form = form_named(parallel);
+
+    return form && form->syncs_each && !vp_world_loses_each(parallel, offload);
 }
 
 /* Which unit holds a weight: before the layers the first one is the input's table. With tied tables it is

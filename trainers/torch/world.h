@@ -48,8 +48,11 @@ bool vp_world_knows_one(const char *parallel, const char *offload);
 /* The way that keeps "optimizer" or "params" in host memory on one card alone. */
 const char *vp_world_offloads_one(const char *offload);
 /* Whether it may reduce the gradients of each micro-batch, or else keeps whole ones until the last: Accelerate's
- * sync_each_batch. Without a choice DeepSpeed does as its stage says; all cards of ddp keep them anyway. */
-bool vp_world_syncs_each(const char *parallel);
+ * sync_each_batch. Without a choice DeepSpeed does as its stage says; all cards of ddp keep them anyway; FSDP1 with weights in host
+ * memory keeps there what the last micro-batch gave alone (torch 2.11, _flat_param.py: no addition of the two). */
+bool vp_world_syncs_each(const char *parallel, const char *offload);
+/* Whether gradients would be lost so. */
+bool vp_world_loses_each(const char *parallel, const char *offload);
 
 /* Takes part in what the step plays from now on; opts are copied, the rest is borrowed. VP_ERR_INPUT: a step
  * whose layers are not told apart. */

@@ -1,12 +1,17 @@
 /* torch.distributed.fsdp.FullyShardedDataParallel (torch 2.11, _flat_param.py and _runtime_utils.py) as Accelerate 1.15 starts
  * it with what `vplan emit` writes: FULL_SHARD, a flat parameter for each layer and one for all that is left, use_orig_params,
  * BACKWARD_PRE, sync_module_states. Adapters have flat parameters of their own, as peft's fsdp_auto_wrap_policy() and so Trainer
- * wraps them: each is whole while it is used, one after the other. */
+ * wraps them: each is whole while it is used, one after the other.
+ *
+ * With CPUOffload(offload_params=True) a flat parameter's part, and room for its gradient, are pinned in host memory: the part
+ * comes to the card to be gathered (pre_unshard()), and what is reduced stays there until backward ends (_offload_grad(),
+ * prepare_gradient_for_optim()). */
 #include "trainers/torch/world_internal.h"
 
 #include "base/checked.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* Streams whose memory is kept apart: 16-bit copies of shards, gathered weights, reduced gradients. */
 enum { STREAM_CAST = 1, STREAM_GATHER, STREAM_REDUCE };
@@ -41,6 +46,22 @@ static int64_t flat_elements(const vp_world *w, int64_t u)
 static int64_t part(const vp_world *w, int64_t u)
 {
     return vp_ceil_div(flat_elements(w, u), w->opts.ranks);
+}
+
+static bool is_offloaded(const vp_world *w)
+{
+    return strcmp(w->opts.offload, "params") == 0;
+}
+
+/* Rank 0's part of what was cut leaves the card; the host's optimizer steps over it where it is trained. */
+static void move_to_host(vp_world *w, vp_ledger_block *shard, int64_t elements, bool is_trained)
+{
+    int64_t bytes = shard->bytes;
+
+    vp_ledger_free(w->ledger, shard);
+    vp_world_pin(w, bytes);
+    vp_world_pin(w, bytes); /* its gradient, of what is frozen too */
+    w->host_elements += is_trained ? elements : 0;
 }
 
 static bool is_mixed(const vp_world *w)
@@ -105,12 +126,21 @@ static vp_status shard_adapter(vp_world *w, vp_world_weight *x, vp_err *err)
         VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, whole, &x->whole, err));
     VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, whole, &flat, err));
     VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, left * x->kept, &x->shard, err));
-    w->trained[x->place] = left * x->kept;
-    w->n_trained++;
+    if (is_offloaded(w)) {
+        move_to_host(w, &x->shard, left, true);
+    } else {
+        w->trained[x->place] = left * x->kept;
+        w->n_trained++;
+    }
 out:
     vp_ledger_free(w->ledger, &flat);
     vp_ledger_free(w->ledger, &x->whole);
     return st;
+}
+
+static vp_ledger_block *shard_of(vp_world *w, int64_t u)
+{
+    return &w->weights[w->units[u].first].shard;
 }
 
 /* Its weights come to the card, are joined, and rank 0's part of them stays. With use_orig_params the optimizer sees what of
@@ -137,7 +167,9 @@ static vp_status shard(vp_world *w, int64_t u, vp_err *err)
                          err));
     VP_TRY(vp_world_take(w, owner_of(w, u), left * w->opts.master_bytes, &w->weights[from].shard,
                          err));
-    for (int64_t i = from; i < to && !w->opts.adapter_bytes; i++) {
+    if (is_offloaded(w))
+        move_to_host(w, shard_of(w, u), left, !w->opts.adapter_bytes);
+    for (int64_t i = from; i < to && !w->opts.adapter_bytes && !is_offloaded(w); i++) {
         int64_t here = w->weights[i].elements < left ? w->weights[i].elements : left;
         if (here > 0)
             w->trained[w->n_trained++] = here * w->opts.master_bytes;
@@ -171,6 +203,23 @@ static vp_ledger_block *whole(vp_world *w, int64_t u)
     return &w->weights[w->units[u].first].whole;
 }
 
+/* What is gathered: rank 0's n elements as they are computed with. Nothing where they are kept so on the card. */
+static vp_status bring(vp_world *w, int64_t n, int64_t kept, int64_t computed, vp_ledger_block *out,
+                       vp_err *err)
+{
+    vp_ledger_block in = {0};
+    vp_status       st = VP_OK;
+
+    if (kept != computed || is_offloaded(w))
+        VP_TRY(alloc_on(w, STREAM_CAST, VP_OWNER_GATHERED, n * computed, out, err));
+    if (kept != computed && is_offloaded(w))
+        VP_TRY(alloc_on(w, STREAM_CAST, VP_OWNER_GATHERED, n * kept, &in, err));
+out:
+    vp_ledger_free(w->ledger, &in);
+    return st;
+}
+
+/* What is brought in the format that it is computed with has the weights' names until they are cut again (flat_param_to()). */
 static vp_status unshard(vp_world *w, int64_t u, vp_err *err)
 {
     vp_ledger_block cast = {0};
@@ -179,13 +228,23 @@ static vp_status unshard(vp_world *w, int64_t u, vp_err *err)
 
     if (!n || whole(w, u)->block)
         return VP_OK;
-    if (is_mixed(w))
-        VP_TRY(alloc_on(w, STREAM_CAST, VP_OWNER_GATHERED, n * w->opts.weight_bytes, &cast, err));
+    VP_TRY(bring(w, n, w->opts.master_bytes, w->opts.weight_bytes, &cast, err));
     VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, n * w->opts.ranks * w->opts.weight_bytes,
                     whole(w, u), err));
+    if (is_offloaded(w) && !is_mixed(w)) {
+        *shard_of(w, u) = cast;
+        cast            = (vp_ledger_block){0};
+    }
 out:
     vp_ledger_free(w->ledger, &cast);
     return st;
+}
+
+static void reshard(vp_world *w, int64_t u)
+{
+    vp_ledger_free(w->ledger, whole(w, u));
+    if (is_offloaded(w))
+        vp_ledger_free(w->ledger, shard_of(w, u));
 }
 
 /* Adapters of a layer, one after the other. */
@@ -199,8 +258,7 @@ static vp_status use_adapters(vp_world *w, int64_t u, vp_err *err)
         int64_t                n = vp_ceil_div(x->elements, w->opts.ranks);
         if (!is_adapter(w, x))
             continue;
-        if (x->kept != x->computed)
-            VP_TRY(alloc_on(w, STREAM_CAST, VP_OWNER_GATHERED, n * x->computed, &cast, err));
+        VP_TRY(bring(w, n, x->kept, x->computed, &cast, err));
         VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, n * w->opts.ranks * x->computed, &all,
                         err));
         vp_ledger_free(w->ledger, &cast);
@@ -285,7 +343,7 @@ static vp_status reduce(vp_world *w, int64_t u, vp_err *err)
     if (!joint)
         return VP_OK;
     if (w->opts.adapter_bytes) {
-        vp_ledger_free(w->ledger, whole(w, u));
+        reshard(w, u);
         return VP_OK;
     }
     VP_TRY(add_tied(w, u, &sum, err));
@@ -293,7 +351,7 @@ static vp_status reduce(vp_world *w, int64_t u, vp_err *err)
         drop_made_of(w, u);
     VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_BUCKET, joint * w->opts.weight_bytes, &flat, err));
     vp_ledger_free(w->ledger, &sum);
-    vp_ledger_free(w->ledger, whole(w, u));
+    reshard(w, u);
     drop_made_of(w, u);
     VP_TRY(reduce_flat(w, joint, is_mixed(w), &flat, &w->reduced[u], err));
 out:
@@ -366,7 +424,7 @@ static vp_status layer(vp_world *w, int64_t i, vp_err *err)
     if (w->is_backward && i > 0 && whole(w, u + 1)->block)
         VP_TRY(reduce(w, u + 1, err));
     if (!w->is_backward && i > 0)
-        vp_ledger_free(w->ledger, whole(w, i - 1));
+        reshard(w, i - 1);
     if (u >= 0 && u < w->n_layers) {
         VP_TRY(unshard(w, u, err));
         VP_TRY(use_adapters(w, u, err));
@@ -391,12 +449,15 @@ static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err
 static vp_status end(vp_world *w, vp_err *err)
 {
     bool      has_first = w->n_layers && whole(w, 0)->block;
+    bool      leaves    = w->is_backward && w->reduces && is_offloaded(w);
     vp_status st        = VP_OK;
 
     if (w->is_backward && has_first) /* gradients that were added to others came without a word */
         VP_TRY(reduce(w, 0, err));
     if (w->is_backward)
         VP_TRY(reduce(w, w->n_layers, err));
+    for (int64_t i = 0; leaves && i < w->n_units + w->n_gradients; i++)
+        vp_ledger_free(w->ledger, &w->reduced[i]);
 out:
     return st;
 }
@@ -407,7 +468,8 @@ const vp_world_form vp_world_fsdp1 = {.name           = "fsdp",
                                       .by_layers      = true,
                                       .keeps_reduced  = true,
                                       .syncs_each     = true,
-                                      .offloads       = "",
+                                      .loses_each     = true,
+                                      .offloads       = "params",
                                       .load           = load,
                                       .begin          = begin,
                                       .layer          = layer,

@@ -59,6 +59,7 @@ struct vp_world_form {
     bool        cuts_frozen, cuts_quantised;
     bool        keeps_reduced; /* what was reduced outlives the step */
     bool        syncs_each;    /* vp_world_syncs_each() */
+    bool        loses_each;    /* vp_world_loses_each(), with what it offloads */
     bool by_layers; /* layer() is told of those of a first backward pass too, not of gradients */
     const char *offloads; /* words of --offload that it takes */
     vp_status (*load)(vp_world *w, vp_err *err);

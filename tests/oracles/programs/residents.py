@@ -77,7 +77,7 @@ def measure(row):
     copies = [[p.detach().clone() for p in params] for _ in range({"ema": 1, "mer": 1, "ewc": 2}.get(kind, 0))]
     gc.collect()
     end("load")
-    opt = rows.optimizer(opt, params)
+    opt = rows.optimizer(opt, params, m)
     inputs = play.batch(v, dict(B=batch, S=seq))
     unlabelled = {k: x for k, x in inputs.items() if k != "labels"}
 

@@ -65,7 +65,9 @@ def quantised():
               (8, "params", step_of(2), "nf4"))] +
             [("fsdp", world, "none", step, load) for world, step, load in
              ((2, step_of(3), "nf4-dq"), (4, step_of(0), "nf4"), (8, of_8b, "nf4-dq"), (4, step_of(2), "nf4-dq"), (2, step_of(3, 2), "nf4"), (4, step_of(3), "none"),
-              (8, step_of(0), "none"), (2, step_of(2), "none"))])
+              (8, step_of(0), "none"), (2, step_of(2), "none"))] +
+            [("fsdp", world, "params", step, load) for world, step, load in
+             ((2, step_of(3), "nf4-dq"), (4, of_8b, "nf4"), (8, step_of(2), "nf4-dq"), (2, step_of(6, 2, "full"), "nf4"), (4, step_of(0), "none"))])
 
 
 def trained():
@@ -124,6 +126,7 @@ def wanted(adapters):
     out += [(parallel, world, "none", LARGE_TABLES) for parallel, world in (("zero3", 4), ("zero3", 8), ("zero2", 4), ("fsdp2", 4))]
     out += [("fsdp", world, "none", STEPS[i]) for world, i in ((2, 0), (4, 1), (8, 2), (2, 3), (8, 5), (4, 6), (4, 2))]
     out += [("fsdp", 4, "none", x) for x in (LARGE_TABLES, added_up)]
+    out += [("fsdp", world, "params", STEPS[i]) for world, i in ((2, 0), (4, 3), (8, 2), (4, 6), (2, 4), (8, 1))] + [("fsdp", 4, "params", added_up)]
     return out + [(parallel, 4, "none", added_up) for parallel in ("ddp", "fsdp2", "zero1", "zero2", "zero3")]
 
 
