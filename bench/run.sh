@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every benchmark that this machine can run; results to $BUILD/bench/. A part that cannot run says why and is skipped.
 #
-#     bench/run.sh [step] [kernels] [plan] [regret] [prediction] [per-layer]     (the first three; `make bench` calls it)
+#     bench/run.sh [step] [kernels] [plan] [regret] [prediction] [per-layer] [offload] [trainer]     (the first three; `make bench` calls it)
 #
 #     BUILD           folder of the programs (build)
 #     PYTHON_TORCH    a Python with torch and transformers, for step (python3)
@@ -23,7 +23,8 @@ for part; do
     prediction) program=step_prediction.py ;;
     per-layer) program=per_layer_ilp.py ;;
     offload) program=offload_plans.py ;;
-    *) echo "bench/run.sh: no part $part: step, kernels, plan, regret, prediction, per-layer or offload" >&2; exit 2 ;;
+    trainer) program=trainer_time.py ;;
+    *) echo "bench/run.sh: no part $part: step, kernels, plan, regret, prediction, per-layer, offload or trainer" >&2; exit 2 ;;
     esac
     printf '\n== %s (bench/%s)\n' "$part" "$program"
     python3 "$here/$program" --commit "$COMMIT"
