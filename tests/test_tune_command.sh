@@ -44,12 +44,13 @@ printf '#!/bin/sh\n[ -f "$2" ] || exit 9\nshift 2\nexec python3 training.py "$@"
 chmod +x "$work/above.sh"
 ok "a program and a file above the current folder" exits 0 tune --try --batch=1,2 -- ../above.sh --data ../above.sh --batch 1
 
-# ---- a large file is told from the root, so that what is kept by its path is kept once; a small one is a trial's own ----
+# ---- a large text that is trained on is told from the root, so that what is kept by its path is kept once; any other file is a trial's own ----
 head -c 300000 /dev/zero > large.txt
 echo small > small.txt
-printf '#!/bin/sh\n[ "$2" = "%s/large.txt" ] && [ "$3" = "--more=%s/large.txt" ] && [ "$4" = small.txt ] || exit 9\nshift 4\nexec python3 training.py "$@"\n' "$PWD" "$PWD" > large.sh
-ok "a large file and a small one" exits 0 tune --try --batch=1,2 -- sh large.sh --data large.txt --more=./large.txt small.txt --batch 1
-ok "are what the command is told of in its own words" json 'd["best"]["command"][3:5] == ["large.txt", "--more=./large.txt"]'
+printf '#!/bin/sh\n[ "$2" = "%s/large.txt" ] && [ "$3" = "--validation_file=%s/large.txt" ] && [ "$4" = --cache ] && [ "$5" = large.txt ] && [ "$7" = small.txt ] || exit 9\nrm large.txt\nshift 7\nexec python3 training.py "$@"\n' "$PWD" "$PWD" > large.sh
+ok "a large text, a large file and a small text" exits 0 tune --try --batch=1,2 -- sh large.sh --train_file large.txt --validation_file=./large.txt --cache large.txt --test_file small.txt --batch 1
+ok "are what the command is told of in its own words" json 'd["best"]["command"][3:5] == ["large.txt", "--validation_file=./large.txt"]'
+ok "what a trial removes is its own link" test -s large.txt
 rm large.txt small.txt large.sh
 
 # ---- the best of all, from few trials, at several budgets and with every start ----

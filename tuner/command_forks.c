@@ -76,7 +76,7 @@ vp_status vp_trial_forks_start(const vp_command_opts *opts, const char *program,
 
     snprintf(at, sizeof at, "%s/forks", parent);
     if (python < 0 || python > 32 || opts->world > 1 || !imports_much(opts->command[python + 1]) ||
-        strlen(at) >= sizeof((struct sockaddr_un *)0)->sun_path ||
+        strlen(at) + strlen(".new") >= sizeof((struct sockaddr_un *)0)->sun_path ||
         vp_file_find_program("null/probe/vplan_zygote.py", script, sizeof script, NULL) != VP_OK)
         goto out;
     arena = vp_arena_new();

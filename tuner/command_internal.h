@@ -96,6 +96,8 @@ vp_status vp_space_known(char *const *command, vp_command_space *space, vp_err *
 
 /* The words of an option that names a folder to write into. */
 bool vp_command_is_output(const char *word);
+/* That of transformers' examples for a text that they read by `datasets`. */
+bool vp_command_is_text(const char *word);
 
 /* ---- command_choice.c ---- */
 

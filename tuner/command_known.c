@@ -15,6 +15,23 @@ static const char micro_batch[]   = "--per_device_train_batch_size",
                   attention[] = "--attn_implementation";
 enum { DEFAULT_BATCH = 8, MAX_BATCH = 1024 };
 
+static bool is_one_of(const char *word, const char *const *options, size_t n_options)
+{
+    size_t n = strcspn(word, "=");
+
+    for (size_t i = 0; i < n_options; i++)
+        if (strlen(options[i]) == n && strncmp(options[i], word, n) == 0)
+            return true;
+    return false;
+}
+
+bool vp_command_is_text(const char *word)
+{
+    static const char *const options[] = {"--train_file", "--validation_file", "--test_file"};
+
+    return is_one_of(word, options, sizeof options / sizeof *options);
+}
+
 bool vp_command_is_output(const char *word)
 {
     static const char *const options[] = {
@@ -24,12 +41,8 @@ bool vp_command_is_output(const char *word)
         "--checkpoint_dir", "--checkpoint-dir", "--ckpt_dir",   "--default_root_dir",
         "--project_dir",    "--save_path",      "--save-path",  "--output_path",
         "--output-path",    "--run_dir",        "--results_dir"};
-    size_t n = strcspn(word, "=");
 
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (strlen(options[i]) == n && strncmp(options[i], word, n) == 0)
-            return true;
-    return false;
+    return is_one_of(word, options, sizeof options / sizeof *options);
 }
 
 static long long number(char *const *command, const char *option, long long otherwise)

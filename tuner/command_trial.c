@@ -156,25 +156,28 @@ void vp_trial_folder_remove(const vp_trial_folder *folder)
 
 /* ---- the dry run ---- */
 
-/* Whether a path is to be told from the root, since a trial runs elsewhere: one that leads out of the current folder and is there; a
- * file that is too large to be copied into a trial's folder, so that what a library keeps of it by its path (the tokens of a
- * text) is made once, and serves the user's own run too. */
-static bool belongs_to_root(const char *path)
+/* Whether a path is to be told from the root, since a trial runs elsewhere: one that leads out of the current folder and is there; of
+ * what a command trains on, a file that is too large to be copied into a trial's folder, so that what `datasets` keeps of it
+ * by its path, the tokens of a text, is made once, and serves the user's own run too. Any other large file a script may
+ * write beside, or replace. */
+static bool belongs_to_root(const char *path, bool is_text)
 {
     struct stat info;
 
     if (path[0] == '/' || stat(path, &info) != 0)
         return false;
-    return strncmp(path, "../", 3) == 0 || (S_ISREG(info.st_mode) && info.st_size > MAX_COPY_BYTES);
+    return strncmp(path, "../", 3) == 0 ||
+           (is_text && S_ISREG(info.st_mode) && info.st_size > MAX_COPY_BYTES);
 }
 
-/* A word, with what it says, or behind its equal sign, told from the root where that belongs there. */
-static char *from_the_root(const char *word, vp_arena *arena)
+/* Word i of a command, with what it says, or behind its equal sign, told from the root where that belongs there. */
+static char *from_the_root(char *const *command, int i, vp_arena *arena)
 {
-    const char *equal = strchr(word, '='), *path = equal ? equal + 1 : word;
+    const char *word = command[i], *equal = strchr(word, '='), *path = equal ? equal + 1 : word;
+    bool        is_text = vp_command_is_text(equal || i == 0 ? word : command[i - 1]);
     char        cwd[PATH_MAX];
 
-    if (!belongs_to_root(path) || !getcwd(cwd, sizeof cwd))
+    if (!belongs_to_root(path, is_text) || !getcwd(cwd, sizeof cwd))
         return vp_arena_strdup(arena, word);
     path += strncmp(path, "./", 2) == 0 ? 2 : 0;
     return vp_arena_printf(arena, "%.*s%s/%s", (int)((equal ? equal + 1 : word) - word), word, cwd,
@@ -192,7 +195,7 @@ static char *redirected(char *const *command, int i, const vp_trial_folder *fold
     if (equal && vp_command_is_output(command[i]))
         return vp_arena_printf(arena, "%.*s=%s/out", (int)(equal - command[i]), command[i],
                                folder->path);
-    return from_the_root(command[i], arena);
+    return from_the_root(command, i, arena);
 }
 
 char *const *vp_trial_words(const vp_command_opts *opts, const char *program, char *const *command,

@@ -27,6 +27,9 @@ SITE = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages
 STDLIB = tuple(os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib"))
 
 
+SCRIPTS = types.ModuleType("__main__")
+
+
 # ---- what a script does first ----
 
 def origin_of(name, folder):
@@ -85,8 +88,10 @@ def beginning(source, path):
 
 
 def main_module(path):
-    """`__main__`, as Python makes it for a script, in the place of ours."""
-    main = types.ModuleType("__main__")
+    """`__main__`, as Python makes it for a script, in the place of ours; the same one each time, for imports may have kept it (multiprocessing, dill)."""
+    main = SCRIPTS
+    main.__dict__.clear()
+    types.ModuleType.__init__(main, "__main__")
     main.__dict__.update(__file__=path, __cached__=None, __builtins__=sys.modules["builtins"],
                          __loader__=importlib.machinery.SourceFileLoader("__main__", path))
     sys.modules["__main__"] = main
@@ -144,6 +149,9 @@ class Zygote:
             return "the script imports no package first"
         os.environ[FORKS] = "1"
         exec(compile(begins, path, "exec", dont_inherit=True), main_module(path).__dict__)
+        here = os.path.realpath(os.getcwd()) + os.sep
+        if any((os.path.realpath(p) + os.sep).startswith(here) for p in sys.path[1:]):
+            return "imports look in the folder that it is run in, by PYTHONPATH"
         used = vplan_probe._probe.counters()
         if used.get("device_bytes") or used.get("n_launch"):
             return "an import used the device"
@@ -164,6 +172,7 @@ class Zygote:
 
     def run(self, connection, fds, cwd, words, environment):
         """In a fork: become a run of the script, or the process that watches over it. Returns the code to execute."""
+        connection.sendall(b"y")               # who asked may be gone: then nothing runs
         os.setsid()
         self.libc.prctl(36, 1, 0, 0, 0)        # PR_SET_CHILD_SUBREAPER
         parent, pid = os.getpid(), os.fork()
@@ -211,15 +220,19 @@ class Zygote:
                 why = str(e)
             if why:
                 sys.stderr.write("vplan dryrun: a run is started afresh: %s\n" % why)
-            connection.sendall(b"n" if why else b"y")
             sys.stdout.flush()
             sys.stderr.flush()
-            if not why:
-                pid = os.fork()
-                if not pid:
-                    listening.close()
-                    return self.run(connection, fds, cwd, words, environment)
-                self.started += 1
+            pid = -1
+            try:
+                pid = pid if why else os.fork()
+                if pid < 0:
+                    connection.sendall(b"n")
+            except OSError as e:               # who asked was ended meanwhile, or there is no room for a process
+                sys.stderr.write("vplan dryrun: a run that was asked for: %s\n" % e)
+            if not pid:
+                listening.close()
+                return self.run(connection, fds, cwd, words, environment)
+            self.started += pid > 0
             for fd in fds:
                 os.close(fd)
             connection.close()
@@ -247,8 +260,9 @@ def received(connection):
 
 def main():
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listening.bind(sys.argv[1])
+    listening.bind(sys.argv[1] + ".new")
     listening.listen(64)
+    os.rename(sys.argv[1] + ".new", sys.argv[1])         # who finds it finds a listener, or one that is gone
     zygote = Zygote(sys.argv[2:])
     try:
         zygote.why = zygote.import_all()
