@@ -374,6 +374,13 @@ for more, parallel, uncounted in ((LAYERS, "fsdp", None), (LAYERS + "  fsdp_vers
     code, j, err = check(write("acc.yaml", FSDP + more), "--model", "smollm2-135m", "--device", "4090", "--seq", "512", "--", "accelerate", "launch", "--config_file", "acc.yaml", "train.py", "--per_device_train_batch_size", "1", "--output_dir", "o", "--bf16")
     ok(j["common"]["parallel"] == parallel and j["common"]["world"] == 4 and (j["fits"] is None) == bool(uncounted) and (not uncounted or any(f["key"] == uncounted and "not counted" in f["message"] for f in j["findings"])),
        "accelerate's FSDP: " + more.replace("\n", " "), (code, j["common"], j["findings"], j["fits"]))
+for options, uncounted in (("", "use_fsdp"), ("--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP", None), ("--fsdp_auto_wrap_policy NO_WRAP", "fsdp_auto_wrap_policy"),
+                           ("--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP --fsdp_sharding_strategy 1", None),
+                           ("--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP --fsdp_sharding_strategy SHARD_GRAD_OP", "fsdp_sharding_strategy"),
+                           ("--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP --fsdp_version 2 --fsdp_reshard_after_forward false", "fsdp_reshard_after_forward")):
+    code, j, err = check("--model", "smollm2-135m", "--device", "4090", "--seq", "512", "--", "accelerate", "launch", "--use_fsdp", *options.split(), "--num_processes", "4", "--mixed_precision", "bf16", "train.py",
+                         "--per_device_train_batch_size", "1", "--output_dir", "o", "--bf16")
+    ok((j["fits"] is None) == bool(uncounted) and (not uncounted or any(f["key"] == uncounted for f in j["findings"])), "launch --use_fsdp " + options, (code, j["findings"], j["fits"]))
 for on, word in ("true", "full"), ("false", "none"):
     code, j, err = check(write("acc.yaml", FSDP + LAYERS + "  fsdp_activation_checkpointing: %s\n" % on), "--", "accelerate", "launch", "--config_file", "acc.yaml", "train.py", "--per_device_train_batch_size", "1", "--output_dir", "o")
     ok(j["common"]["recompute"] == word, "FSDP's own checkpoints beside Trainer: " + on, (code, j["common"], j["findings"]))

@@ -487,16 +487,18 @@ static vp_status refuse_lost(const vp_hf_request *q, vp_err *err)
 /* Optimizers that treat matrices, or update in the backward pass. */
 static vp_status refuse_optimizers(const vp_hf_request *q, vp_err *err)
 {
-    bool fused = vp_optimizer_step_in_backward(q->optimizer);
-    int  n     = (int)vp_optimizer_name_length(q->optimizer);
-    const char *not =
-        vp_hf_is_shared(q)                                        ? "on several cards"
-        : vp_hf_has_adapters(q) && (fused || !treats_adapters(q)) ? "of these adapters"
-        : vp_hf_freezes(q)         ? "of a model of which parts are frozen"
-        : fused && vp_hf_is_trl(q) ? "by TRL's trainers"
-        : fused && q->resident && strcmp(q->resident, "none") != 0 ? "beside something that stays"
-        : fused && strncmp(q->precision, "fp16", 4) == 0           ? "in fp16"
-                                                                   : NULL;
+    bool fused      = vp_optimizer_step_in_backward(q->optimizer);
+    bool moves      = vp_optimizer_step_moves(q->optimizer);
+    int  n          = (int)vp_optimizer_name_length(q->optimizer);
+    const char *not = vp_hf_is_shared(q) ? "on several cards"
+                      : vp_hf_has_adapters(q) && (fused || !treats_adapters(q))
+                          ? "of these adapters"
+                      : vp_hf_freezes(q)         ? "of a model of which parts are frozen"
+                      : fused && vp_hf_is_trl(q) ? "by TRL's trainers"
+                      : (fused || moves) && q->resident && strcmp(q->resident, "none") != 0
+                          ? "beside something that stays"
+                      : fused && strncmp(q->precision, "fp16", 4) == 0 ? "in fp16"
+                                                                       : NULL;
 
     if (!vp_optimizer_step_asks_matrices(q->optimizer) && !fused)
         return VP_OK;

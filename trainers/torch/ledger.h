@@ -77,8 +77,8 @@ typedef struct vp_ledger {
     bool    reserves_more;
     bool    is_at_peak; /* of the open phase: its owners are those of now */
     bool counts_alone;  /* nothing else is wanted: the allocator is not asked, phases stay empty */
-    /* counted alone: of small and large requests on each stream; the sum of the most, which no setting of the allocator reserves
-     * less than */
+    /* counted alone: of small and large requests on each stream; the sum of the most, which PyTorch's allocator reserves at least where
+     * it gives nothing back, in segments or expandable */
     vp_ledger_pool pools[VP_LEDGER_POOLS];
     int64_t        least_reserved_bytes;
 } vp_ledger;

@@ -39,9 +39,9 @@ typedef enum state_form {
     STATE_CODED_4BIT,     /* the same with half a byte                                       */
     STATE_STABLE,         /* StableAdamW by Triton: like the parameter; epsilon, what rounding
                          lost of 16-bit ones, a sum of squares                           */
-    STATE_FACTORED_LOW,   /* the same of a matrix that is projected, and its projection      */
+    STATE_FACTORED_LOW,   /* as FACTORED, of a projected matrix, and its projection           */
     STATE_MUON,           /* of a matrix one like it, of others two                          */
-    STATE_PROJECTED_8BIT, /* the same in 8 bits                                              */
+    STATE_PROJECTED_8BIT, /* as PROJECTED, in 8 bits                                         */
     STATE_PROJECTED       /* of a matrix two of low rank, its projection, a norm; of others two */
 } state_form;
 
@@ -372,7 +372,8 @@ out:
     return st;
 }
 
-/* The number is there because galore_torch 1.0 hands bitsandbytes a max_unorm, where it means block_wise. */
+/* The number is there because galore_torch 1.0 hands bitsandbytes its arguments by place, one off: percentile_clipping falls on
+ * max_unorm, and block_wise on skip_zeros. */
 vp_status vp_optimizer_keep_8bit(vp_optimizer_step *o, const vp_trained *t, vp_ledger_block *state,
                                  vp_err *err)
 {

@@ -91,8 +91,9 @@ vp_status vp_world_zero_stepped(vp_world *w, vp_err *err)
 
 vp_world_weight *vp_world_weight_at(vp_world *w, int64_t place)
 {
+    assert(place < w->n_weights);
     vp_world_weight *x = &w->weights[w->places[place]];
 
-    assert(place < w->n_weights && x->place == place);
+    assert(x->place == place);
     return x;
 }
