@@ -207,22 +207,19 @@ static bool says(const char *value, const char *word)
     return value && strcmp(value, word) == 0;
 }
 
-/* Whether peft prepares weights in 8 bits a script says by calling it, which no setting has; of those in 4 bits the settings say it. A
- * script that casts weights itself does neither. NULL: so it is read. */
+/* Of weights in 8 bits no setting says whether peft prepares them. NULL: so it is read; else why not: a script casts weights itself. */
 static const char *read_preparation(vp_arena *arena, const vp_checked *c, vp_fit_job *job)
 {
     const char *said =
         job->in_bytes || vp_checked_is_quantised(c) ? vp_checked_preparation(c) : NULL;
 
     for (int f = 0; said && f < c->n_files; f++) {
-        const vp_document *script = c->files[f].doc;
-        if (script && script->casts && !c->files[f].is_part)
-            return vp_arena_printf(arena,
-                                   "not answered: %s:%d casts weights of a model by itself, and "
-                                   "recorded were those that peft's "
-                                   "prepare_model_for_kbit_training() casts, or none; vplan "
-                                   "dryrun -- COMMAND plays it",
-                                   script->name, script->casts);
+        const vp_document *x = c->files[f].doc;
+        if (x && x->casts && !c->files[f].is_part)
+            return vp_arena_printf(
+                arena,
+                "not answered: %s:%d casts weights of a model by itself, and recorded were those that peft's prepare_model_for_kbit_training() casts, or none; vplan dryrun -- COMMAND plays it",
+                x->name, x->casts);
     }
     if (said && job->in_bytes)
         job->prepare = says(said, "on") ? VP_HF_PREPARE_ON : VP_HF_PREPARE_OFF;
@@ -824,10 +821,9 @@ static void print_otherwise(const vp_check_fit *x, const vp_checked *c, const vp
 {
     const vp_choose_request *r       = &x->request;
     const char *const       *v       = x->mended.settings.value;
-    const char              *tuning  = v[VP_SETTING_TUNING];
     vp_text                  command = {0};
 
-    if (tuning && strcmp(tuning, "full") != 0) {
+    if (v[VP_SETTING_TUNING] && !says(v[VP_SETTING_TUNING], "full")) {
         print_for_adapters(x, c, line);
         return;
     }
