@@ -27,7 +27,7 @@ SITE = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages
 STDLIB = tuple(os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib"))
 
 
-SCRIPTS = types.ModuleType("__main__")
+SCRIPTS = types.ModuleType("__main__")          # one for what is imported first and for each run
 
 
 # ---- what a script does first ----
