@@ -381,6 +381,30 @@ for options, uncounted in (("", "use_fsdp"), ("--fsdp_auto_wrap_policy TRANSFORM
     code, j, err = check("--model", "smollm2-135m", "--device", "4090", "--seq", "512", "--", "accelerate", "launch", "--use_fsdp", *options.split(), "--num_processes", "4", "--mixed_precision", "bf16", "train.py",
                          "--per_device_train_batch_size", "1", "--output_dir", "o", "--bf16")
     ok((j["fits"] is None) == bool(uncounted) and (not uncounted or any(f["key"] == uncounted for f in j["findings"])), "launch --use_fsdp " + options, (code, j["findings"], j["fits"]))
+# launch's options beat its file's keys (accelerate 1.15, commands/launch.py); what Trainer's own fsdp says beats both, from transformers 5.10 on as the plugin's
+# argument, before by auto_wrap alone; and under FSDP1 Trainer puts peft's fsdp_auto_wrap_policy in the place of any policy, where there are adapters
+NO, SIZES, BY_LAYERS = "  fsdp_auto_wrap_policy: NO_WRAP\n", "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n", ("--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP")
+TRAINS = ("train.py", "--per_device_train_batch_size", "1", "--output_dir", "o", "--bf16")
+LORA = ("trl", "sft", "--model_name_or_path", "HuggingFaceTB/SmolLM2-135M", "--dtype", "bfloat16", "--use_peft", "--lora_target_modules", "all-linear", "--per_device_train_batch_size", "1", "--output_dir", "o", "--bf16")
+OWN1, OWN2 = ("--fsdp", "full_shard", "--fsdp_config", '{"version": 1}'), ("--fsdp", "full_shard")
+for more, options, script, versions, uncounted in (
+        ("  fsdp_version: 1\n", BY_LAYERS, TRAINS, None, None), (NO, BY_LAYERS, TRAINS, None, None), (NO + "  fsdp_version: 2\n", BY_LAYERS, TRAINS, None, None),
+        (LAYERS, ("--fsdp_auto_wrap_policy", "NO_WRAP"), TRAINS, None, "fsdp_auto_wrap_policy"), (LAYERS, ("--fsdp_auto_wrap_policy", "transformer_based_wrap"), TRAINS, None, None),
+        (LAYERS + "  fsdp_sharding_strategy: SHARD_GRAD_OP\n", ("--fsdp_sharding_strategy", "FULL_SHARD"), TRAINS, None, None),
+        (NO, (), TRAINS + OWN1, None, None), (NO + "  fsdp_version: 2\n", (), TRAINS + OWN2, None, None),
+        ("  fsdp_version: 1\n", (), TRAINS + ("--fsdp", "full_shard auto_wrap"), "transformers=4.57", None), ("  fsdp_version: 1\n", (), TRAINS + ("--fsdp", "full_shard"), "transformers=4.57", "distributed_type"),
+        ("  fsdp_version: 1\n", BY_LAYERS, TRAINS + ("--fsdp", "full_shard"), "transformers=4.57", None),
+        ("  fsdp_version: 1\n", (), LORA, None, None), (NO, (), LORA, None, None), (SIZES, (), LORA, None, None), (LAYERS, ("--fsdp_auto_wrap_policy", "NO_WRAP"), LORA, None, None),
+        (NO + "  fsdp_version: 2\n", (), LORA, None, "fsdp_config.fsdp_auto_wrap_policy")):
+    code, j, err = check(write("acc.yaml", FSDP + more), "--model", "smollm2-135m", "--device", "4090", "--seq", "512", *(("--versions", versions) if versions else ()), "--",
+                         "accelerate", "launch", "--config_file", "acc.yaml", *options, *(("-m",) + script if script[0] == "trl" else script))
+    ok((j["fits"] is None) == bool(uncounted) and (not uncounted or any(f["key"] == uncounted and "not counted" in f["message"] for f in j["findings"])),
+       "whose policy wraps: %s %s %s %s" % (more.replace("\n", " "), " ".join(options), script[0], " ".join(script[6:])), (code, j["common"], j["findings"], j["fits"], err))
+    ok((script[0] == "trl" and uncounted is None and "WRAP" in more + "".join(options)) == any("peft" in f["message"] for f in j["findings"]), "and that peft's does is said", j["findings"])
+code, j, err = check("--model", "smollm2-135m", "--device", "4090", "--seq", "512", "--versions", "transformers=4.57", "--", "torchrun", "--nproc_per_node", "4", *TRAINS, "--fsdp", "full_shard")
+ok(j["fits"] is None and any(f["key"] == "fsdp" and "not counted" in f["message"] for f in j["findings"]), "4.57 wraps nothing without auto_wrap", (code, j["findings"], j["fits"]))
+code, j, err = check("--", "accelerate", "launch", "--use_fsdp", "--fsdp_auto_wrap_policy", "transformer_wrap", *TRAINS)
+ok(code == 4 and [(f["key"], f["instead"]) for f in j["findings"] if f["severity"] == "error"] == [("fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP")], "a policy that is none", (code, j["findings"]))
 for on, word in ("true", "full"), ("false", "none"):
     code, j, err = check(write("acc.yaml", FSDP + LAYERS + "  fsdp_activation_checkpointing: %s\n" % on), "--", "accelerate", "launch", "--config_file", "acc.yaml", "train.py", "--per_device_train_batch_size", "1", "--output_dir", "o")
     ok(j["common"]["recompute"] == word, "FSDP's own checkpoints beside Trainer: " + on, (code, j["common"], j["findings"]))

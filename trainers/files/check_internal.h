@@ -79,6 +79,10 @@ void vp_judge_trainer(vp_judged *x);
 void vp_judge_uncounted(vp_judged *x); /* of every dialect */
 
 void vp_judge_launch(vp_checked *c); /* of all files together */
+void vp_judge_wrap(vp_checked *c);   /* the same, of FSDP's policy */
+
+/* What a launcher is told by this option, and in which file's command; f may be NULL. NULL: nothing. */
+const vp_value *vp_launch_option(const vp_checked *c, const char *key, int *f);
 
 /* Whether checkpoints that this key turns on are not turned off by Trainer's switch. */
 bool vp_switches_checkpoints_too(const char *key);

@@ -113,23 +113,18 @@ static void judge_started(vp_checked *c, const vp_checked_file *file)
         find_few(c, file, each, each->key, each->integer, cards->integer);
 }
 
-/* `accelerate launch --use_fsdp`: without a policy nothing is wrapped; what its options say otherwise than the steps that are known. Its
- * file's keys are in judge_uncounted.c. */
+/* `accelerate launch --use_fsdp`: what its options say otherwise than the steps that are known. Its file's keys are in
+ * judge_uncounted.c, and whose policy counts in judge_wrap.c. */
 static void judge_fsdp(vp_checked *c, const vp_checked_file *file)
 {
     static const struct {
         const char *key, *known, *what;
     } options[] = {
-        {"fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP", "gathers the model in other pieces"},
         {"fsdp_sharding_strategy", "FULL_SHARD 1", "cuts weights, gradients and states otherwise"},
         {"fsdp_reshard_after_forward", "true FULL_SHARD", "keeps what it gathers"}};
-    const vp_value *root = file->doc->launch->root, *uses = vp_value_at(root, "use_fsdp");
-    const vp_value *at   = NULL;
-    const char     *what = "gathers the whole model at once", *key = "use_fsdp";
+    const vp_value *root = file->doc->launch->root, *at = NULL;
+    const char     *what = NULL, *key = NULL;
 
-    if (uses && (uses->kind != VP_VALUE_BOOL || uses->boolean) &&
-        !vp_value_at(root, "fsdp_auto_wrap_policy") && !vp_value_at(root, "config_file"))
-        at = uses;
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         const vp_value *v = vp_value_at(root, options[i].key);
         if (!v || !v->text || vp_listed(options[i].known, v->text))
@@ -160,4 +155,5 @@ void vp_judge_launch(vp_checked *c)
             judge_fsdp(c, &c->files[f]);
         }
     }
+    vp_judge_wrap(c);
 }

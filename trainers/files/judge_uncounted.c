@@ -11,8 +11,6 @@
 #define PART     "trains a part of the weights"
 #define OTHERS   "holds the frozen weights in bits of another kind"
 #define UNSLOTHS "puts Unsloth's own code in the model's place"
-#define WHOLE    "gathers the whole model at once (TRANSFORMER_BASED_WRAP: layer by layer)"
-#define PIECES   "gathers the model in other pieces than its layers"
 #define SHARDS   "cuts weights, gradients and states otherwise than FULL_SHARD"
 #define KEEPS    "keeps gathered weights from the forward to the backward pass"
 #define PROJECTS "keeps other states than the optimizer that is named"
@@ -42,13 +40,6 @@ static const struct {
     {"accelerate", "parallelism_config.parallelism_config_cp_size", ">1", SEQUENCE},
     {"accelerate", "parallelism_config.parallelism_config_sp_size", ">1", SEQUENCE},
     {"accelerate", "distributed_type", "=TP|MEGATRON_LM", CUT},
-    /* accelerate 1.15, utils/dataclasses.py: without a policy none */
-    {"accelerate", "distributed_type", "=FSDP", WHOLE, "fsdp_config.fsdp_auto_wrap_policy",
-     "unset"},
-    {"accelerate", "fsdp_config.fsdp_auto_wrap_policy", "=NO_WRAP", WHOLE, "distributed_type",
-     "=FSDP"},
-    {"accelerate", "fsdp_config.fsdp_auto_wrap_policy", "=SIZE_BASED_WRAP", PIECES,
-     "distributed_type", "=FSDP"},
     {"accelerate", "fsdp_config.fsdp_sharding_strategy", "!=FULL_SHARD|1", SHARDS,
      "distributed_type", "=FSDP"},
     {"accelerate", "fsdp_config.fsdp_reshard_after_forward", "=false", KEEPS,
@@ -56,16 +47,9 @@ static const struct {
     {"training_args", "fsdp", "~shard_grad_op", SHARDS},
     {"training_args", "fsdp", "~no_shard", SHARDS},
     {"training_args", "fsdp", "~hybrid_shard", SHARDS},
-    {"training_args", "fsdp_config.fsdp_auto_wrap_policy", "=NO_WRAP", WHOLE},
-    {"training_args", "fsdp_config.fsdp_auto_wrap_policy", "=SIZE_BASED_WRAP", PIECES},
     {"training_args", "fsdp_config.fsdp_reshard_after_forward", "!=true|full_shard|FULL_SHARD|1",
      SHARDS},
-    {"fsdp_config", "fsdp_auto_wrap_policy", "=NO_WRAP", WHOLE},
-    {"fsdp_config", "fsdp_auto_wrap_policy", "=SIZE_BASED_WRAP", PIECES},
     {"fsdp_config", "fsdp_reshard_after_forward", "!=true|full_shard|FULL_SHARD|1", SHARDS},
-    {"axolotl", "fsdp_config.auto_wrap_policy", "=SIZE_BASED_WRAP", PIECES},
-    {"axolotl", "fsdp_config.fsdp_auto_wrap_policy", "=SIZE_BASED_WRAP", PIECES},
-    {"axolotl", "fsdp_config.fsdp_auto_wrap_policy", "=NO_WRAP", WHOLE},
     {"axolotl", "fsdp_config.reshard_after_forward", "=false", KEEPS},
     {"axolotl", "fsdp_config.fsdp_reshard_after_forward", "=false", KEEPS},
     {"axolotl", "fsdp_config.fsdp_sharding_strategy", "!=FULL_SHARD|1", SHARDS},
@@ -190,6 +174,15 @@ static bool is_among(const vp_checked *c, const char *dialect)
     return false;
 }
 
+/* A key of accelerate's file that the launcher's option of that name beats. */
+static bool is_beaten(const vp_judged *x, const char *key)
+{
+    const char *dot = strrchr(key, '.');
+
+    return x->file->dialect == &vp_dialect_accelerate && dot && strncmp(dot + 1, "fsdp_", 5) == 0 &&
+           vp_launch_option(x->c, dot + 1, NULL);
+}
+
 void vp_judge_uncounted(vp_judged *x)
 {
     judge_program(x);
@@ -199,7 +192,7 @@ void vp_judge_uncounted(vp_judged *x)
             const vp_value *v = strcmp(uncounted[i].dialect, d->name) == 0
                                     ? vp_value_at(x->file->doc->root, uncounted[i].key)
                                     : NULL;
-            if (!v || is_among(x->c, uncounted[i].unless) ||
+            if (!v || is_among(x->c, uncounted[i].unless) || is_beaten(x, uncounted[i].key) ||
                 !vp_check_holds(x->c, x->file, uncounted[i].key, uncounted[i].is) ||
                 (uncounted[i].other &&
                  !vp_check_holds(x->c, x->file, uncounted[i].other, uncounted[i].other_is)))
