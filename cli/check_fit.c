@@ -1,5 +1,6 @@
 #include "cli/check_fit.h"
 
+#include "cli/check_lines.h"
 #include "cli/check_played.h"
 #include "cli/cmd_plan_trainer.h"
 #include "cli/devices_fit.h"
@@ -500,11 +501,6 @@ void vp_check_fit_release(vp_check_fit *x)
     vp_model_free(x->model);
 }
 
-static const char *file_of(const vp_edit *e)
-{
-    return e->file ? e->file->name : "environment";
-}
-
 /* Files cannot say which allocator PyTorch takes, the command's environment does. "" where it was said. */
 static const char *allocator_text(const vp_mended *m, char *buf, size_t size)
 {
@@ -543,8 +539,7 @@ static json_t *assumptions_json(const vp_check_fit *x)
 
 void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
 {
-    const vp_mended *m       = &x->mended;
-    json_t          *changes = json_object_get(answer, "changes");
+    const vp_mended *m = &x->mended;
 
     if (x->why) {
         json_object_update_new(answer, json_pack("{s:n, s:n, s:n, s:s}", "fits", "device_bytes",
@@ -572,51 +567,7 @@ void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
                                              "parallel", m->cards_parallel, "device_bytes",
                                              (json_int_t)m->cards_bytes)
                                  : json_null());
-    for (int64_t i = 0; i < m->n_lines; i++) {
-        const vp_mended_line *l = &m->lines[i];
-        json_array_append_new(
-            changes,
-            json_pack("{s:s, s:o, s:s, s:s?, s:s?, s:I, s:f}", "file", file_of(&l->edit), "line",
-                      l->edit.at ? json_integer(l->edit.at->line) : json_null(), "key",
-                      l->edit.path, "from", l->edit.from, "to", l->edit.to, "saves_bytes",
-                      (json_int_t)l->saves_bytes, "costs_seconds", l->costs_seconds));
-    }
-}
-
-/* "saves 8.00 GiB, costs 44.4 ms a step"; where a line takes more, for one that saves as much elsewhere, that is said. */
-static void print_worth(const vp_mended_line *l)
-{
-    int64_t saves = l->saves_bytes;
-    double  costs = l->costs_seconds;
-    char    bytes[32], time[32];
-
-    vp_size_text(saves < 0 ? -saves : saves, bytes, sizeof bytes);
-    vp_time_text(costs < 0 ? -costs : costs, time, sizeof time);
-    printf("\n    %s%s%s",
-           saves > 0   ? "saves "
-           : saves < 0 ? "takes "
-                       : "",
-           saves ? bytes : "", saves < 0 ? " more" : "");
-    if (costs != 0)
-        printf("%s%s %s a step", saves ? ", " : "", costs < 0 ? "saves" : "costs", time);
-    else if (!saves)
-        printf("changes neither bytes nor time");
-}
-
-static void print_line(const vp_mended_line *l)
-{
-    char place[400];
-
-    if (l->edit.at)
-        snprintf(place, sizeof place, "%s:%d", file_of(&l->edit), l->edit.at->line);
-    else
-        snprintf(place, sizeof place, "%s, new", file_of(&l->edit));
-    printf("  %s\n    %s: %s -> %s", place, l->edit.path,
-           l->edit.from ? l->edit.from : "(not written)",
-           l->edit.to ? l->edit.to : "(take it out)");
-    if (l->first)
-        print_worth(l);
-    printf("\n");
+    vp_check_lines_json(m, json_object_get(answer, "changes"));
 }
 
 static void add_word(vp_words *w, const char *option, const char *value)
@@ -760,31 +711,6 @@ static void print_next(const vp_check_fit *x, const vp_checked *c, const vp_comm
     print_environment(x, line, "");
 }
 
-static void print_mend(const vp_check_fit *x)
-{
-    const vp_mended *m = &x->mended;
-    char             bytes[32], time[32];
-
-    if (m->chosen.best) {
-        printf("lines to change; with all of them %s, and %s a step\n",
-               vp_size_text(m->chosen.best->bytes->high_bytes, bytes, sizeof bytes),
-               vp_time_text(m->chosen.best->seconds, time, sizeof time));
-        for (int64_t i = 0; i < m->n_lines; i++)
-            print_line(&m->lines[i]);
-        if (m->takes_liger)
-            vp_screen_line("install",
-                           "liger-kernel, whose kernels the files switch on then: without "
-                           "it nothing that converges alike fits");
-    } else if (m->chosen.least) {
-        vp_screen_line("nothing", "of what converges alike fits; the least needs %s",
-                       vp_size_text(m->chosen.least->bytes->high_bytes, bytes, sizeof bytes));
-        if (m->cards)
-            vp_screen_line("cards", "%lld of them, sharing by %s, would each need %s",
-                           (long long)m->cards, m->cards_parallel,
-                           vp_size_text(m->cards_bytes, bytes, sizeof bytes));
-    }
-}
-
 /* What adapters fit on is said by their plan; of what plan has no option for, by the same question of a card that holds the least. */
 static void print_for_adapters(const vp_check_fit *x, const vp_checked *c,
                                const vp_command_line *line)
@@ -878,7 +804,7 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
     if (m->is_tight)
         print_tight(m, x->request.budget_bytes);
     if (!m->fits)
-        print_mend(x);
+        vp_check_lines_print(m);
     else if (is_faster(m))
         vp_screen_line("faster", "%s a step fits too: micro-batch %s x %s, recompute %s",
                        vp_time_text(m->chosen.best->seconds, time, sizeof time),
