@@ -328,6 +328,14 @@ out:
     return st;
 }
 
+static const char *unread_file(vp_arena *arena, const vp_checked *c)
+{
+    char shown[128];
+
+    return vp_arena_printf(arena, "not answered: %s is named and was not read",
+                           vp_text_escape(c->missing, shown, sizeof shown));
+}
+
 /* Everything that can be missing is a reason, not an error. */
 static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
                         vp_check_fit *x, vp_err *err)
@@ -352,11 +360,12 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
         goto out;
     }
     if (!model) {
-        x->why = o->named ? vp_arena_printf(arena,
-                                            "not asked; %s is not built in: --model with its "
-                                            "config.json asks, of the families in vplan models",
-                                            vp_text_escape(o->named, shown, sizeof shown))
-                          : "not asked; the files name no model: --model MODEL asks";
+        x->why = c->missing ? unread_file(arena, c)
+                 : o->named ? vp_arena_printf(arena,
+                                              "not asked; %s is not built in: --model with its "
+                                              "config.json asks, of the families in vplan models",
+                                              vp_text_escape(o->named, shown, sizeof shown))
+                            : "not asked; the files name no model: --model MODEL asks";
         VP_TRY_ALLOC(err, x->why);
         goto out;
     }
@@ -378,8 +387,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
         VP_TRY_ALLOC(err, x->why);
         goto out;
     }
-    x->why = c->missing     ? vp_arena_printf(arena, "not answered: %s is named and was not read",
-                                              vp_text_escape(c->missing, shown, sizeof shown))
+    x->why = c->missing     ? unread_file(arena, c)
              : c->uncounted ? vp_arena_printf(arena, "not answered: what %s takes is not counted",
                                               vp_text_escape(c->uncounted, shown, sizeof shown))
              : c->gap       ? vp_arena_printf(arena, "not answered: what %s says is not known",
@@ -790,7 +798,9 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
 
     if (x->why) {
         vp_screen_line("fit", "%s", x->why);
-        if (strncmp(x->why, "not answered", strlen("not answered")) == 0)
+        if (c->missing)
+            vp_check_missing_print(c, line);
+        else if (strncmp(x->why, "not answered", strlen("not answered")) == 0)
             vp_check_played_print(c, line);
         return;
     }

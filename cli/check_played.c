@@ -23,6 +23,23 @@ static const char *script_of(const vp_checked *c)
     return only;
 }
 
+/* Words behind --, with another one in the place of `from`, which may stand behind an option's "=". */
+static void add_rest(vp_text *command, char *const *rest, const char *from, const char *to)
+{
+    for (char *const *word = rest; word && *word; word++) {
+        const char *equals = strchr(*word, '=');
+        vp_text_printf(command, word == rest ? " -- " : " ");
+        if (from && strcmp(*word, from) == 0) {
+            vp_text_quoted(command, to);
+        } else if (from && equals && strcmp(equals + 1, from) == 0) {
+            vp_text_printf(command, "%.*s=", (int)(equals - *word), *word);
+            vp_text_quoted(command, to);
+        } else {
+            vp_text_quoted(command, *word);
+        }
+    }
+}
+
 void vp_check_played_print(const vp_checked *c, const vp_command_line *line)
 {
     const char *script  = script_of(c);
@@ -37,15 +54,41 @@ void vp_check_played_print(const vp_checked *c, const vp_command_line *line)
             vp_text_printf(&command, " %s ", line->given[i].option->name);
             vp_text_quoted(&command, line->given[i].text);
         }
-    vp_text_printf(&command, " --");
-    for (char **word = line->rest; word && *word; word++) {
-        vp_text_printf(&command, " ");
-        vp_text_quoted(&command, *word);
-    }
+    add_rest(&command, line->rest, NULL, NULL);
     if (!(line->rest && *line->rest)) {
-        vp_text_printf(&command, " python ");
+        vp_text_printf(&command, " -- python ");
         vp_text_quoted(&command, script);
     }
     vp_screen_command("next", vp_text_string(&command));
+    vp_text_release(&command);
+}
+
+void vp_check_missing_print(const vp_checked *c, const vp_command_line *line)
+{
+    const char *slash = strrchr(c->missing, '/'), *name = slash ? slash + 1 : c->missing;
+    bool        brought = !strchr(name, '.'); /* torchtune's own, by a name that is no file's */
+    const char *given   = vp_arena_printf(c->arena, brought ? "%s.yaml" : "PATH/TO/%s", name);
+    vp_text     command = {0};
+    vp_words    words;
+    int         k = line->n_words;
+
+    vp_changed_words(line, NULL, NULL, 0, &words);
+    if (!given)
+        return;
+    if (brought) {
+        vp_text_printf(&command, "tune cp ");
+        vp_text_quoted(&command, c->missing);
+        vp_text_printf(&command, " ");
+        vp_text_quoted(&command, given);
+        vp_screen_command("next", vp_text_string(&command));
+        vp_text_release(&command);
+    } else {
+        memmove(&words.words[k + 1], &words.words[k], (size_t)(words.n - k) * sizeof *words.words);
+        words.words[k] = given;
+        words.n++;
+    }
+    vp_quote_words("check", &words, &command);
+    add_rest(&command, line->rest, brought ? c->missing : NULL, given);
+    vp_screen_command(brought ? "" : "next", vp_text_string(&command));
     vp_text_release(&command);
 }

@@ -1,4 +1,4 @@
-/* cli/check_played.h: what to type where no table says what a script's training takes. */
+/* cli/check_played.h: what to type where no table says what a script's training takes, or a file is missing. */
 #ifndef VP_CLI_CHECK_PLAYED_H
 #define VP_CLI_CHECK_PLAYED_H
 
@@ -7,5 +7,8 @@
 
 /* The dry run of the very command that was given behind --, else of the script of Python that was; nothing where neither was. */
 void vp_check_played_print(const vp_checked *c, const vp_command_line *line);
+
+/* The same question with the file that is named and was not read; of one that torchtune brings first the command that writes it. */
+void vp_check_missing_print(const vp_checked *c, const vp_command_line *line);
 
 #endif

@@ -410,7 +410,7 @@ const vp_command vp_cmd_check = {
          "alike. Exit 3 where it does not fit.",
          "Files that yours name are read too (deepspeed: ds.json, --config_file accelerate.yaml, "
          "llamafactory-cli train FILE; python train.py, where the command has no options of its own), "
-         "from here or from beside the file that names them. Nothing is executed. Of Python, the "
+         "from here, from beside the file that names them or from a folder above it. Nothing is executed. Of Python, the "
          "literals are read."},
     .examples   = {"vplan check train.yaml --model gpt2 --device 4090 --seq 1024",
                    "vplan check training_args.yaml ds_config.json accelerate.yaml",

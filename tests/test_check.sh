@@ -767,6 +767,45 @@ for name, text, what in (("gap.sh", "if [ -n \"$L\" ]; then ARGS=(--per_device_t
     ok(code == 0 and j["fits"] is None and j["fits_not_answered"] == "not answered: what %s says is not known" % what, "no verdict: " + what, (code, j.get("fits"), j.get("fits_not_answered")))
 code, j, err = check(write("away.sh", "accelerate launch --num_processes 8 scripts/run_sft.py recipes/away.yaml --load_in_4bit=false\n"), "--model", "gpt2", "--device", "4090")
 ok(code == 0 and j["fits_not_answered"] == "not answered: recipes/away.yaml is named and was not read", "a command whose file is not here is not wrong", (code, j["findings"], j["fits_not_answered"]))
+# ---- a file that is named and is not here: the command with it is the next one, and a file of its name that is given from elsewhere is it ----
+def following(*words):
+    p = subprocess.run((vplan, "check") + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+    text = p.stdout.decode()
+    return [" ".join(t.split()) for t in re.sub(r" \\\n +", " ", text[text.find("\nnext ") + 6:]).split("\n") if t] if "\nnext " in text else []
+
+
+CARD2 = ("--model", "gpt2", "--device", "4090", "--seq", "512")
+os.makedirs("far/deep", exist_ok=True)
+STAGE2 = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}'
+write("far/elsewhere.json", STAGE2)
+write("names.yaml", "output_dir: o\nper_device_train_batch_size: 4\nbf16: true\ndeepspeed: configs/elsewhere.json\n")
+RUNS = ("torchrun", "--nproc_per_node", "4", "train.py", "--output_dir", "o", "--per_device_train_batch_size", "4", "--bf16", "--deepspeed", "configs/elsewhere.json")
+for words, then in ((("names.yaml",) + CARD2, "vplan check names.yaml PATH/TO/elsewhere.json --model gpt2 --device 4090 --seq 512"), (("names.yaml",), "vplan check names.yaml PATH/TO/elsewhere.json"),
+                    (CARD2 + ("--",) + RUNS, "vplan check PATH/TO/elsewhere.json --model gpt2 --device 4090 --seq 512 -- " + " ".join(RUNS)),
+                    (("--device", "4090", "--", "axolotl", "train", "gone.yaml"), "vplan check PATH/TO/gone.yaml --device 4090 -- axolotl train gone.yaml"),
+                    (CARD2 + ("--", "accelerate", "launch", "--config_file", "gone.yaml", "train.py", "--output_dir", "o"),
+                     "vplan check PATH/TO/gone.yaml --model gpt2 --device 4090 --seq 512 -- accelerate launch --config_file gone.yaml train.py --output_dir o")):
+    ok(following(*words) == [then], "next: the command with the file that is missing", (words, following(*words)))
+TUNE = ("tune", "run", "full_finetune_single_device", "--config", "llama3_2/1B_full_single_device", "batch_size=4")
+ok(following("--device", "4090", "--", *TUNE) == ["tune cp llama3_2/1B_full_single_device 1B_full_single_device.yaml",
+                                                 "vplan check --device 4090 -- tune run full_finetune_single_device --config 1B_full_single_device.yaml batch_size=4"], "what torchtune brings is copied first", following("--device", "4090", "--", *TUNE))
+code, j, err = check("names.yaml", "far/elsewhere.json", *CARD2, "--world", "4")
+ok(code == 0 and j["fits"] is True and j["common"]["parallel"] == "zero2" and any("configs/elsewhere.json" in f["message"] and "far/elsewhere.json" in f["message"] for f in j["findings"]), "given from elsewhere it is read in its place", (code, j))
+code, j, err = check("far/elsewhere.json", *CARD2, "--", *RUNS)
+ok(code == 0 and j["fits"] is True and j["common"]["parallel"] == "zero2" and j["common"]["world"] == 4, "of a command's too", (code, j))
+write("far/acc.yaml", "distributed_type: MULTI_GPU\nnum_processes: 4\n")
+code, j, err = check("far/acc.yaml", "--", "accelerate", "launch", "--config_file", "conf/acc.yaml", "--num_processes", "2", "train.py", "--per_device_train_batch_size", "4", "--output_dir", "o")
+ok(code == 0 and j["common"]["world"] == 2, "and the command's options beat it", (code, j["common"], j["findings"]))
+write("far/deep/elsewhere.json", STAGE2.replace("2}", "3}"))
+code, j, err = check("names.yaml", "far/elsewhere.json", "far/deep/elsewhere.json", *CARD2, "--world", "4")
+ok(j["fits"] is None and "configs/elsewhere.json" in j["fits_not_answered"], "of two such files neither", (code, j["fits_not_answered"]))
+# a trainer is started above the folder that its file lies in
+os.makedirs("repo/examples/full", exist_ok=True)
+os.makedirs("repo/examples/ds", exist_ok=True)
+write("repo/examples/ds/z2.json", STAGE2)
+write("repo/examples/full/run.yaml", "output_dir: o\nper_device_train_batch_size: 4\nbf16: true\ndeepspeed: examples/ds/z2.json\n")
+code, j, err = check("repo/examples/full/run.yaml", *CARD2, "--world", "4")
+ok(code == 0 and j["common"]["parallel"] == "zero2" and any("repo/examples/ds/z2.json is read too" in f["message"] for f in j["findings"]), "a path from above the file's folder", (code, j.get("common"), j["findings"]))
 write("given.yaml", "model_name_or_path: x\nper_device_train_batch_size: 4\nmax_length: 512\noutput_dir: o\n")
 code, j, err = check(write("given.py", "from trl import SFTTrainer\nt = SFTTrainer(model=m, args=training_args)\n"), "given.yaml", "--model", "gpt2", "--device", "4090")
 ok(code == 0 and j["fits"] is True and j["common"]["micro_batch"] == 4, "a script and the file that its parser reads", (code, j.get("common"), j.get("fits_not_answered")))

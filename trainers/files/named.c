@@ -12,20 +12,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where the trainer would look, which is the folder it is started in: this one, else the file's own. */
+/* Where the trainer would look, which is the folder it is started in: this one, else the file's own, else one above that. */
 static const char *find(vp_arena *arena, const char *beside, const char *path)
 {
-    const char *slash = beside ? strrchr(beside, '/') : NULL;
-    const char *own;
+    size_t n = beside ? strlen(beside) : 0;
 
     if (access(path, F_OK) == 0)
         return vp_arena_strdup(arena, path);
-    if (path[0] == '/' || !slash)
+    if (path[0] == '/')
         return NULL;
     while (strncmp(path, "./", 2) == 0)
         path += 2;
-    own = vp_arena_printf(arena, "%.*s/%s", (int)(slash - beside), beside, path);
-    return own && access(own, F_OK) == 0 ? own : NULL;
+    for (;;) {
+        while (n && beside[n - 1] != '/')
+            n--;
+        if (n < 2)
+            return NULL;
+        const char *own = vp_arena_printf(arena, "%.*s%s", (int)n, beside, path);
+        if (!own || access(own, F_OK) == 0)
+            return own;
+        n--;
+    }
 }
 
 static bool is_same_file(const char *a, const char *b)
@@ -47,6 +54,30 @@ static vp_checked_file *already(vp_checked *c, const char *path)
     return NULL;
 }
 
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* The only file that was given from elsewhere and is called so; NULL: there is none, or there are several. */
+static vp_checked_file *given_as(vp_checked *c, const char *path)
+{
+    vp_checked_file *only = NULL;
+
+    for (int i = 0; i < c->n_files; i++) {
+        vp_checked_file *file = &c->files[i];
+        if (!file->is_file || file->is_named || file->is_part ||
+            strcmp(last_part(file->name), last_part(path)) != 0)
+            continue;
+        if (only)
+            return NULL;
+        only = file;
+    }
+    return only;
+}
+
 typedef struct namer {
     vp_checked          *c;
     int                  i;     /* of the file that names; the array may move as others come */
@@ -63,10 +94,20 @@ static vp_status open_named(namer *x, const vp_value *at, const char *key, const
     vp_checked      *c     = x->c;
     vp_checked_file *file  = &c->files[x->i];
     const char      *found = find(c->arena, file->is_file ? file->name : NULL, path);
-    char             shown[256];
+    char             shown[256], given[256];
     vp_checked_file *other = found ? already(c, found) : NULL;
 
     if (other) {
+        if (beaten)
+            other->yields_to = file->name;
+        return VP_OK;
+    }
+    other = found ? NULL : given_as(c, path);
+    if (other && other != file) {
+        vp_find(c, file, VP_WARNING, at, key, NULL,
+                "%s is neither here nor beside this file: %s, which was given, is taken for it",
+                vp_text_escape(path, shown, sizeof shown),
+                vp_text_escape(other->name, given, sizeof given));
         if (beaten)
             other->yields_to = file->name;
         return VP_OK;
