@@ -105,10 +105,20 @@ static void add(clock_pair *to, clock_pair from, double times)
     to->host_s += times * from.host_s;
 }
 
+/* PyTorch's fused attention takes dropout and padding as it goes; vplan's with them is a slower kernel of its own. */
+static void plain_attention(vp_step *s)
+{
+    if (s->kernel != VP_K_ATTENTION_FWD && s->kernel != VP_K_ATTENTION_BWD)
+        return;
+    s->attention_reals.p = s->attention_reals.softcap      = 0;
+    s->args[vp_kernel_operand(s->kernel, "lengths")].space = VP_SPACE_NONE;
+}
+
 /* PyTorch's modules add by a kernel of its own what vplan's product adds. */
 static int apart(const vp_step *s, vp_step *out)
 {
     out[0] = *s;
+    plain_attention(&out[0]);
     if (s->kernel != VP_K_LINEAR_ADD_FWD)
         return 1;
     out[0].kernel = VP_K_LINEAR_FWD;
@@ -175,13 +185,18 @@ static int kind_of(const job *j)
            (j->device.bf16_flop_per_s != j->x->device->bf16_flop_per_s) << 4;
 }
 
+static double share_recomputed(const vp_eager_step *x)
+{
+    return (double)x->n_recomputed / (double)(x->model->graph.n_instances - 2);
+}
+
 static vp_status micro_step(job *j, clock_pair *out, vp_err *err)
 {
     vp_eager_prices       *known = j->x->prices;
     struct vp_eager_price *p = NULL, mine = {j->x->batch, j->x->seq, kind_of(j), 0, 0, 0, 0};
     clock_pair             all = {0}, again = {0};
-    double    share = (double)j->x->n_recomputed / (double)(j->x->model->graph.n_instances - 2);
-    vp_status st    = VP_OK;
+    double                 share = share_recomputed(j->x);
+    vp_status              st    = VP_OK;
 
     for (int i = 0; known && !p && i < known->n; i++)
         if (known->at[i].batch == mine.batch && known->at[i].seq == mine.seq &&
@@ -238,19 +253,35 @@ static double slower(clock_pair x)
     return x.card_s > x.host_s ? x.card_s : x.host_s;
 }
 
+/* As the config says, or else the class (configuration_gpt2.py, _gpt_neo.py, _phi.py of transformers 5). */
+static bool has_gelu_new(const vp_model *model)
+{
+    static const char *const keys[]     = {"activation_function", "hidden_act"};
+    static const char *const families[] = {"gpt2", "gpt_neo", "phi"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *act = json_string_value(vp_model_text_field(model, keys[i]));
+        if (act)
+            return strcmp(act, "gelu_new") == 0;
+    }
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(families[i], model->family) == 0)
+            return true;
+    return false;
+}
+
 vp_status vp_eager_seconds(const vp_eager_step *x, double *out, vp_err *err)
 {
-    const json_t *act   = json_object_get(x->model->config, "activation_function");
-    job           j     = {.x = x, .device = *x->device, .arena = vp_arena_new()};
-    clock_pair    micro = {0};
-    vp_status     st    = VP_OK;
+    job        j     = {.x = x, .device = *x->device, .arena = vp_arena_new()};
+    clock_pair micro = {0};
+    vp_status  st    = VP_OK;
 
     *out = -1;
     VP_TRY_ALLOC(err, j.arena);
     j.wide     = strcmp(x->precision, "fp32") == 0;
     j.autocast = strstr(x->precision, "mixed") || strstr(x->precision, "-amp");
     j.math     = strcmp(x->attention, "eager") == 0 || strcmp(x->attention, "sdpa:math") == 0;
-    j.gelu_new = json_is_string(act) && strcmp(json_string_value(act), "gelu_new") == 0;
+    j.gelu_new = has_gelu_new(x->model);
     if (strncmp(x->precision, "fp16", 4) == 0)
         j.device.bf16_flop_per_s = vp_device_flop_per_s(&j.device, VP_RATE_FP16);
     j.cost = (vp_cost){.device = &j.device, .profile = x->profile};
