@@ -5,7 +5,7 @@
 #include "cli/cmd_plan_trainer.h"
 #include "cli/devices_fit.h"
 #include "cli/loader_text.h"
-#include "cli/names.h"
+#include "cli/priced_model.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 
@@ -318,7 +318,6 @@ static vp_status fill_request(vp_arena *arena, const vp_checked *c, const vp_che
     r->job.context_bytes       = outside->bytes;
     r->job.context_least_bytes = outside->least_bytes;
     r->job.prices              = vp_arena_array(arena, 1, sizeof *r->job.prices);
-    r->job.shelf               = vp_hf_shelf_new();
     r->versions                = c->versions;
     r->job.versions            = vp_hf_versions_of(arena, c->versions);
     r->model_name              = o->model;
@@ -375,8 +374,9 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     VP_TRY(
         vp_calibration_path(o->calibration, x->calibration_path, sizeof x->calibration_path, err));
     VP_TRY(vp_calibration_outside(x->calibration_path, &x->device, &outside, &x->calibration, err));
-    if (vp_model_with_graph(model, &(vp_model_opts){.dropout_from_config = true}, &x->model,
-                            &no_graph, &why) != VP_OK &&
+    r->job.shelf = vp_hf_shelf_new();
+    if (vp_model_to_price(model, &(vp_model_opts){.dropout_from_config = true}, r->job.shelf,
+                          &x->model, &no_graph, &why) != VP_OK &&
         !no_graph) {
         *err = why;
         st   = why.code;

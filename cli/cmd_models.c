@@ -1,6 +1,6 @@
 #include "cli/cli.h"
-#include "cli/estimate.h"
 #include "cli/names.h"
+#include "cli/priced_model.h"
 #include "cli/screen.h"
 
 #include "base/units.h"
@@ -38,7 +38,7 @@ static sizes sizes_of(const vp_zoo_entry *z, const vp_model *model)
 
     if (vp_zoo_has_graph(z))
         return (sizes){model->n_params, model->graph.max_seq, model->graph.vocab_size};
-    return (sizes){vp_estimate_parameters(model), positions ? json_integer_value(positions) : -1,
+    return (sizes){vp_hf_parameters(model, NULL), positions ? json_integer_value(positions) : -1,
                    vocabulary ? json_integer_value(vocabulary) : -1};
 }
 
@@ -61,7 +61,8 @@ static void print_model(const vp_zoo_entry *z, const vp_model *model, sizes s)
     print_count("vocabulary", s.vocabulary);
     printf("  %-12s %s\n", "Hub id", or_none(z->hub_id));
     if (!vp_zoo_has_graph(z))
-        printf("  %-12s %s\n", "known to", "vplan estimate --trainer torch|hf|trl alone");
+        printf("  %-12s %s\n", "known to",
+               "other trainers alone: vplan estimate, plan --trainer hf, check");
     vp_screen_entry(15, "  source", z->source);
     for (int64_t i = 0; i < model->n_assumptions; i++)
         vp_screen_entry(15, i ? "" : "  assumed", model->assumptions[i]);
@@ -133,7 +134,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         model = NULL;
     }
     if (!cli->json && !name)
-        printf("The last %d are known to vplan estimate --trainer alone.\n"
+        printf("The last %d are known to vplan estimate, plan and check of other trainers alone.\n"
                "The config.json of one and its source: vplan models NAME\n",
                n_recorded);
     if (cli->json) {

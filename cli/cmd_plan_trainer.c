@@ -2,8 +2,8 @@
 
 #include "cli/calibration.h"
 #include "cli/estimate.h"
-#include "cli/names.h"
 #include "cli/plan_trainer_answer.h"
+#include "cli/priced_model.h"
 #include "cli/rows.h"
 #include "cli/words.h"
 
@@ -343,7 +343,9 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     if (a->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card; name one by --device",
                        t->trainer));
-    VP_TRY(vp_model_with_graph(name, &opts, &a->model, NULL, err));
+    r->job.shelf = vp_hf_shelf_new();
+    VP_TRY_ALLOC(err, r->job.shelf);
+    VP_TRY(vp_model_to_price(name, &opts, r->job.shelf, &a->model, NULL, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &a->profile, err));
     if (t->versions)
@@ -357,9 +359,8 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     r->job.device  = &a->device;
     r->job.profile = a->profile;
     r->job.prices  = vp_arena_array(a->arena, 1, sizeof *r->job.prices);
-    r->job.shelf   = vp_hf_shelf_new();
     r->sayable     = vp_sayable_new();
-    VP_TRY_ALLOC(err, r->job.prices && r->job.shelf && r->sayable);
+    VP_TRY_ALLOC(err, r->job.prices && r->sayable);
     r->job.padded              = t->padding && strcmp(t->padding, "mask") == 0;
     r->job.context_bytes       = a->context.bytes;
     r->job.context_least_bytes = a->context.least_bytes;

@@ -36,9 +36,6 @@ vp_status vp_estimate_trainer(const vp_command_line *line, const char *model_nam
 bool vp_estimate_beside(const char *model_name, const vp_estimate_options *o,
                         int64_t *device_bytes);
 
-/* Parameters of a model that vplan has no graph of; 0: no training step of its family was recorded. */
-int64_t vp_estimate_parameters(const vp_model *model);
-
 /* Whether vplan has no graph of the model, and knows how transformers trains it. */
 bool vp_estimate_is_only_recorded(const char *model_name, const vp_estimate_options *o);
 

@@ -2,6 +2,7 @@
 #include "cli/cmd_plan_trainer.h"
 #include "cli/estimate_answer.h"
 #include "cli/names.h"
+#include "cli/priced_model.h"
 
 #include "base/checked.h"
 
@@ -326,29 +327,6 @@ bool vp_estimate_beside(const char *model_name, const vp_estimate_options *given
     return ok;
 }
 
-int64_t vp_estimate_parameters(const vp_model *model)
-{
-    static const struct {
-        int64_t     seq; /* below every attention window; what images make */
-        const char *recompute;
-    } steps[]     = {{128, "none"}, {0, "none"}, {128, "full"}};
-    int64_t found = 0;
-
-    for (size_t i = 0; i < sizeof steps / sizeof *steps && !found; i++) {
-        vp_estimate_options o       = {.trainer   = "torch",
-                                       .seq       = steps[i].seq,
-                                       .recompute = steps[i].recompute,
-                                       .precision = "bf16-mixed"};
-        vp_estimate_answer  a       = {0};
-        vp_err              ignored = {0};
-        vp_estimate_fill(&o, &a);
-        a.request.loads_only = a.request.terse = true;
-        if (vp_hf_estimate_run(model, &a.request, &a.estimate, &ignored) == VP_OK)
-            found = a.estimate.n_params;
-    }
-    return found;
-}
-
 bool vp_estimate_is_only_recorded(const char *name, const vp_estimate_options *o)
 {
     vp_model     *model = NULL;
@@ -361,7 +339,7 @@ bool vp_estimate_is_only_recorded(const char *name, const vp_estimate_options *o
         return false;
     }
     is_known = vp_estimate_open_model(name, o, &model, &ignored) == VP_OK &&
-               vp_estimate_parameters(model) > 0;
+               vp_hf_parameters(model, NULL) > 0;
     vp_model_free(model);
     return is_known;
 }

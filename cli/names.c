@@ -151,9 +151,10 @@ vp_status vp_model_with_graph(const char *name, const vp_model_opts *opts, vp_mo
         *no_graph = lacks;
     if (lacks)
         return VP_FAIL_AT(err, st, why.file, why.line, why.field,
-                          "%s. Plans and seconds are those of vplan's own graph of a model; bytes "
-                          "alone: vplan estimate %s --trainer hf, of the families that it knows",
-                          why.message, vp_zoo_find(name) ? name : "MODEL");
+                          "%s. Of other trainers, whose families are more: vplan estimate %s "
+                          "--trainer hf, vplan plan %s --trainer hf",
+                          why.message, vp_zoo_find(name) ? name : "MODEL",
+                          vp_zoo_find(name) ? name : "MODEL");
     if (st != VP_OK)
         *err = why;
     return st;

@@ -60,6 +60,9 @@ static json_t *assumptions_json(const answer *a)
         json_array_append_new(list, json_string(b->bytes->assumptions[i]));
     if (b->bytes->why)
         json_array_append_new(list, json_string(b->bytes->why));
+    if (a->model->is_priced_only)
+        json_array_append_new(list, json_string("seconds: those of the products, attention and "
+                                                "norms of such blocks; vplan runs no such model"));
     if (a->precision_why)
         json_array_append_new(list, json_string(a->precision_why));
     if (*a->calibration.card)

@@ -42,9 +42,12 @@ typedef struct vp_model {
     int64_t     n_labels; /* of a classifier */
     double      head_p;   /* its dropout */
     /* the config.json object as read; names the class that was asked for */
-    json_t      *config;
-    vp_graph     graph;
-    int64_t      n_params, n_trained;
+    json_t  *config;
+    vp_graph graph;
+    int64_t  n_params, n_trained;
+    /* the graph is for seconds: it has no names, and of parameters the large ones (trainers/hf/hf_priced.h) */
+    bool    is_priced_only;
+    int64_t n_other_experts;  /* its parameters of experts beside those that a token is sent to */
     const char **assumptions; /* sentences: every default taken, every field ignored */
     int64_t      n_assumptions, cap_assumptions;
 } vp_model;

@@ -567,15 +567,66 @@ ok(code == 4 and "--attention math" in err, "nor has memory-efficient attention 
 code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "t4", "--precision", "fp16-amp")
 ok(code == 4 and "fp16-mixed, weights in fp32" in err, "fp16 weights that are trained", err)
 
-# ---- a family that vplan has no graph of: the findings are there, and what can be asked instead ----
-write("cohere.json", '{"model_type": "cohere",\n "hidden_size": 64}')
+# ---- a family without a graph or seconds: the findings are there, and what can be asked instead ----
+write("t5.json", json.dumps(next(m["config"] for m in json.loads(call("models", "--json")[1])["models"] if m["name"] == "t5-small")))
+write("bloom.json", '{"model_type": "bloom",\n "hidden_size": 64}')
 write("broken.json", '{"model_type": "gpt2",\n "n_embd": "x"}')
-code, j, err = check(write("co.yaml", "per_device_train_batch_size: 4\nbf16: true\nfp16: true\n"), "--model", "cohere.json", "--device", "4090", "--seq", "128")
-ok(code == 4 and [f["line"] for f in j["findings"] if f["severity"] == "error"] == [3] and "estimate MODEL --trainer hf" in j["fits_not_answered"], "check without a graph", (code, j))
-code, out, err = call("plan", "cohere.json", "--trainer", "hf", "--device", "4090", "--seq", "128", "--global-batch", "4")
-ok(code == 4 and "cohere.json:1: model_type" in err and "estimate MODEL --trainer hf" in err, "plan without a graph", (code, err))
+write("unsized.json", '{"model_type": "cohere",\n "hidden_size": 64}')
+write("co.yaml", "per_device_train_batch_size: 4\nbf16: true\nfp16: true\n")
+for name, said in (("t5.json", "no seconds yet"), ("bloom.json", 'no training step of family "bloom" was recorded'), ("unsized.json", "is missing: a size")):
+    code, j, err = check("co.yaml", "--model", name, "--device", "4090", "--seq", "128")
+    ok(code == 4 and [f["line"] for f in j["findings"] if f["severity"] == "error"] == [3] and said in j["fits_not_answered"], "check without a graph: " + name, (code, j))
+    code, out, err = call("plan", name, "--trainer", "hf", "--device", "4090", "--seq", "128", "--global-batch", "4")
+    ok(code == 4 and said in " ".join(err.split()), "plan without a graph: " + name, (code, err))
 code, out, err = call("check", "co.yaml", "--model", "broken.json", "--device", "4090")
 ok(code == 4 and "broken.json:2: n_embd" in err, "a config that is wrong is an error", (code, out, err))
+
+# ---- a family that is priced without a graph of its own: seconds are those of one that has a graph, where blocks and sizes are the same ----
+SIZES = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 4096}
+BERT = {k: v for k, v in SIZES.items() if k != "num_key_value_heads"}
+GEMMA = dict(SIZES, num_attention_heads=4, num_key_value_heads=2, head_dim=256, sliding_window=4096, tie_word_embeddings=True)
+
+
+def seconds(family, sizes, recompute, *words):
+    write("m.json", json.dumps(dict(sizes, model_type=family)))
+    code, j, err = plan("m.json", "--trainer", "hf", "--device", "a100-sxm-80gb", "--seq", "1024", "--global-batch", "8", "--micro-batch", "8", "--precision", "bf16-mixed",
+                        "--recompute", recompute, *words)
+    ok(code == 0 and j["step_time_s"] > 0, "%s is planned" % family, (code, err))
+    return j["step_time_s"], sum("vplan runs no such model" in a for a in j["assumptions"])
+
+
+PAIRS = [("granite", dict(SIZES, tie_word_embeddings=False), "llama", dict(SIZES, tie_word_embeddings=False), 0.001),
+         ("smollm3", dict(SIZES, tie_word_embeddings=True), "llama", dict(SIZES, tie_word_embeddings=True), 0.001),
+         ("gpt_neo", {"hidden_size": 1024, "num_layers": 8, "num_heads": 16, "vocab_size": 32000, "max_position_embeddings": 4096, "window_size": 256, "activation_function": "gelu_new",
+                      "attention_types": [[["global", "local"], 4]], "resid_dropout": 0.0, "embed_dropout": 0.0, "attention_dropout": 0.0},
+          "gpt2", {"n_embd": 1024, "n_layer": 8, "n_head": 16, "vocab_size": 32000, "n_positions": 4096}, 0.08),  # GPT-2 has dropouts besides
+         ("xlm-roberta", dict(BERT, max_position_embeddings=1026, type_vocab_size=1, pad_token_id=1, architectures=["XLMRobertaForMaskedLM"]),
+          "roberta", dict(BERT, max_position_embeddings=1026, type_vocab_size=1, pad_token_id=1, architectures=["RobertaForMaskedLM"]), 0.05)]  # and RoBERTa
+for family, sizes, known, known_sizes, within in PAIRS:
+    for recompute in ("none", "full"):
+        (mine, says), (theirs, not_said) = seconds(family, sizes, recompute), seconds(known, known_sizes, recompute, *(["--attention", "eager"] if known == "gpt2" else []))
+        ok(abs(mine / theirs - 1) <= within and says == 1 and not_said == 0, "seconds of %s are those of %s, recompute %s" % (family, known, recompute), (mine, theirs, says))
+gemma3, gemma2 = seconds("gemma3_text", GEMMA, "full")[0], seconds("gemma2", GEMMA, "full")[0]
+ok(1 < gemma3 / gemma2 < 1.15, "Gemma 3's blocks are Gemma 2's, its heads are normed besides", (gemma3, gemma2))
+# one expert of one is a dense layer; of eight, a token sees two: the products of two, and the bytes of all
+moe = [seconds("mixtral", dict(SIZES, num_local_experts=n, num_experts_per_tok=k), "full")[0] for n, k in ((1, 1), (2, 1), (8, 2))]
+dense = [seconds("mistral", dict(SIZES, intermediate_size=f), "full")[0] for f in (2816, 5632)]
+ok(abs(moe[0] / dense[0] - 1) < 0.02, "one expert is a dense layer", (moe, dense))
+ok(moe[0] < moe[1] < moe[2] and dense[1] < moe[2], "others' weights are read and updated too", (moe, dense))
+for model, words in (("gemma-3-4b", ()), ("granite-3.3-2b", ()), ("mixtral-8x7b", ("--world", "8", "--parallel", "fsdp2")), ("qwen3-30b-a3b", ("--lora",)), ("starcoder2-3b", ("--qlora",)), ("smollm3-3b", ("--qlora",)),
+                     ("falcon-7b", ("--lora",)), ("stablelm-3b", ()), ("gpt-neo-1.3b", ()), ("phi-2", ("--qlora",)), ("xlm-roberta-large", ()), ("aya-23-8b", ()), ("olmo-7b", ()), ("distilbert-base-uncased", ()),
+                     ("gemma-3-270m", ())):
+    code, j, err = plan(model, "--trainer", "hf", "--device", "h200", "--seq", "512", "--global-batch", "16", *words)
+    ok(code in (0, 3) and j.get("kind") == "settings" and j["model"]["params_total"] > 5e7, "%s %s is planned" % (model, words), (code, err))
+    if code == 0:
+        b = j["common"]
+        e = json.loads(call("estimate", model, "--trainer", "hf", "--device", "h200", "--seq", "512", "--json", "--precision", b["precision"], "--optimizer", b["optimizer"], "--micro-batch", str(b["micro_batch"]),
+                            "--accumulation", str(b["accumulation"]), "--recompute", b["recompute"], *words)[1])
+        ok(b["allocator"] != "default" or e["device_bytes"] == j["device_bytes"], "bytes of %s are estimate's" % model, (e.get("device_bytes"), j["device_bytes"]))
+code, j, err = plan("gemma-3-27b", "--trainer", "hf", "--device", "3060", "--seq", "512", "--global-batch", "16")
+ok(code == 3 and any("gemma-3-4b" in json.dumps(c) for c in j["changes"]), "the smaller model of the family", (code, j.get("changes")))
+code, j, err = check(write("gr.yaml", "per_device_train_batch_size: 128\nbf16: true\ngradient_checkpointing: true\n"), "--model", "granite-3.3-2b", "--device", "a100-sxm-80gb", "--seq", "512")
+ok(j["fits"] is False and j["changes"], "check answers for it, with lines to change", (code, j))
 
 # ---- adapters of other kinds are no LoRA of the recorded kind ----
 write("ta.yaml", "per_device_train_batch_size: 4\nbf16: true\n")

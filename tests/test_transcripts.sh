@@ -94,8 +94,11 @@ screen("estimate llama-3.2-1b --trainer torch --seq 2048 --micro-batch 2 --preci
 # ---- what only PyTorch's trainers run, and what plan does not choose ----
 
 for line in ("plan mixtral-8x7b --device h100 --seq 2048 --global-batch 8", "devices --fits mixtral-8x7b", "estimate mixtral-8x7b --trainer vplan"):
-    ok("vplan estimate mixtral-8x7b --trainer hf" in screen(line, 4, WRONG, SAID), "bytes alone: " + line)
+    said = " ".join(screen(line, 4, WRONG, SAID).split())
+    ok("vplan estimate mixtral-8x7b --trainer hf" in said and "vplan plan mixtral-8x7b --trainer hf" in said, "by other trainers: " + line, said)
 screen("estimate mixtral-8x7b --trainer hf", 0, NEEDS)
+screen("plan mixtral-8x7b --trainer hf --device h200 --seq 2048 --global-batch 8", 3, NO)
+screen("plan gemma-3-12b --trainer trl --qlora --device 4090 --seq 1024 --global-batch 16", 0, FITS)
 for line in ("llama-3.2-1b --method dpo --device h100 --micro-batch 1 --seq 1024", "llama-3.2-1b --peft ia3 --device 4090 --micro-batch 1 --seq 1024"):
     told = commands(screen("estimate " + line, 0, FITS))[-1]
     ok("--max micro-batch" in told and "--micro-batch 1" not in told, "the largest batch is next", told)

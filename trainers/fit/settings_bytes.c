@@ -4,6 +4,7 @@
 #include "devices/efficiency.h"
 #include "trainers/hf/hf_adapters.h"
 #include "trainers/hf/hf_find.h"
+#include "trainers/hf/hf_priced.h"
 #include "trainers/torch/world.h"
 
 #include <stdio.h>
@@ -744,7 +745,9 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
                             .device    = job->device,
                             .profile   = job->profile,
                             .precision = s->value[VP_SETTING_PRECISION],
-                            .attention = s->value[VP_SETTING_ATTENTION],
+                            .attention = vp_hf_attends_eagerly(job->model->family)
+                                             ? "eager"
+                                             : s->value[VP_SETTING_ATTENTION],
                             .optimizer = s->value[VP_SETTING_OPTIMIZER],
                             .clips     = clips(job, s),
                             .frozen    = !is(s, VP_SETTING_TUNING, "full"),

@@ -1,6 +1,7 @@
 #include "trainers/fit/what_fits.h"
 
 #include "base/beside.h"
+#include "trainers/hf/hf_priced.h"
 #include "trainers/torch/world.h"
 
 #include <stdatomic.h>
@@ -389,12 +390,28 @@ static int n_alike(const char *a, const char *b)
     return alike;
 }
 
+/* A built-in model, if it is of this family. NULL: another, or none whose steps are priced. */
+static vp_model *open_of_family(const finder *f, const vp_zoo_entry *z, const char *family)
+{
+    vp_model_opts opts = {.dropout_from_config = true, .config_only = !vp_zoo_has_graph(z)};
+    vp_model     *model;
+    vp_err        why = {0};
+
+    if (vp_model_open(z->name, &opts, &model, &why) != VP_OK)
+        return NULL;
+    if (strcmp(model->family, family) == 0 &&
+        (vp_zoo_has_graph(z) ||
+         vp_hf_add_priced_graph(model, f->request->job.shelf, &why) == VP_OK))
+        return model;
+    vp_model_free(model);
+    return NULL;
+}
+
 /* The family's smaller models that have at least a SMALLEST-th of the parameters. The caller frees each. */
 static int list_relatives(const finder *f, relative **out)
 {
     enum { SMALLEST = 16 };
-    vp_model_opts   opts = {.dropout_from_config = true};
-    const vp_model *of   = f->request->job.model;
+    const vp_model *of = f->request->job.model;
     int             n = 0, n_out = 0;
 
     while (vp_zoo_at(n))
@@ -402,12 +419,9 @@ static int list_relatives(const finder *f, relative **out)
     *out = vp_arena_array(f->arena, n, sizeof **out);
     for (int i = 0; *out && i < n; i++) {
         const vp_zoo_entry *z     = vp_zoo_at(i);
-        vp_model           *model = NULL;
-        vp_err              why   = {0};
-        if (z->hub_id && vp_zoo_has_graph(z) &&
-            vp_model_open(z->name, &opts, &model, &why) == VP_OK &&
-            strcmp(model->family, of->family) == 0 && model->n_params < of->n_params &&
-            model->n_params >= of->n_params / SMALLEST && f->request->seq <= model->graph.max_seq)
+        vp_model           *model = z->hub_id ? open_of_family(f, z, of->family) : NULL;
+        if (model && model->n_params < of->n_params && model->n_params >= of->n_params / SMALLEST &&
+            f->request->seq <= vp_graph_longest(&model->graph))
             (*out)[n_out++] = (relative){z, model, n_alike(z->name, of->name)};
         else
             vp_model_free(model);

@@ -488,7 +488,7 @@ static bool is_of_task(const vp_model *model, const char *task)
                    : strcmp(task, "tokcls") == 0 ? VP_HEAD_TOKEN
                                                  : VP_HEAD_NEXT_TOKEN;
 
-    return model->n_params && model->head == head;
+    return model->n_params && !model->is_priced_only && model->head == head;
 }
 
 /* The recording's parameters are the model's, or what was recorded is another model. */

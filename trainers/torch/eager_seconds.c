@@ -220,6 +220,9 @@ static void add_parameters(job *j, clock_pair *out)
     const vp_eager_step *x     = j->x;
     double               bytes = 0, each = j->wide || j->autocast ? 4 : 2;
 
+    /* weights of experts that the products were not priced with: read forward, again and backward; gradients are written */
+    bytes += (2 + share_recomputed(x) + (x->frozen ? 0 : 1)) * (j->wide ? 4.0 : 2.0) *
+             (double)x->model->n_other_experts;
     if (j->autocast)
         bytes += 6.0 * (double)x->model->n_params + (x->frozen ? 0 : 6.0 * (double)x->n_trained);
     bytes +=

@@ -1,0 +1,364 @@
+#include "trainers/hf/hf_priced.h"
+
+#include "models/build.h"
+#include "trainers/hf/hf_estimate.h"
+#include "trainers/hf/hf_find.h"
+
+#include <math.h>
+#include <string.h>
+
+/* LayerNorm as PyTorch has it, one kernel; RMSNorm as modules write it, of element-wise ones. Cohere's LayerNorm is written so too. */
+typedef enum norm_kind { NORM_LAYER, NORM_RMS } norm_kind;
+
+/* What runs around the two halves: a norm before each; one for both, which run side by side; one behind each as well; those behind
+ * alone. */
+typedef enum block_kind { BLOCK_PRE, BLOCK_PARALLEL, BLOCK_SANDWICH, BLOCK_POST } block_kind;
+
+/* A block as the family's modules have it (transformers 5.17, models/FAMILY/modeling_FAMILY.py). */
+typedef struct form {
+    const char *family;
+    norm_kind   norm;
+    block_kind  block;
+    bool        gated;    /* act(gate) up, else act(up) */
+    bool        norms_qk; /* each head of queries and keys */
+    bool        rotates;
+    bool        encodes;    /* every token sees all */
+    bool        is_eager;   /* no sdpa */
+    int         full_every; /* of so many layers one has no window; 0: all have it */
+    vp_act      act;
+} form;
+
+static const form forms[] = {
+    {"gemma3", NORM_RMS, BLOCK_SANDWICH, .gated = true, .norms_qk = true, .rotates = true,
+     .full_every = 6, .act = VP_ACT_GELU_TANH},
+    {"gemma3_text", NORM_RMS, BLOCK_SANDWICH, .gated = true, .norms_qk = true, .rotates = true,
+     .full_every = 6, .act = VP_ACT_GELU_TANH},
+    {"mixtral", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
+    {"qwen3_moe", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true,
+     .act = VP_ACT_SILU},
+    {"granite", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
+    {"smollm3", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
+    {"stablelm", NORM_LAYER, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
+    {"olmo", NORM_LAYER, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
+    {"cohere", NORM_RMS, BLOCK_PARALLEL, .gated = true, .rotates = true, .act = VP_ACT_SILU},
+    {"starcoder2", NORM_LAYER, BLOCK_PRE, .rotates = true, .act = VP_ACT_GELU_TANH},
+    {"falcon", NORM_LAYER, BLOCK_PARALLEL, .rotates = true, .act = VP_ACT_GELU},
+    {"phi", NORM_LAYER, BLOCK_PARALLEL, .rotates = true, .act = VP_ACT_GELU_TANH},
+    {"gpt_neo", NORM_LAYER, BLOCK_PRE, .is_eager = true, .act = VP_ACT_GELU_TANH},
+    {"distilbert", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
+    {"xlm-roberta", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
+};
+
+static const form *form_of(const char *family)
+{
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(forms[i].family, family) == 0)
+            return &forms[i];
+    return NULL;
+}
+
+bool vp_hf_attends_eagerly(const char *family)
+{
+    const form *f = form_of(family);
+
+    return f && f->is_eager;
+}
+
+/* ---- what the recording knows ---- */
+
+/* Requests of steps that loading asks for: below every window, or what images make; some families were recorded with checkpoints
+ * alone. */
+static vp_hf_request loading(int i, vp_hf_shelf *shelf)
+{
+    static const struct {
+        int64_t     seq;
+        const char *recompute;
+    } steps[] = {{128, "none"}, {0, "none"}, {128, "full"}};
+
+    return (vp_hf_request){.trainer         = "torch",
+                           .precision       = "bf16-mixed",
+                           .attention       = "sdpa:flash",
+                           .optimizer       = "adamw_torch",
+                           .recompute       = steps[i].recompute,
+                           .lora            = {.targets = "none"},
+                           .load            = "none",
+                           .liger           = "none",
+                           .parallel        = "none",
+                           .offload         = "none",
+                           .batch           = 1,
+                           .accumulation    = 1,
+                           .seq             = steps[i].seq,
+                           .default_seq     = steps[i].seq,
+                           .capability      = 90,
+                           .processors      = 132,
+                           .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
+                           .shelf           = shelf,
+                           .terse           = true,
+                           .loads_only      = true};
+}
+enum { N_LOADING = 3 };
+
+int64_t vp_hf_parameters(const vp_model *model, vp_hf_shelf *shelf)
+{
+    vp_hf_estimate e       = {0};
+    vp_err         ignored = {0};
+
+    for (int i = 0; i < N_LOADING; i++) {
+        vp_hf_request q = loading(i, shelf);
+        if (vp_hf_estimate_run(model, &q, &e, &ignored) == VP_OK)
+            return e.n_params;
+    }
+    return 0;
+}
+
+/* Sizes, and the task of the model's class. */
+static vp_status read_sizes(const vp_model *model, vp_hf_shelf *shelf, vp_hf_sizes *out,
+                            char task[40], vp_err *err)
+{
+    vp_status st = VP_ERR_INPUT;
+
+    for (int i = 0; i < N_LOADING && st != VP_OK; i++) {
+        vp_hf_request  q     = loading(i, shelf);
+        vp_hf_estimate e     = {0};
+        vp_hf_found    found = {0};
+        q.terse              = false; /* who asks wants to read why */
+        st                   = vp_hf_find(model, &q, VP_HF_STEP, &e, &found, err);
+        if (st == VP_OK) {
+            *out = found.sizes;
+            snprintf(task, 40, "%s", e.task);
+        }
+        vp_hf_found_release(&found);
+    }
+    return st;
+}
+
+/* ---- the graph ---- */
+
+typedef struct work {
+    const form *form;
+    vp_builder  b;
+    int64_t     hidden, inner, heads, kv_heads, head, vocab, positions, window;
+    int         rope;
+} work;
+
+static int linear(work *w, const char *name, int x, int64_t out)
+{
+    return vp_build_linear(
+        &w->b,
+        &(vp_linear){.name = name, .x = x, .out = out, .prefix = name, .layout = VP_WEIGHT_OUT_IN});
+}
+
+static int norm(work *w, const char *name, int x, int64_t cols)
+{
+    static const double eps = 1e-5;
+
+    if (w->form->norm == NORM_RMS || cols)
+        return vp_build_rmsnorm(&w->b, name, x, name, &(vp_rmsnorm){.eps = eps, .cols = cols});
+    return vp_build_layernorm(&w->b, name, x, name, eps);
+}
+
+static int rotated(work *w, const char *name, int x, int64_t n_heads)
+{
+    vp_heads heads = {.n = n_heads, .dim = w->head, .layout = VP_QKV_APART};
+
+    return w->form->rotates ? vp_build_rope(&w->b, name, x, &heads, w->rope) : x;
+}
+
+static int attention(work *w, int x)
+{
+    vp_heads heads = {.n = w->heads, .n_kv = w->kv_heads, .dim = w->head, .layout = VP_QKV_APART};
+    int      q     = linear(w, "q_proj", x, w->heads * w->head);
+    int      k     = linear(w, "k_proj", x, w->kv_heads * w->head);
+    int      v     = linear(w, "v_proj", x, w->kv_heads * w->head);
+
+    if (w->form->norms_qk) {
+        q = norm(w, "q_norm", q, w->head);
+        k = norm(w, "k_norm", k, w->head);
+    }
+    q = rotated(w, "q_rope", q, w->heads);
+    k = rotated(w, "k_rope", k, w->kv_heads);
+    x = vp_build_attention(
+        &w->b, &heads,
+        &(vp_attention){.name    = "attention",
+                        .q       = q,
+                        .k       = k,
+                        .v       = v,
+                        .lengths = -1,
+                        .full    = w->form->encodes,
+                        .window  = w->form->full_every ? VP_WINDOW_OF_INSTANCE : w->window,
+                        .scale   = 1.0 / sqrt((double)w->head)});
+    return linear(w, "o_proj", x, w->hidden);
+}
+
+static int mlp(work *w, int x)
+{
+    int up = linear(w, "up_proj", x, w->inner);
+
+    x = w->form->gated
+            ? vp_build_glu(&w->b, "act", linear(w, "gate_proj", x, w->inner), up, w->form->act)
+            : vp_build_activation(&w->b, "act", up, w->form->act);
+    return linear(w, "down_proj", x, w->hidden);
+}
+
+static int add(work *w, const char *name, int x, int y)
+{
+    return vp_build_add(&w->b, name, x, y);
+}
+
+static void block(work *w)
+{
+    int x, y;
+
+    vp_build_block_template(&w->b, "layers");
+    x = vp_build_input(&w->b, w->hidden);
+    switch (w->form->block) {
+    case BLOCK_PARALLEL:
+        y = norm(w, "input_layernorm", x, 0);
+        x = add(w, "attention.residual", x, attention(w, y));
+        x = add(w, "mlp.residual", x, mlp(w, y));
+        break;
+    case BLOCK_POST:
+        x = norm(w, "attention.norm", add(w, "attention.residual", x, attention(w, x)), 0);
+        x = norm(w, "mlp.norm", add(w, "mlp.residual", x, mlp(w, x)), 0);
+        break;
+    case BLOCK_SANDWICH:
+        y = norm(w, "post_attention_layernorm", attention(w, norm(w, "input_layernorm", x, 0)), 0);
+        x = add(w, "attention.residual", x, y);
+        y = mlp(w, norm(w, "pre_feedforward_layernorm", x, 0));
+        x = add(w, "mlp.residual", x, norm(w, "post_feedforward_layernorm", y, 0));
+        break;
+    case BLOCK_PRE:
+        x = add(w, "attention.residual", x, attention(w, norm(w, "input_layernorm", x, 0)));
+        x = add(w, "mlp.residual", x, mlp(w, norm(w, "post_attention_layernorm", x, 0)));
+        break;
+    }
+    vp_build_output(&w->b, x);
+}
+
+static void embedding(work *w)
+{
+    bool learns = w->b.model->graph.learns_positions;
+
+    vp_build_template(&w->b, "embedding");
+    int x = vp_build_embedding(&w->b, &(vp_embedding){.name        = "embed_tokens",
+                                                      .table       = "embed_tokens",
+                                                      .rows        = w->vocab,
+                                                      .cols        = w->hidden,
+                                                      .positions   = learns ? "positions" : NULL,
+                                                      .n_positions = w->positions,
+                                                      .padding_row = -1});
+    vp_build_output(&w->b, w->form->encodes ? norm(w, "norm", x, 0) : x);
+}
+
+/* An encoder's class puts a layer between its last states and what is learnt. */
+static void head(work *w, bool tied)
+{
+    vp_builder *b = &w->b;
+
+    vp_build_template(b, "head");
+    int x = vp_build_input(b, w->hidden);
+    if (!w->form->encodes)
+        x = norm(w, "norm", x, 0);
+    else if (b->model->head != VP_HEAD_TOKEN)
+        x = vp_build_activation(b, "dense.act", linear(w, "dense", x, w->hidden), w->form->act);
+    if (b->model->head == VP_HEAD_MASKED)
+        x = norm(w, "dense.norm", x, 0);
+    vp_build_decoder_head(
+        b, &(vp_lm_head){.x = x, .vocab = w->vocab, .tied = tied, .prefix = "lm_head"}, "score");
+}
+
+/* What products see of a layer with experts: those that a token is sent to. The others are read besides. */
+static void route(work *w, const vp_symbols *sizes, int64_t n_layers)
+{
+    int64_t n = sizes->at[VP_SYM_E], seen = sizes->at[VP_SYM_t];
+
+    if (!n)
+        return;
+    w->b.model->n_other_experts = n_layers * (n - seen) * 3 * w->hidden * w->inner;
+    w->inner *= seen;
+}
+
+static int64_t *windows_of(work *w, int64_t n_layers)
+{
+    int64_t *list = vp_arena_array(w->b.model->arena, n_layers, sizeof *list);
+
+    for (int64_t i = 0; list && i < n_layers; i++)
+        list[i] = (i + 1) % w->form->full_every ? w->window : 0;
+    return list;
+}
+
+static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes, vp_err *err)
+{
+    const int64_t *at       = sizes->symbols.at;
+    work           w        = {.form      = f,
+                               .hidden    = at[VP_SYM_h],
+                               .inner     = at[VP_SYM_f],
+                               .heads     = at[VP_SYM_a],
+                               .kv_heads  = at[VP_SYM_k],
+                               .head      = at[VP_SYM_d],
+                               .vocab     = at[VP_SYM_V],
+                               .positions = at[VP_SYM_P],
+                               .window    = sizes->window};
+    int64_t        n_layers = sizes->n_layers[0] + sizes->n_layers[1], *windows = NULL;
+    int64_t        rotated_dim = at[VP_SYM_q] ? at[VP_SYM_q] : w.head;
+    vp_status      st          = VP_OK;
+
+    vp_build_begin(&w.b, model, 0.02);
+    route(&w, &sizes->symbols, n_layers);
+    if (f->rotates)
+        w.rope = vp_build_add_rope(
+            &w.b, &(vp_rope){.type = VP_ROPE_DEFAULT, .dim = rotated_dim, .theta = 1e4});
+    if (f->full_every) {
+        windows = windows_of(&w, n_layers);
+        VP_TRY_ALLOC(err, windows);
+    }
+    model->graph.max_seq          = w.positions;
+    model->graph.learns_positions = sizes->learns_positions;
+    embedding(&w);
+    block(&w);
+    head(&w, sizes->tied);
+    VP_TRY(vp_build_finish(&w.b, n_layers, windows, err));
+    VP_TRY_ALLOC(err, !vp_arena_failed(model->arena));
+out:
+    return st;
+}
+
+static bool head_of(const char *task, vp_head *out)
+{
+    static const struct {
+        const char *task;
+        vp_head     head;
+    } known[] = {{"clm", VP_HEAD_NEXT_TOKEN},
+                 {"mlm", VP_HEAD_MASKED},
+                 {"seqcls", VP_HEAD_SEQUENCE},
+                 {"tokcls", VP_HEAD_TOKEN}};
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].task, task) == 0) {
+            *out = known[i].head;
+            return true;
+        }
+    return false;
+}
+
+vp_status vp_hf_add_priced_graph(vp_model *model, vp_hf_shelf *shelf, vp_err *err)
+{
+    const form *f     = form_of(model->family);
+    vp_hf_sizes sizes = {0};
+    char        task[40];
+    vp_status   st = VP_OK;
+
+    VP_TRY(read_sizes(model, shelf, &sizes, task, err));
+    if (!f || !head_of(task, &model->head))
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, "model_type",
+                          "steps of %s have bytes and no seconds yet, so no plan: vplan estimate "
+                          "--trainer hf says what they take",
+                          model->class_name[0] ? model->class_name : model->family));
+    model->n_labels = sizes.symbols.at[VP_SYM_C];
+    VP_TRY(build(model, f, &sizes, err));
+    model->n_params       = vp_hf_parameters(model, shelf);
+    model->n_trained      = model->n_params;
+    model->is_priced_only = true;
+out:
+    return st;
+}
