@@ -593,7 +593,7 @@ static void check_remarks(vp_checked *c, const vp_checked_file *file)
     for (const vp_remark *r = file->doc->remarks; r; r = r->next) {
         vp_value at = {.kind = VP_VALUE_NULL, .line = r->line};
         /* comments in JSON: once, and only where the reader is a plain one */
-        if (!r->key && (told || file->dialect->hjson) && file->doc->format == VP_FORMAT_JSON)
+        if (!r->key && file->doc->format == VP_FORMAT_JSON && (told || file->dialect->hjson))
             continue;
         told = told || !r->key;
         /* of a key that nobody knows each may count: action="append" */
@@ -784,8 +784,11 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
             continue;
         }
         if (!file->dialect &&
-            (file->is_spoken_for || (!file->doc->root->first && file->doc->launch)))
-            continue; /* a launcher and a script without options */
+            (file->is_spoken_for || (!file->doc->root->first && file->doc->launch))) {
+            if (file->doc->has_gap) /* a launcher and a script without options that are known */
+                check_remarks(out, file);
+            continue;
+        }
         if (!file->dialect) {
             bool stands_elsewhere = out->missing && file->doc->format == VP_FORMAT_FLAGS;
             vp_find(

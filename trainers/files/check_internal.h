@@ -76,6 +76,7 @@ void vp_check_rules(vp_checked *c, vp_checked_file *file);
 /* judge_*.c: what no rule of a dialect's can say. */
 void vp_judge_trl(vp_judged *x);
 void vp_judge_trainer(vp_judged *x);
+void vp_judge_llamafactory(vp_judged *x);
 void vp_judge_uncounted(vp_judged *x); /* of every dialect */
 
 void vp_judge_launch(vp_checked *c); /* of all files together */

@@ -881,6 +881,7 @@ static const struct {
 } judges[] = {
     {&vp_dialect_trl, vp_judge_trl},
     {&vp_dialect_transformers, vp_judge_trainer},
+    {&vp_dialect_llamafactory, vp_judge_llamafactory},
 };
 
 void vp_check_rules(vp_checked *c, vp_checked_file *file)

@@ -55,6 +55,7 @@ typedef struct vp_value {
     double        real;        /* of an integer too */
     const char   *call;        /* of a map read from Python: what is called, "Trainer.Config" */
     bool          is_variable; /* of Python: a name that the script itself gave a value */
+    bool          is_option;   /* of a command: --NAME, not NAME=VALUE */
     const char *
         given_to; /* of Python: the library's class that is called with it; NULL: none is surely its own */
     bool             asks_bf16; /* of True: that the card has bf16; of False: that it has none */

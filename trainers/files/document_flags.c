@@ -224,15 +224,30 @@ out:
     return st;
 }
 
-/* `tune run RECIPE --config X batch_size=8`: OmegaConf's override. */
+/* batch_size=8 behind a program that reads it with OmegaConf, or beside a file of another's, where nobody knows who does. */
 static bool is_override(const taker *t, const char *word)
 {
     const char *p = word;
 
     while (isalnum((unsigned char)*p) || *p == '_' || *p == '.')
         p++;
-    return p > word && *p == '=' && t->doc->program &&
-           strncmp(t->doc->program, "tune run ", 9) == 0;
+    return p > word && *p == '=' &&
+           (vp_launch_takes_overrides(t->doc->program) || vp_launch_names_file(t->doc->program));
+}
+
+static vp_status say_others(taker *t, const char *word, int line)
+{
+    char      shown[128];
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_document_remark(t->doc, line, NULL, false, t->err,
+                              "%s: what the program makes of it is not known: what it changes in "
+                              "the file before it is missing from this answer; written there it "
+                              "counts",
+                              vp_text_escape(word, shown, sizeof shown)));
+    t->doc->last_remark->is_gap = t->doc->has_gap = true;
+out:
+    return st;
 }
 
 static vp_status take_override(taker *t, const char *word, int line, int column)
@@ -241,7 +256,9 @@ static vp_status take_override(taker *t, const char *word, int line, int column)
 
     if (!option)
         return VP_FAIL(t->err, VP_ERR_NOMEM, "out of host memory");
-    return take_key(t, option, line, column);
+    if (vp_launch_takes_overrides(t->doc->program))
+        return take_key(t, option, line, column);
+    return say_others(t, word, line);
 }
 
 static vp_status take(taker *t, char *word, bool quoted, int line, int column)
@@ -272,6 +289,8 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
         VP_TRY(take_program(t, word));
     } else if (is_key(word)) {
         VP_TRY(take_key(t, word, line, column));
+        if (t->into->root->last)
+            t->into->root->last->is_option = true;
     } else if (is_override(t, word)) {
         VP_TRY(take_override(t, word, line, column));
     } else if (is_named_for_options(word) && t->into == t->doc && t->doc->root->first) {

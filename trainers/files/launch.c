@@ -241,6 +241,15 @@ static bool is_begun_by(const char *program, const char *const *names)
     return is_one_of(base_of(first), names);
 }
 
+/* LLaMA-Factory 0.9.5, hparams/parser.py, read_args(): behind a settings file all is an override. */
+bool vp_launch_takes_overrides(const char *program)
+{
+    static const char *const factory[] = {"llamafactory-cli", "lmf", NULL};
+
+    return program && (strncmp(program, "tune run ", 9) == 0 ||
+                       (is_begun_by(program, factory) && vp_launch_names_file(program)));
+}
+
 /* Whether a launcher, or a trainer's own program by the one that it takes unless --launcher names another, starts a process for
  * each card that it sees. */
 static bool starts_all(const vp_document *command)

@@ -25,6 +25,10 @@ bool vp_launch_is_switch(const char *name);
 /* Whether word is NAME=VALUE of a variable that memory or the number of processes depends on. */
 bool vp_launch_is_variable(const char *word);
 
+/* Whether the program reads NAME=VALUE behind its file as a change of what the file says: torchtune's recipes and LLaMA-Factory,
+ * which give it to OmegaConf. program: the words so far; NULL. */
+bool vp_launch_takes_overrides(const char *program);
+
 /* Adds to command->launch what its options mean: `processes`, a number or text that nobody knows; `cards`, how many the command sees;
  * and `allocator`. */
 vp_status vp_launch_settle(vp_document *command, vp_err *err);

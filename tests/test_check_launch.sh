@@ -1,0 +1,63 @@
+#!/bin/bash
+# tests/test_check_launch.sh: what commands and launchers change of what files say, as `vplan check` reads it: overrides behind a file,
+# how many processes start, who fills a batch. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
+import json, os, subprocess, sys
+
+sys.path.insert(0, "tests")
+from check import finish, ok
+
+vplan, work, root = sys.argv[1:4]
+os.chdir(work)
+
+
+def check(*words):
+    p = subprocess.run((vplan, "check", "--json") + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+    try:
+        return p.returncode, json.loads(p.stdout.decode("utf-8", "replace")), p.stderr.decode("utf-8", "replace")
+    except ValueError:
+        return p.returncode, {}, p.stderr.decode("utf-8", "replace")
+
+
+def shown(*words):
+    return subprocess.run((vplan, "check") + words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=60).stdout.decode()
+
+
+def write(name, text):
+    with open(name, "w") as f:
+        f.write(text)
+    return name
+
+
+def findings(j, severity=None):
+    return [(f["severity"], f["file"], f["line"], f["key"]) for f in j.get("findings", []) if severity in (None, f["severity"])]
+
+
+# ---- LLaMA-Factory merges NAME=VALUE behind its file into it, and refuses --NAME there ----
+FACTORY = "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: qwen\ncutoff_len: 2048\nper_device_train_batch_size: 2\nbf16: true\ndataset: a\noutput_dir: o\n"
+write("lf.yaml", FACTORY)
+for words in ("llamafactory-cli train lf.yaml per_device_train_batch_size=16 cutoff_len=8192", "lmf train lf.yaml cutoff_len=8192 per_device_train_batch_size=16", "env NPROC_PER_NODE=1 llamafactory-cli train lf.yaml per_device_train_batch_size=16 cutoff_len=8192"):
+    for given in ("--",) + tuple(words.split()), (write("lf.sh", "#!/bin/bash\n" + words + "\n"),):
+        code, j, err = check(*given)
+        ok(code == 0 and (j["common"]["micro_batch"], j["common"]["seq"]) == (16, 8192) and j["target"] == "llamafactory", words, (code, j.get("common"), j.get("findings"), err))
+for word, key in (("accelerator_config.gradient_accumulation_kwargs.sync_each_batch=true", "gradient_sync"), ("lora_rank=32", "lora_r"), ("bf16=false", "precision")):
+    plain, changed = check("--", "llamafactory-cli", "train", "lf.yaml")[1], check("--", "llamafactory-cli", "train", "lf.yaml", word)[1]
+    ok(plain["common"].get(key) != changed["common"].get(key), word, (plain["common"], changed["common"], changed["findings"]))
+code, j, err = check("--", "llamafactory-cli", "train", "lf.yaml", "cutof_len=8192")
+ok(code == 4 and ("error", "the command", None, "cutof_len") in findings(j), "an override of no key", (code, j["findings"]))
+code, j, err = check("--", "llamafactory-cli", "train", "lf.yaml", "--cutoff_len", "512")
+said = [f for f in j["findings"] if f["severity"] == "error"]
+ok(code == 4 and [(f["key"], f["instead"]) for f in said] == [("cutoff_len", "cutoff_len=512")], "an option behind LLaMA-Factory's file", (code, j["findings"]))
+code, j, err = check("--", "llamafactory-cli", "train", "--cutoff_len", "512", "--stage", "sft", "--finetuning_type", "full", "--bf16")
+ok(code == 0 and j["common"]["seq"] == 512, "options alone", (code, j.get("common"), j["findings"]))
+# of others nobody knows what they do with it
+for words in ("python train.py lf.yaml cutoff_len=512", "torchrun --nproc_per_node 2 src/train.py lf.yaml cutoff_len=512"):
+    code, j, err = check("--device", "4090", "--", *words.split())
+    ok(code == 0 and j["fits"] is None and "cutoff_len=512" in j["fits_not_answered"] and any("cutoff_len=512" in f["message"] for f in j["findings"]), words, (code, j.get("fits_not_answered"), j.get("findings")))
+
+finish()
+P
