@@ -943,5 +943,18 @@ for imports, call, key, more in (("class TrainingArguments(transformers.Training
     ok(code == 0, "may be one: %s %s" % (imports, more), (code, j["findings"], err))
     ok(len([f for f in j["findings"] if "is older than" in f["message"]]) == (more[1:] == ("transformers=4.40",)), "what is old is said once", j["findings"])
 
+# ---- how long samples are, as people's own scripts call it: in a command alone ----
+for key, n in (("block_size", 512), ("max_seq_length", 128), ("model_max_length", 1024), ("max_seq_len", 256), ("max_length", 384)):
+    code, j, err = check("--model", "gpt2", "--device", "4090", "--", "python", "run_it.py", "--output_dir", "o", "--per_device_train_batch_size", "2", "--" + key, str(n))
+    ok(code in (0, 3) and j["common"]["seq"] == n and not any(key in f["message"] for f in j["findings"]), "--%s" % key, (code, j.get("common"), j.get("findings"), err))
+# ---- an evaluation keeps logits where metrics are computed: not by TRL's scripts, not by a Trainer that is given none ----
+EVALUATES = "TrainingArguments(output_dir='o', per_device_train_batch_size=2, eval_strategy='steps')"
+for name, text, warned in (("a.yaml", "per_device_train_batch_size: 2\neval_strategy: steps\noptim: adamw_torch\n", True),
+                           ("b.yaml", "per_device_train_batch_size: 2\neval_strategy: steps\noptim: adamw_torch\nprediction_loss_only: true\n", False),
+                           ("c.yaml", "model_name_or_path: gpt2\nmax_length: 512\nper_device_train_batch_size: 2\neval_strategy: steps\nlora_r: 8\n", False),
+                           ("d.py", "from transformers import Trainer, TrainingArguments\nargs = %s\nTrainer(model=m, args=args, train_dataset=d).train()\n" % EVALUATES, False),
+                           ("e.py", "from transformers import Trainer, TrainingArguments\nargs = %s\nTrainer(model=m, args=args, train_dataset=d, compute_metrics=f).train()\n" % EVALUATES, True)):
+    j = check(write(name, text))[1]
+    ok(any("pile up" in f["message"] for f in j["findings"]) == warned, "logits of an evaluation: " + name, j["findings"])
 finish()
 P

@@ -672,7 +672,7 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
     else if (fate == VP_STRANGERS_DROPPED)
         vp_find(c, file, VP_WARNING, v, path, NULL, "no key of %s's: dropped without a word",
                 file->dialect->library);
-    else
+    else if (!vp_is_said(file->dialect, path))
         vp_text_printf(own, "%s%s", own->n_bytes ? ", " : "", v->key);
 }
 

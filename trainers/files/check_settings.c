@@ -61,6 +61,15 @@ static bool accumulation_of(const vp_checked *c, const vp_checked_file *file, ch
     return true;
 }
 
+bool vp_is_said(const vp_dialect *d, const char *key)
+{
+    for (; d; d = d->base_says ? d->base : NULL)
+        for (int i = 0; i < d->n_says; i++)
+            if (strcmp(d->says[i].key, key) == 0)
+                return true;
+    return false;
+}
+
 bool vp_is_literal(const vp_dialect *d, const char *key, const char *text)
 {
     for (int i = 0; i < d->n_says; i++)
@@ -128,7 +137,7 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
     const char     *text;
     double          whole;
 
-    if (is_unread(file, row))
+    if (is_unread(file, row) || (row->of_command && file->doc->format != VP_FORMAT_FLAGS))
         return false;
     if (!row->value)
         return !v || v->kind == VP_VALUE_NULL;

@@ -226,6 +226,12 @@ static const vp_section trainer_sections[] = {
     FSDP_SECTION("fsdp_config"),
 };
 
+/* What people's scripts call the length that samples are cut or filled to. */
+#define SCRIPTS_SEQ(key) \
+    { \
+        VP_SETTING_SEQ, "*", key, "$", .read_only = true, .of_command = true \
+    }
+
 #define OLD .until = "5.23"
 #define NEW .since = "5.23"
 
@@ -234,10 +240,14 @@ static const vp_saying trainer_says[] = {
      .read_only = true},                                         /* as their scripts have it */
     {VP_SETTING_SEQ, "*", "block_size", "$", .read_only = true}, /* run_clm.py */
     {VP_SETTING_MICRO_BATCH, "*", "per_device_train_batch_size", "$"},
+    SCRIPTS_SEQ("max_seq_length"), /* run_glue.py, run_qa.py */
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    SCRIPTS_SEQ("model_max_length"), /* FastChat, LLaVA, Alpaca */
     VP_SYNC_BY_ACCELERATE(.since = "5.2"),
+    SCRIPTS_SEQ("max_seq_len"), /* DeepSpeed-Chat */
     {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
     {VP_SETTING_PRECISION, "fp32", "fp16", "false"},
+    SCRIPTS_SEQ("max_length"), /* run_glue_no_trainer.py */
     {VP_SETTING_PRECISION, "bf16", "bf16", "false"},
     {VP_SETTING_PRECISION, "bf16", "fp16", "false"},
     {VP_SETTING_PRECISION, "fp16", "bf16", "false"},
@@ -414,10 +424,6 @@ static const vp_rule trainer_rules[] = {
      "the one that stands here",
      "auto_find_batch_size: false"},
     {"torch_empty_cache_steps", "=0", NULL, NULL, VP_ERROR, "must be a whole number from 1", "1"},
-    {"eval_strategy", "!=no|false", "eval_accumulation_steps", "unset", VP_WARNING,
-     "the logits of the whole evaluation pile up on the device: eval_accumulation_steps is not "
-     "written",
-     "eval_accumulation_steps: 1"},
     {"deepspeed", "set", "fsdp", "set", VP_ERROR, "deepspeed and fsdp exclude each other",
      "one of them"},
     {"accelerator_config.gradient_accumulation_kwargs.num_steps", "set",

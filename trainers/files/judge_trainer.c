@@ -1,5 +1,5 @@
 /* trainers/files/judge_trainer.c: what TrainingArguments refuses and no rule of two keys can say: steps and strategies that do not
- * go together, words of fsdp. Read in transformers/training_args.py of 4.57 and 5.17. */
+ * go together, words of fsdp, what evaluations keep. Read in transformers/training_args.py of 4.57 and 5.17. */
 #include "trainers/files/check_internal.h"
 #include "trainers/files/told.h"
 
@@ -190,6 +190,50 @@ static void judge_targets(vp_judged *x)
     }
 }
 
+/* Whether a script gives its trainer no metrics to compute, as far as it can be seen. */
+static bool script_has_no_metrics(const vp_judged *x)
+{
+    bool none = false;
+
+    for (int f = 0; f < x->c->n_files; f++) {
+        const vp_checked_file *call = &x->c->files[f];
+        if (!call->is_part || !call->doc || !call->doc->call || !call->dialect ||
+            !strstr(call->dialect->name, "Trainer()"))
+            continue;
+        if (call->doc->has_gap || vp_value_at(call->doc->root, "compute_metrics"))
+            return false;
+        none = true;
+    }
+    return none;
+}
+
+/* Without compute_metrics an evaluation keeps its loss alone (transformers/trainer.py, evaluate(): prediction_loss_only). TRL's own
+ * scripts give none. */
+static bool keeps_losses_alone(const vp_judged *x)
+{
+    char buf[64];
+
+    if (is(text_of(x, "prediction_loss_only", buf, sizeof buf), "true"))
+        return true;
+    if (x->file->doc->format == VP_FORMAT_PYTHON)
+        return script_has_no_metrics(x);
+    return strcmp(x->file->dialect->name, "sft") == 0;
+}
+
+static void judge_logits(vp_judged *x)
+{
+    char        buf[64];
+    const char *strategy = strategy_of(x, "eval_strategy", buf, sizeof buf);
+
+    if (!at(x, "eval_strategy") || is(strategy, "no") || at(x, "eval_accumulation_steps") ||
+        (x->file->doc->format == VP_FORMAT_FLAGS && at(x, "config")) || keeps_losses_alone(x))
+        return;
+    vp_find(x->c, x->file, VP_WARNING, at(x, "eval_strategy"), "eval_strategy",
+            "eval_accumulation_steps: 1",
+            "where a script computes metrics, the logits of the whole evaluation pile up on the "
+            "device: eval_accumulation_steps is not written");
+}
+
 void vp_judge_trainer(vp_judged *x)
 {
     static const char *const own[] = {"training_args", "sft", "llamafactory"};
@@ -204,6 +248,7 @@ void vp_judge_trainer(vp_judged *x)
     judge_steps(x, "save_steps", "save_strategy");
     judge_steps(x, "eval_steps", "eval_strategy");
     judge_best(x);
+    judge_logits(x);
     judge_fsdp(x);
     judge_reentrant(x);
     judge_targets(x);

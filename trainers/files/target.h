@@ -77,7 +77,8 @@ typedef struct vp_saying {
     const char *value;
     const char *when; /* "parallel=zero1|zero2,target=hf": all must hold; "!=" too; NULL: always */
     const char *since, *until;
-    bool        read_only; /* another spelling: never written */
+    bool        read_only;  /* another spelling: never written */
+    bool        of_command; /* counts in a command line alone: other files call other things so */
 } vp_saying;
 
 /* transformers/trainer.py, _wrap_model(), and training_args.py, train_batch_size. */
