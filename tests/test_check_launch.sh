@@ -59,5 +59,30 @@ for words in ("python train.py lf.yaml cutoff_len=512", "torchrun --nproc_per_no
     code, j, err = check("--device", "4090", "--", *words.split())
     ok(code == 0 and j["fits"] is None and "cutoff_len=512" in j["fits_not_answered"] and any("cutoff_len=512" in f["message"] for f in j["findings"]), words, (code, j.get("fits_not_answered"), j.get("findings")))
 
+# ---- `trl` hands what its script's parser does not have, of its words and of its file, on to accelerate launch ----
+TRL = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: x\noutput_dir: o\nper_device_train_batch_size: 1\nmax_length: 512\n"
+write("plain.yaml", TRL)
+write("c8.yaml", TRL + "accelerate_config: zero3\nnum_processes: 4\n")
+write("n8.yaml", TRL + "num_processes: 8\n")
+write("acc.yaml", "distributed_type: FSDP\nnum_processes: 6\nmixed_precision: bf16\nfsdp_config: {fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_reshard_after_forward: true}\n")
+write("own.yaml", TRL + "accelerate_config: acc.yaml\n")
+for words, means in (("trl sft --config plain.yaml", {"parallel": "none", "world": 1}), ("trl sft --config plain.yaml --num_processes 2", {"world": 2}), ("trl sft --config plain.yaml --accelerate_config zero2 --num_processes 2", {"parallel": "zero2", "world": 2}),
+                     ("trl sft --num_processes 2 --config plain.yaml --accelerate_config zero2", {"parallel": "zero2", "world": 2}), ("trl sft --config plain.yaml --accelerate_config zero2", {"parallel": "zero2", "world": 8}),
+                     ("trl sft --config c8.yaml", {"parallel": "zero3", "world": 4}), ("trl sft --config c8.yaml --num_processes 2", {"parallel": "zero3", "world": 2}), ("trl sft --config n8.yaml", {"world": 8}), ("trl sft --config own.yaml", {"parallel": "fsdp2", "world": 6}),
+                     ("trl sft --config own.yaml --num_processes 3", {"parallel": "fsdp2", "world": 3}), ("trl dpo --config plain.yaml --use_deepspeed --zero_stage 3 --num_processes 2", {"parallel": "zero3", "world": 2, "method": "dpo"}),
+                     ("CUDA_VISIBLE_DEVICES=0,1 trl sft --config plain.yaml", {"world": 2}), ("CUDA_VISIBLE_DEVICES=0,1 trl sft --config plain.yaml --num_processes 1", {"world": 1})):
+    for given in ("--",) + tuple(words.split()), (write("trl.sh", "#!/bin/bash\n" + words + "\n"),):
+        code, j, err = check(*given)
+        ok(code == 0 and j["target"] == "trl" and all(j["common"].get(k, 1 if k == "world" else "none") == v for k, v in means.items()), words, (code, j.get("common"), j.get("findings"), err))
+        ok(not any("num_processes" in f["message"] + f["key"] or "config" == f["key"] and "not judged" in f["message"] for f in j["findings"]), words + ": nobody else's keys", j["findings"])
+for given, means in ((("c8.yaml",), ("zero3", 4)), (("n8.yaml",), (None, 8))):
+    code, j, err = check(*given)
+    ok(code == 0 and (j["common"].get("parallel"), j["common"]["world"]) == means, "TRL's file alone: %s" % given, (code, j.get("common"), j["findings"]))
+code, j, err = check("--", "accelerate", "launch", "--num_processes", "2", "trl/scripts/sft.py", "--config", "c8.yaml")
+said = [f["key"] for f in j["findings"] if "drops it" in f["message"]]
+ok(code == 0 and j["common"]["world"] == 2 and j["common"].get("parallel") != "zero3" and "num_processes" in said and "accelerate_config" in said, "TRL's file, and another launcher", (code, j["common"], j["findings"]))
+code, j, err = check("--device", "4090", "--", "trl", "sft", "--config", "c8.yaml")
+ok(code in (0, 3) and j["fits"] is not None and j["common"]["world"] == 4, "four cards are counted", (code, j.get("fits_not_answered")))
+
 finish()
 P

@@ -767,6 +767,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
     for (int i = 0; opts->follows && i < out->n_files; i++)
         VP_TRY(vp_check_open_named(out, i, opts, err));
     take_kind(out);
+    VP_TRY(vp_check_take_handed(out, err));
     vp_check_options(out);
     out->target = opts->target ? opts->target : target_of(out);
     for (int f = 0; f < out->n_files; f++) {

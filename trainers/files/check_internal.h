@@ -63,6 +63,9 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
 /* named.c: reads the files that file i names. */
 vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err);
 
+/* named.c: of files of TRL's that its command reads, the launcher's keys count as its options. */
+vp_status vp_check_take_handed(vp_checked *c, vp_err *err);
+
 /* script_options.c: what commands say beats the defaults of the options in their scripts' own parsers. */
 void vp_check_options(vp_checked *c);
 

@@ -509,13 +509,15 @@ static void merge_setting(vp_checked *c, vp_setting setting)
     for (int f = 0; f < c->n_files; f++)
         if (c->files[f].doc && c->files[f].dialect)
             merge_file(c, setting, &c->files[f], &m);
-    for (int f = 0; f < c->n_files; f++)
-        if (c->files[f].doc && c->files[f].doc->launch)
+    for (int f = 0; f < 2 * c->n_files; f++) { /* what a command names first: its options win */
+        const vp_checked_file *file = &c->files[f % c->n_files];
+        if (file->doc && file->doc->launch && (f < c->n_files) == (file->yields_to != NULL))
             merge_file(c, setting,
-                       &(vp_checked_file){.doc     = c->files[f].doc->launch,
-                                          .name    = c->files[f].name,
+                       &(vp_checked_file){.doc     = file->doc->launch,
+                                          .name    = file->name,
                                           .dialect = &vp_dialect_launch},
                        &m);
+    }
     const char *unread  = c->unread[setting];
     bool        besides = unread && strncmp(unread, "gradient_checkpointing_enable ", 30) == 0;
     if (!all->n ||

@@ -608,7 +608,7 @@ static const vp_section trl_sections[] = {
      "dataset_text_field dataset_kwargs eos_token truncation_mode shuffle_dataset:b eval_packing:b "
      "completion_only_loss:b pad_token model_revision lora_target_parameters lora_task_type "
      "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming:b "
-     "ignore_bias_buffers:b env datasets streaming test_split_size "
+     "ignore_bias_buffers:b env datasets streaming test_split_size config "
      /* of DPO (judge_trl.c), with what it had before */
      "beta:r loss_weights ld_alpha:r f_divergence_type f_alpha_divergence_coef:r label_smoothing:r "
      "use_weighting:b discopop_tau:r disable_dropout:b sync_ref_model:b ref_model_mixup_alpha:r "

@@ -346,6 +346,7 @@ static vp_status take_command(vp_document *doc, const vp_shell_command *exported
         const vp_shell_word *w = &c->words[i];
         VP_TRY(take(&t, w->text, w->quoted, w->line, w->column));
     }
+    VP_TRY(vp_launch_take_handed(doc, err));
     if (doc->launch)
         VP_TRY(vp_launch_settle(doc, err));
 out:
@@ -483,6 +484,7 @@ vp_status vp_document_of_words(vp_arena *arena, const char *name, const char *co
         VP_TRY_ALLOC(err, word);
         VP_TRY(take(&t, word, false, 0, 0));
     }
+    VP_TRY(vp_launch_take_handed(doc, err));
     if (doc->launch)
         VP_TRY(vp_launch_settle(doc, err));
     *out = doc;

@@ -229,8 +229,8 @@ static int n_included(const vp_value *v)
     return n;
 }
 
-/* The program's first word; those before it are variables that nobody here knows. */
-static bool is_begun_by(const char *program, const char *const *names)
+/* Those before the first word are variables that nobody here knows. */
+bool vp_launch_is_begun_by(const char *program, const char *const *names)
 {
     const char *p = program ? program : "";
     char        first[32];
@@ -247,7 +247,7 @@ bool vp_launch_takes_overrides(const char *program)
     static const char *const factory[] = {"llamafactory-cli", "lmf", NULL};
 
     return program && (strncmp(program, "tune run ", 9) == 0 ||
-                       (is_begun_by(program, factory) && vp_launch_names_file(program)));
+                       (vp_launch_is_begun_by(program, factory) && vp_launch_names_file(program)));
 }
 
 /* Whether a launcher, or a trainer's own program by the one that it takes unless --launcher names another, starts a process for
@@ -266,7 +266,7 @@ static bool starts_all(const vp_document *command)
     if (first_of(command->launch, others) ||
         (launcher && launcher->text && strcmp(launcher->text, "accelerate") != 0))
         return false;
-    return command->launch->starts_all || is_begun_by(command->program, programs);
+    return command->launch->starts_all || vp_launch_is_begun_by(command->program, programs);
 }
 
 /* As the options and variables say it; where they do not, the cards that the command sees, if it starts a process for each of

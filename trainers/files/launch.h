@@ -29,6 +29,14 @@ bool vp_launch_is_variable(const char *word);
  * which give it to OmegaConf. program: the words so far; NULL. */
 bool vp_launch_takes_overrides(const char *program);
 
+/* Whether the program's first word, or the last part of its path, is one of these, which NULL ends. */
+bool vp_launch_is_begun_by(const char *program, const char *const *names);
+
+/* launch_handed.c: what is the launcher's among the keys of TRL's file goes to doc->launch, and among the words of its command. */
+bool      vp_launch_is_handed(const char *key);
+vp_status vp_launch_hand_on(vp_document *doc, vp_err *err);
+vp_status vp_launch_take_handed(vp_document *command, vp_err *err);
+
 /* Adds to command->launch what its options mean: `processes`, a number or text that nobody knows; `cards`, how many the command sees;
  * and `allocator`. */
 vp_status vp_launch_settle(vp_document *command, vp_err *err);

@@ -219,6 +219,28 @@ static vp_status open_of_engine(namer *x, const vp_document *doc)
     return st;
 }
 
+/* The command that reads the file; NULL: nobody gave one. */
+static const vp_document *reader_of(const vp_checked *c, const vp_checked_file *file)
+{
+    for (int f = 0; f < c->n_files && file->yields_to; f++)
+        if (strcmp(c->files[f].name, file->yields_to) == 0 && c->files[f].doc &&
+            c->files[f].doc->format == VP_FORMAT_FLAGS)
+            return c->files[f].doc;
+    return NULL;
+}
+
+/* Whether a file of TRL's is read by its command, which knows what the launcher's are among its keys. */
+static bool hands_on(const vp_checked *c, const vp_checked_file *file)
+{
+    static const char *const trl[] = {"trl", NULL};
+    const vp_document       *reader;
+
+    if (!file->doc || file->dialect != &vp_dialect_trl || file->doc->format != VP_FORMAT_YAML)
+        return false;
+    reader = reader_of(c, file);
+    return !reader || vp_launch_is_begun_by(reader->program, trl);
+}
+
 /* What the files mean that TRL brings with it (trl/accelerate_configs of 1.16). */
 static const struct {
     const char *name, *file, *text;
@@ -241,9 +263,10 @@ static const struct {
 static vp_status open_of_trl(namer *x, const vp_document *doc)
 {
     vp_checked     *c = x->c;
-    const vp_value *v =
-        doc->format == VP_FORMAT_FLAGS ? vp_value_member(doc->root, "accelerate_config") : NULL;
-    size_t n = sizeof brought / sizeof *brought;
+    const vp_value *v = doc->format == VP_FORMAT_FLAGS || hands_on(c, &c->files[x->i])
+                            ? vp_value_member(doc->root, "accelerate_config")
+                            : NULL;
+    size_t          n = sizeof brought / sizeof *brought;
 
     if (!v || v->kind != VP_VALUE_STRING || strchr(v->text, '$'))
         return VP_OK;
@@ -371,6 +394,31 @@ vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, v
      * no arguments but those that it reads */
     if ((c->n_files > first && !doc->root->first) || (x.reads && !doc->program))
         c->files[i].dialect = NULL, c->files[i].is_spoken_for = true;
+out:
+    return st;
+}
+
+vp_status vp_check_take_handed(vp_checked *c, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int f = 0; f < c->n_files; f++) {
+        vp_checked_file *file = &c->files[f];
+        if (!file->doc || file->dialect != &vp_dialect_trl || file->doc->format != VP_FORMAT_YAML ||
+            file->doc->launch)
+            continue;
+        if (hands_on(c, file)) {
+            VP_TRY(vp_launch_hand_on(file->doc, err));
+            if (file->doc->launch)
+                VP_TRY(vp_launch_settle(file->doc, err));
+            continue;
+        }
+        for (const vp_value *v = file->doc->root->first; v; v = v->next)
+            if (vp_launch_is_handed(v->key) || strcmp(v->key, "accelerate_config") == 0)
+                vp_find(c, file, VP_WARNING, v, v->key, NULL,
+                        "is handed to the launcher by the command trl alone: started by another "
+                        "one the script drops it");
+    }
 out:
     return st;
 }
