@@ -1,6 +1,7 @@
 #include "cli/check_fit.h"
 
 #include "cli/check_lines.h"
+#include "cli/check_own.h"
 #include "cli/check_played.h"
 #include "cli/cmd_plan_trainer.h"
 #include "cli/devices_fit.h"
@@ -335,6 +336,14 @@ static const char *unread_file(vp_arena *arena, const vp_checked *c)
                            vp_text_escape(c->missing, shown, sizeof shown));
 }
 
+static const char *own_options(vp_arena *arena, const vp_checked *c)
+{
+    char shown[400];
+
+    return vp_arena_printf(arena, "not answered: %s is not known",
+                           vp_text_escape(c->own, shown, sizeof shown));
+}
+
 /* Everything that can be missing is a reason, not an error. */
 static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
                         vp_check_fit *x, vp_err *err)
@@ -347,6 +356,8 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     vp_err             why = {0};
     vp_status          st  = VP_OK;
 
+    r->model_name = model;
+    r->seq        = o->seq;
     if (c->others) {
         x->why = vp_arena_printf(arena, "not answered: %s; a dry run plays it without a GPU",
                                  vp_text_escape(c->others, shown, sizeof shown));
@@ -390,6 +401,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     x->why = c->missing     ? unread_file(arena, c)
              : c->uncounted ? vp_arena_printf(arena, "not answered: what %s takes is not counted",
                                               vp_text_escape(c->uncounted, shown, sizeof shown))
+             : c->own       ? own_options(arena, c)
              : c->gap       ? vp_arena_printf(arena, "not answered: what %s says is not known",
                                               vp_text_escape(c->gap, shown, sizeof shown))
              : unread_of(c, o)
@@ -800,8 +812,10 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
         vp_screen_line("fit", "%s", x->why);
         if (c->missing)
             vp_check_missing_print(c, line);
+        else if (c->own && x->model)
+            vp_check_own_print(x, c, line);
         else if (strncmp(x->why, "not answered", strlen("not answered")) == 0)
-            vp_check_played_print(c, line);
+            vp_check_played_print(c, line, "next");
         return;
     }
     snprintf(speed, sizeof speed, "%s a step (assumed)", vp_time_text(m->now_s, time, sizeof time));

@@ -40,7 +40,7 @@ static void add_rest(vp_text *command, char *const *rest, const char *from, cons
     }
 }
 
-void vp_check_played_print(const vp_checked *c, const vp_command_line *line)
+void vp_check_played_print(const vp_checked *c, const vp_command_line *line, const char *label)
 {
     const char *script  = script_of(c);
     vp_text     command = {0};
@@ -59,7 +59,7 @@ void vp_check_played_print(const vp_checked *c, const vp_command_line *line)
         vp_text_printf(&command, " -- python ");
         vp_text_quoted(&command, script);
     }
-    vp_screen_command("next", vp_text_string(&command));
+    vp_screen_command(label, vp_text_string(&command));
     vp_text_release(&command);
 }
 

@@ -5,8 +5,9 @@
 #include "cli/cli.h"
 #include "trainers/files/check.h"
 
-/* The dry run of the very command that was given behind --, else of the script of Python that was; nothing where neither was. */
-void vp_check_played_print(const vp_checked *c, const vp_command_line *line);
+/* The dry run of the very command that was given behind --, else of the script of Python that was; nothing where neither was.
+ * label: of the line, "next". */
+void vp_check_played_print(const vp_checked *c, const vp_command_line *line, const char *label);
 
 /* The same question with the file that is named and was not read; of one that torchtune brings first the command that writes it. */
 void vp_check_missing_print(const vp_checked *c, const vp_command_line *line);

@@ -55,6 +55,9 @@ typedef struct vp_checked {
     const char *missing;   /* a file that was named and is not there; NULL */
     const char *gap;       /* options or arguments that the text does not say, "${ARGS[@]}"; NULL */
     const char *uncounted; /* a key whose bytes no estimate counts, and its file; NULL */
+    const char
+        *own; /* an option of a script's own that nothing that is read explains, in words; NULL */
+    bool own_adapts, own_quantises, own_pictures; /* by its name, which is all that is known */
     const char *
         others; /* "l.py:5 is of a training loop of the script's own": a script no table judges; NULL */
 } vp_checked;

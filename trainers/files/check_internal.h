@@ -81,6 +81,7 @@ void vp_judge_trl(vp_judged *x);
 void vp_judge_trainer(vp_judged *x);
 void vp_judge_llamafactory(vp_judged *x);
 void vp_judge_uncounted(vp_judged *x); /* of every dialect */
+void vp_judge_own(vp_judged *x);       /* of the options of people's own scripts */
 
 void vp_judge_launch(vp_checked *c); /* of all files together */
 void vp_judge_wrap(vp_checked *c);   /* the same, of FSDP's policy */

@@ -56,6 +56,7 @@ typedef struct vp_value {
     const char   *call;        /* of a map read from Python: what is called, "Trainer.Config" */
     bool          is_variable; /* of Python: a name that the script itself gave a value */
     bool          is_option;   /* of a command: --NAME, not NAME=VALUE */
+    bool          is_taken;    /* of a command: an option whose use in its script is read */
     const char *
         given_to; /* of Python: the library's class that is called with it; NULL: none is surely its own */
     bool             asks_bf16; /* of True: that the card has bf16; of False: that it has none */

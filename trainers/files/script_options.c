@@ -69,7 +69,8 @@ static void be_given(vp_value *v, const vp_value *given)
 
 static void give(const vp_document *command, vp_value *v, bool unknown)
 {
-    const vp_value *given = NULL, *less = NULL;
+    vp_value       *given = NULL;
+    const vp_value *less  = NULL;
     char            name[160], off[164];
 
     for (vp_value *m = v->kind >= VP_VALUE_LIST ? v->first : NULL; m; m = m->next)
@@ -85,7 +86,7 @@ static void give(const vp_document *command, vp_value *v, bool unknown)
         if (strlen(m->key) < strlen(name) && strncmp(m->key, name, strlen(m->key)) == 0)
             less = m; /* --batch of --batch_size, where it is one option's alone */
     if (given)
-        be_given(v, given);
+        be_given(v, given), given->is_taken = true;
     else if (vp_value_member(command->root, off) && v->kind == VP_VALUE_BOOL)
         be_bool(v, false);
     else if (unknown || less || command->has_gap)

@@ -1,0 +1,77 @@
+#!/bin/bash
+# tests/test_check_scripts.sh: what people's own scripts and their options say of what is trained: read where it is certain, named and
+# not answered where it is not, never taken for full training in silence. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
+import json, os, subprocess, sys
+
+sys.path.insert(0, "tests")
+from check import finish, ok
+
+vplan, work, root = sys.argv[1:4]
+os.chdir(work)
+
+
+def run(*words):
+    p = subprocess.run((vplan, "check") + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+    return p.returncode, p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")
+
+
+def check(*words):
+    code, out, err = run("--json", *words)
+    try:
+        return code, json.loads(out), err
+    except ValueError:
+        return code, {}, err
+
+
+def write(name, data):
+    with open(name, "w") as f:
+        f.write(data)
+    return name
+
+
+CARD = ("--device", "h100", "--seq", "512")
+TRAIN = "--model_name_or_path Qwen/Qwen2.5-0.5B --output_dir o --bf16 --per_device_train_batch_size 1 --gradient_checkpointing"
+
+# ---- options of a script's own that by their names train something else ----
+for script, words, key in (
+        ("qlora.py", "--lora_r 64 --lora_modules all --bits 4 --quant_type nf4", "lora_r"),  # github.com/artidoro/qlora, scripts/finetune.sh
+        ("train.py", "--use_peft_lora True --lora_r 8 --use_4bit_quantization True", "use_peft_lora"),  # peft, examples/sft
+        ("fastchat/train/train_lora.py", "--lora_r 8 --lora_alpha 16 --q_lora False", "lora_r"),  # FastChat
+        ("llava/train/train_mem.py", "--lora_enable True --vision_tower openai/clip-vit-large-patch14-336", "vision_tower"),  # LLaVA
+        ("train.py", "--load_in_8bit", "load_in_8bit"), ("train.py", "--bits 4", "bits"), ("finetune_lora.py", "", "finetune_lora.py"),
+        ("train.py", "--low_rank_training True --trainable_params embed,norm", "low_rank_training"),  # LongLoRA
+        ("train.py", "--freeze_backbone True", "freeze_backbone"), ("train.py", "--use_unsloth True", "use_unsloth")):
+    code, j, err = check(*CARD, "--", "python", script, *TRAIN.split(), *words.split())
+    why = j.get("fits_not_answered") or ""
+    ok(code == 0 and j["fits"] is None and "what %s in" % key in why and key in [f["key"] for f in j["findings"]], "%s %s" % (script, words), (code, why, j.get("findings"), err))
+for script, words in (("train.py", "--use_lora False --lora_r 8"), ("train.py", "--bits 16"), ("train.py", "--load_in_4bit False --bnb_4bit_quant_type nf4"), ("train.py", "--lora_r 0 --freeze_backbone no"), ("explore.py", "")):
+    code, j, err = check(*CARD, "--", "python", script, *TRAIN.split(), *words.split())
+    ok(j.get("fits") is True, "what is off changes nothing: " + words, (code, j.get("fits_not_answered"), err))
+code, out, err = run("--device", "4090", "--seq", "528", "--", "python", "qlora.py", *TRAIN.split(), "--lora_r", "64", "--bits", "4")
+flat = " ".join(out.replace("\\\n", " ").split())
+ok("vplan estimate qwen2.5-0.5b --trainer hf --device rtx-4090-24gb --qlora" in flat and "--lora r=64" in out and "vplan dryrun" in out, "two commands that answer", out)
+command = out[out.index("vplan estimate"):].split("vplan dryrun")[0].replace("\\\n", " ").split()[1:]
+p = subprocess.run([vplan] + command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+ok(p.returncode == 0 and b"LoRA of rank 64" in p.stdout, "the first of them answers", (command, p.stdout, p.stderr))
+# where the script is read and uses them, it says what they do
+write("own.py", """import argparse
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, TrainingArguments, Trainer
+p = argparse.ArgumentParser()
+p.add_argument("--lora_r", type=int, default=8)
+p.add_argument("--lora_b", type=int, default=8)
+a = p.parse_args()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", dtype="bfloat16")
+model = get_peft_model(model, LoraConfig(r=a.lora_r, target_modules="all-linear"))
+Trainer(model, TrainingArguments("o", per_device_train_batch_size=1, bf16=True)).train()
+""")
+code, j, err = check(*CARD, "--", "python", "own.py", "--lora_r", "32")
+ok(code == 0 and j["common"]["lora_r"] == 32 and j["fits"] is True, "a script that is read says what its option does", (j.get("common"), j.get("fits_not_answered"), err))
+
+finish()
+P
