@@ -1,5 +1,6 @@
 #include "cli/check_fit.h"
 
+#include "cli/check_class.h"
 #include "cli/check_lines.h"
 #include "cli/check_own.h"
 #include "cli/check_played.h"
@@ -270,35 +271,6 @@ static const char *other_method(vp_arena *arena, const vp_checked *c, const vp_t
                            said, method, target ? target->name : "it");
 }
 
-/* A script loads the model for something else than what is counted; NULL: it does not, or does not say. */
-static const char *other_class(vp_arena *arena, const vp_checked *c, const vp_model *model)
-{
-    static const struct {
-        const char *word;
-        vp_head     head;
-    } classes[] = {{"ForCausalLM", VP_HEAD_NEXT_TOKEN},
-                   {"LMHeadModel", VP_HEAD_NEXT_TOKEN},
-                   {"ForSequenceClassification", VP_HEAD_SEQUENCE},
-                   {"ForTokenClassification", VP_HEAD_TOKEN},
-                   {"ForMaskedLM", VP_HEAD_MASKED}};
-
-    for (int f = 0; f < c->n_files; f++) {
-        const vp_document *doc = c->files[f].dialect == &vp_dialect_model ? c->files[f].doc : NULL;
-        const char        *loads    = doc ? doc->call : NULL;
-        bool               is_named = false, is_one = !loads || !strstr(loads, "AutoModel");
-        for (size_t i = 0; loads && i < sizeof classes / sizeof *classes && !is_named; i++)
-            if (strstr(loads, classes[i].word))
-                is_named = true, is_one = classes[i].head == model->head;
-        if (!is_one)
-            return vp_arena_printf(arena,
-                                   "not answered: %.*s in %s, and %s is what is counted; --model "
-                                   "with a config.json whose architectures name the class asks",
-                                   (int)strcspn(loads, "."), loads, c->files[f].name,
-                                   model->class_name);
-    }
-    return NULL;
-}
-
 /* A setting that memory depends on and that is written as what the text does not say; NULL: none. Of the number of processes
  * --world says it, or a command. */
 static const char *unread_of(const vp_checked *c, const vp_check_fit_options *o)
@@ -409,7 +381,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
                                    vp_text_escape(unread_of(c, o), shown, sizeof shown))
                  : other_adapters(arena, c);
     if (!x->why)
-        x->why = other_class(arena, c, x->model);
+        x->why = vp_check_other_class(arena, c, x->model);
     if (x->why)
         goto out;
     r->target = target_of(c);

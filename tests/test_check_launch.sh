@@ -84,5 +84,24 @@ ok(code == 0 and j["common"]["world"] == 2 and j["common"].get("parallel") != "z
 code, j, err = check("--device", "4090", "--", "trl", "sft", "--config", "c8.yaml")
 ok(code in (0, 3) and j["fits"] is not None and j["common"]["world"] == 4, "four cards are counted", (code, j.get("fits_not_answered")))
 
+# ---- a command whose script or whose keys load the model for something else than what is counted has no verdict ----
+write("classes.json", json.dumps(dict(model_type="bert", architectures=["BertForSequenceClassification"], hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, vocab_size=30522, max_position_embeddings=512, type_vocab_size=2)))
+ARGS = "--model_name_or_path x --output_dir o --per_device_train_batch_size 4 --learning_rate 2e-5 --do_train"
+for words, model, why in (("python run_glue.py " + ARGS, "bert-base-uncased", "ForSequenceClassification in run_glue.py"), ("torchrun examples/run_xnli.py " + ARGS, "bert-base-uncased", "ForSequenceClassification"), ("python run_ner.py " + ARGS, "bert-base-uncased", "ForTokenClassification"),
+                          ("python run_qa.py " + ARGS, "bert-base-uncased", "ForQuestionAnswering"), ("python run_swag.py " + ARGS, "bert-base-uncased", "ForMultipleChoice"), ("python run_mlm.py " + ARGS, "gpt2", "ForMaskedLM"),
+                          ("python run_glue.py " + ARGS, "classes.json", None), ("python run_mlm.py " + ARGS, "bert-base-uncased", None), ("python run_clm.py " + ARGS, "gpt2", None), ("python run_clm.py " + ARGS, "bert-base-uncased", "ForCausalLM"),
+                          ("accelerate launch --num_processes 1 run_clm_no_trainer.py " + ARGS, "gpt2", "loop of its own"), ("python examples/scripts/reward_modeling.py " + ARGS, "gpt2", "reward"),
+                          ("swift sft --model x --task_type seq_cls --num_labels 1 --torch_dtype bfloat16 --tuner_type full --max_length 128", "qwen2.5-0.5b", "task_type"), ("swift sft --model x --num_labels 2 --torch_dtype bfloat16 --tuner_type full --max_length 128", "qwen2.5-0.5b", "num_labels"),
+                          ("swift sft --model x --task_type embedding --torch_dtype bfloat16 --tuner_type full --max_length 128", "qwen2.5-0.5b", "task_type embedding"), ("swift sft --model x --task_type causal_lm --torch_dtype bfloat16 --tuner_type full --max_length 128", "qwen2.5-0.5b", None)):
+    code, j, err = check("--model", model, "--device", "h100", "--seq", "128", "--versions", "transformers=4.57", "--", *words.split())
+    if why:
+        ok(code == 0 and j["fits"] is None and why in j["fits_not_answered"], words, (code, j.get("fits_not_answered"), j.get("findings"), err))
+    else:
+        ok("For" not in (j["fits_not_answered"] if j["fits"] is None else ""), words + " of " + model, (code, j.get("fits_not_answered"), err))
+REWARD = "base_model: Qwen/Qwen2.5-0.5B\nsequence_len: 512\nmicro_batch_size: 1\ngradient_accumulation_steps: 1\noptimizer: adamw_torch\nlearning_rate: 0.0001\nbf16: true\ndatasets:\n- {path: x, type: alpaca}\n"
+for line, why in (("", None), ("reward_model: true\n", "reward_model says reward"), ("process_reward_model: true\n", "process_reward_model says prm"), ("reward_model: false\n", None)):
+    code, j, err = check(write("reward.yaml", REWARD + line), "--device", "h100")
+    ok(why in j["fits_not_answered"] if why else j["fits"] is not None, "axolotl's " + line, (code, j.get("fits_not_answered"), err))
+
 finish()
 P

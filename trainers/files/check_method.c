@@ -11,13 +11,19 @@ static const struct {
     const char *method, *words;
 } methods[] = {
     {"sft", "sft"},      {"dpo", "dpo ipo"},     {"kto", "kto"},
-    {"orpo", "orpo"},    {"cpo", "cpo simpo"},   {"reward", "rm reward"},
+    {"orpo", "orpo"},    {"cpo", "cpo simpo"},   {"reward", "rm reward reward_modeling"},
     {"ppo", "ppo"},      {"grpo", "grpo gdpo"},  {"rloo", "rloo"},
     {"gkd", "gkd gold"}, {"nash_md", "nash_md"}, {"online_dpo", "online_dpo xpo"},
+    {"prm", "prm"},      {"bco", "bco"},
 };
 
 /* Keys whose value is the method: axolotl's, LLaMA-Factory's, ms-swift's. */
 static const char *const says[] = {"rl", "stage", "rlhf_type"};
+
+/* Switches of axolotl's that train one, whatever its rl says (core/builders/causal.py of 0.19). */
+static const struct {
+    const char *key, *method;
+} switches[] = {{"reward_model", "reward"}, {"process_reward_model", "prm"}};
 
 /* Keys that only the file of one of TRL's trainers has; KTO's stand before those that DPO shares. */
 static const struct {
@@ -113,6 +119,11 @@ const char *vp_checked_method(const vp_checked *c, const char **said)
             if (v && v->text)
                 method = method_named(v->text, strlen(v->text));
             *said = says[i];
+        }
+        for (size_t i = 0; i < sizeof switches / sizeof *switches && !method; i++) {
+            const vp_value *v = vp_value_at(doc->root, switches[i].key);
+            if (v && v->kind == VP_VALUE_BOOL && v->boolean) /* a text is a model's name */
+                method = switches[i].method, *said = switches[i].key;
         }
         const char *other =
             method && strcmp(method, "dpo") == 0 ? method_of_loss(doc->root, said) : NULL;
