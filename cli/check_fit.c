@@ -786,7 +786,7 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
             vp_check_missing_print(c, line);
         else if (c->own && x->model)
             vp_check_own_print(x, c, line);
-        else if (strncmp(x->why, "not answered", strlen("not answered")) == 0)
+        else if (c->n_unjudged || !vp_check_again_print(x->why, line))
             vp_check_played_print(c, line, "next");
         return;
     }

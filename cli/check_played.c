@@ -63,6 +63,28 @@ void vp_check_played_print(const vp_checked *c, const vp_command_line *line, con
     vp_text_release(&command);
 }
 
+bool vp_check_again_print(const char *why, const vp_command_line *line)
+{
+    /* what stands for a value; "--model with its config.json" too */
+    static const char *const values[][2] = {
+        {"--model", "MODEL"}, {"--device", "CARD"}, {"--seq", "N"}, {"--world", "N"}};
+    enum { N_VALUES = sizeof values / sizeof *values };
+    vp_option_change set[N_VALUES];
+    vp_text          command = {0};
+    int              n       = 0;
+
+    for (int i = 0; i < N_VALUES; i++)
+        if (strstr(why, values[i][0]))
+            set[n++] = (vp_option_change){values[i][0], values[i][1], false, false};
+    if (!n)
+        return false;
+    vp_changed_command("check", line, NULL, set, n, &command);
+    add_rest(&command, line->rest, NULL, NULL);
+    vp_screen_command("next", vp_text_string(&command));
+    vp_text_release(&command);
+    return true;
+}
+
 void vp_check_missing_print(const vp_checked *c, const vp_command_line *line)
 {
     const char *slash = strrchr(c->missing, '/'), *name = slash ? slash + 1 : c->missing;

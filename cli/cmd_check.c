@@ -291,7 +291,10 @@ static void print_text(const vp_checked *c, const vp_check_fit *fit, const vp_co
 
     for (int64_t i = 0; i < c->n_findings; i++)
         n[c->findings[i].severity]++;
-    if (c->n_errors)
+    if (c->n_errors && c->n_errors == c->n_unjudged)
+        printf("NOT JUDGED: %d of %d file%s %s of no trainer that vplan reads\n", c->n_unjudged,
+               n_files, n_files == 1 ? "" : "s", c->n_unjudged == 1 ? "is" : "are");
+    else if (c->n_errors)
         printf("WRONG: %lld error%s, %lld warning%s in %d file%s%s%s\n", (long long)n[VP_ERROR],
                n[VP_ERROR] == 1 ? "" : "s", (long long)n[VP_WARNING], n[VP_WARNING] == 1 ? "" : "s",
                n_files, n_files == 1 ? "" : "s", c->target ? ", read as " : "",

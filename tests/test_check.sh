@@ -134,7 +134,7 @@ ok(code == 0 and j["target"] == "torchtitan" and j["common"]["micro_batch"] == 2
 # ---- a screen is 80 columns wide, whatever the file is called ----
 name = write("a_run_of_mine_%s.yaml" % "_".join("word%d" % i for i in range(20)), "base_model: x\nsequence_len: 128\nmicro_batch_size: 1\n%s: 1\n" % " ".join("a_key_of_mine" for _ in range(8)))
 p = subprocess.run((vplan, "check", name), stdout=subprocess.PIPE)
-ok(all(len(line) <= 80 or line.startswith(b"a_run_of_mine") for line in p.stdout.split(b"\n")) and all(len(line) <= len(name) + 80 for line in p.stdout.split(b"\n")), "80 columns beside a long name", p.stdout.decode())
+ok(all(len(line) <= 80 or name.encode() in line for line in p.stdout.split(b"\n")) and all(len(line) <= len(name) + 80 for line in p.stdout.split(b"\n")), "80 columns beside a long name", p.stdout.decode())
 p = subprocess.run((vplan, "check", write("acc.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPUS\nnum_processes: 2\n")), stdout=subprocess.PIPE)
 ok(p.returncode == 4 and b"MULTI_NEURON, TPU" in p.stdout and max(map(len, p.stdout.split(b"\n"))) <= 80, "a key of many words", p.stdout.decode())
 # ---- a key twice is found among many, where an index stands in for the list ----
@@ -956,5 +956,21 @@ for name, text, warned in (("a.yaml", "per_device_train_batch_size: 2\neval_stra
                            ("e.py", "from transformers import Trainer, TrainingArguments\nargs = %s\nTrainer(model=m, args=args, train_dataset=d, compute_metrics=f).train()\n" % EVALUATES, True)):
     j = check(write(name, text))[1]
     ok(any("pile up" in f["message"] for f in j["findings"]) == warned, "logits of an evaluation: " + name, j["findings"])
+# ---- what is of no trainer that is known here is not judged: no other trainer's words are put in its place ----
+ALPACA = "--base_model huggyllama/llama-7b --data_path d --output_dir o --micro_batch_size 4 --num_epochs 3 --learning_rate 1e-4 --cutoff_len 512 --lora_r 8 --lora_alpha 16 --train_on_inputs --group_by_length"
+write("words.py", "from datasets import load_dataset\ndef process(example):\n    return {'prompt': example['q'], 'stage': 1}\nload_dataset('a/b').map(process).push_to_hub('x/y')\n")
+write("loop.py", "import torch\nmodel = torch.nn.Linear(4, 4)\nopt = torch.optim.AdamW(model.parameters())\nfor x in range(9):\n    model(torch.zeros(2, 4)).sum().backward()\n    opt.step()\n")
+for words, says, then in ((("--device", "4090", "--", "python", "finetune.py") + tuple(ALPACA.split()), "no option of a trainer that vplan knows", "vplan dryrun --device 4090 -- python finetune.py --base_model"),
+                          (("words.py",), "no trainer that vplan knows is called", "vplan dryrun -- python words.py"), (("loop.py",), "no trainer that vplan knows is called", "vplan dryrun -- python loop.py")):
+    code, j, err = check(*words)
+    ok(code == 4 and j["target"] is None and [says in f["message"] for f in j["findings"] if f["severity"] == "error"] == [True], "of no trainer: %s" % (words[-1],), (code, j["target"], j["findings"]))
+    p = subprocess.run((vplan, "check") + words, stdout=subprocess.PIPE, universal_newlines=True)
+    ok(p.stdout.startswith("NOT JUDGED: 1 of 1 file is of no trainer that vplan reads") and then in " ".join(p.stdout.replace("\\\n", " ").split()), "and a dry run is next: %s" % (words[-1],), p.stdout)
+# ---- what the answer lacks is in the next command ----
+write("lacks.yaml", "per_device_train_batch_size: 2\noptim: adamw_torch\n")
+for words, then in (((), "vplan check lacks.yaml --model MODEL --device CARD"), (("--model", "gpt2"), "vplan check lacks.yaml --model gpt2 --device CARD"),
+                    (("--model", "gpt2", "--device", "t4"), "vplan check lacks.yaml --model gpt2 --device t4 --seq N")):
+    p = subprocess.run((vplan, "check", "lacks.yaml") + words, stdout=subprocess.PIPE, universal_newlines=True)
+    ok(" ".join(p.stdout.splitlines()[-1].split()) == "next " + then, "next: %s" % (words,), p.stdout)
 finish()
 P

@@ -256,6 +256,14 @@ static const char *others_of(const vp_document *doc, const vp_value **at)
     return NULL;
 }
 
+/* In a script of Python a word or two of a file that has no others are anybody's names. */
+enum { ANYBODYS = 32 };
+static bool is_closed_to(const vp_dialect *d, const vp_document *doc)
+{
+    return doc->format == VP_FORMAT_PYTHON && d->n_sections &&
+           d->sections[0].strangers == VP_STRANGERS_REFUSED;
+}
+
 static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *target, int *best)
 {
     const vp_dialect *found = NULL;
@@ -273,7 +281,7 @@ static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *tar
         return NULL;
     for (int i = 0; !target && (d = vp_dialect_at(i)); i++) {
         int score = has_sign(d, doc) ? score_of(d, doc) : 0;
-        if (score > *best)
+        if (score > *best && (score > ANYBODYS || !is_closed_to(d, doc)))
             found = d, *best = score;
     }
     return found;
@@ -746,9 +754,28 @@ static void find_others(vp_checked *c, const vp_checked_file *file, const vp_val
                 : file->doc->format == VP_FORMAT_PYTHON ? "a call"
                                                         : "a command",
                 whose);
+    c->n_unjudged++;
     if (!c->others && file->doc->format == VP_FORMAT_PYTHON)
         c->others = vp_arena_printf(c->arena, "%s:%d is of %s", file->name,
                                     place->line ? place->line : 1, whose);
+}
+
+/* A file in which no trainer is seen. */
+static void find_nobodys(vp_checked *c, const vp_checked_file *file)
+{
+    bool        is_command = file->doc->format == VP_FORMAT_FLAGS;
+    vp_severity severity   = file->is_named || (c->missing && is_command) ? VP_NOTE : VP_ERROR;
+
+    vp_find(
+        c, file, severity, NULL, "", NULL,
+        is_command ? "no option of a trainer that vplan knows stands in it; --for names the "
+                     "trainer, vplan dryrun -- COMMAND plays any"
+        : file->doc->format == VP_FORMAT_PYTHON
+            ? "no trainer that vplan knows is called in it: what a loop of its own keeps stands "
+              "in its statements, not in settings; vplan dryrun -- COMMAND plays it"
+            : "whose file is it? No key of a trainer that vplan knows stands in it; --for names "
+              "the trainer");
+    c->n_unjudged += severity == VP_ERROR;
 }
 
 vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const vp_check_opts *opts,
@@ -791,10 +818,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
             continue;
         }
         if (!file->dialect) {
-            bool stands_elsewhere = out->missing && file->doc->format == VP_FORMAT_FLAGS;
-            vp_find(
-                out, file, file->is_named || stands_elsewhere ? VP_NOTE : VP_ERROR, NULL, "", NULL,
-                "whose file is it? No key of any target's stands in it; --for names the target");
+            find_nobodys(out, file);
             continue;
         }
         check_remarks(out, file);

@@ -513,8 +513,11 @@ const vp_dialect vp_dialect_megatron = {
     ARRAY(megatron_sections, sections),
     ARRAY(megatron_says, says),
     ARRAY(megatron_rules, rules),
-    .signs  = "micro_batch_size global_batch_size seq_length recompute_granularity "
-              "tensor_model_parallel_size num_layers hidden_size use_distributed_optimizer",
+    /* micro_batch_size alone is many scripts' word */
+    .signs = "global_batch_size seq_length recompute_granularity tensor_model_parallel_size "
+             "num_layers hidden_size use_distributed_optimizer",
+    .programs =
+        "pretrain_gpt.py pretrain_llama.py pretrain_bert.py pretrain_t5.py pretrain_mamba.py",
     .flags  = true,
     .shards = "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size",
 };
