@@ -46,8 +46,8 @@ typedef struct vp_checked {
     vp_finding      *findings;
     int64_t          n_findings, cap_findings;
     int              n_errors;
-    int              n_unjudged;                /* of them: files of no trainer that is known here */
-    vp_settings      settings;                  /* what the files say together */
+    int              n_unjudged; /* of them: files of no trainer that is known here */
+    vp_settings      settings;   /* what the files say together */
     bool             by_default[VP_N_SETTINGS]; /* nobody wrote it */
     /* "none or ddp": the files alone do not tell which, the launch or the model does; else NULL */
     const char *may_be[VP_N_SETTINGS];
