@@ -103,5 +103,20 @@ for line, why in (("", None), ("reward_model: true\n", "reward_model says reward
     code, j, err = check(write("reward.yaml", REWARD + line), "--device", "h100")
     ok(why in j["fits_not_answered"] if why else j["fits"] is not None, "axolotl's " + line, (code, j.get("fits_not_answered"), err))
 
+# ---- an optimizer of DeepSpeed's file trains, whatever the trainer's arguments say ----
+ENGINE = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,\n"optimizer": {"type": "%s", "params": {"lr": 0.0001%s}},\n"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}\n'
+for kind, more, word in (("AdamW", "", "adamw_torch_fused"), ("Adam", "", "adamw_torch_fused"), ("adam", "", "adamw_torch_fused"), ("AdamW", ', "torch_adam": true', "adamw_torch"), ("AdamW", ', "torch_adam": false', "adamw_torch_fused"), ("Lamb", "", None)):
+    write("engine.json", ENGINE % (kind, more))
+    code, j, err = check("engine.json", "--model", "gpt2", "--device", "4090", "--seq", "512", "--world", "2")
+    ok(j["common"].get("optimizer") == word and (j["fits"] is not None if word else "optimizer.type" in j["fits_not_answered"]), "%s%s" % (kind, more), (code, j.get("common"), j.get("fits_not_answered"), j.get("findings"), err))
+    for optim, beaten in (("adamw_8bit", True), (None, False), ("adamw_torch_fused", word == "adamw_torch")):
+        if not word:
+            continue
+        write("args.yaml", "output_dir: o\nper_device_train_batch_size: 4\ngradient_accumulation_steps: 2\nlearning_rate: 0.0001\nbf16: true\ndeepspeed: engine.json\n" + ("optim: %s\n" % optim if optim else ""))
+        for given in ("args.yaml",), ("engine.json", "args.yaml"), ("--", "torchrun", "--nproc_per_node", "2", "train.py", "--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "2", "--learning_rate", "0.0001", "--output_dir", "o", "--bf16", "--deepspeed", "engine.json") + (("--optim", optim) if optim else ()):
+            code, j, err = check(*given)
+            said = [f for f in j["findings"] if f["key"] == "optim"]
+            ok(code == 0 and j["common"]["optimizer"] == word and [f["severity"] for f in said] == ["warning"] * beaten and all("that trains" in f["message"] for f in said), "%s beside DeepSpeed's %s%s" % (optim, kind, more), (code, given, j["common"], j["findings"], err))
+
 finish()
 P

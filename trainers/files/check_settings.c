@@ -447,6 +447,24 @@ static bool is_beaten(vp_checked *c, vp_setting setting, const vp_checked_file *
     return true;
 }
 
+/* Where DeepSpeed's file has an optimizer Trainer makes none (transformers/integrations/deepspeed.py, deepspeed_optim_sched()). */
+static bool is_engines(vp_checked *c, vp_setting setting, const vp_checked_file *file,
+                       const statement *one, merged *m)
+{
+    const vp_checked_file first = {.name = m->first_name, .dialect = m->first};
+    bool now = file->dialect == &vp_dialect_deepspeed, before = m->first == &vp_dialect_deepspeed;
+    const statement *said = now ? one : &m->all, *beaten = now ? &m->all : one;
+
+    if (setting != VP_SETTING_OPTIMIZER || now == before)
+        return false;
+    vp_find(c, now ? &first : file, VP_WARNING, beaten->at, beaten->key, NULL,
+            "%s here does nothing: DeepSpeed's file has an optimizer, %s%s, and that trains",
+            joined(c->arena, beaten), said->key, line_of(c->arena, said->at));
+    if (now)
+        *m = (merged){*one, file->name, file->yields_to, file->dialect};
+    return true;
+}
+
 /* A default says nothing beside what is written. */
 static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file *file, merged *m)
 {
@@ -472,7 +490,8 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
     statement both = words_of_both(all, &one);
     if (both.n)
         *all = both;
-    else if (is_beaten(c, setting, file, &one, m))
+    else if (is_beaten(c, setting, file, &one, m) ||
+             (one.at && is_engines(c, setting, file, &one, m)))
         return;
     else if (one.at && !same_text(file->yields_to, m->first_name)) /* else two defaults */
         vp_find(c, file, VP_ERROR, one.at, one.key, NULL,
@@ -860,26 +879,4 @@ void vp_check_settings(vp_checked *c)
             check_sizes(c, &c->files[f], d), check_global(c, &c->files[f], d);
     check_costs(c);
     check_tuning(c);
-}
-
-const char *vp_checked_model(const vp_checked *c)
-{
-    for (int f = 0; f < c->n_files; f++)
-        for (const vp_dialect *d = c->files[f].doc ? c->files[f].dialect : NULL; d; d = d->base)
-            for (int i = 0; i < d->n_says; i++) {
-                const vp_value *v = d->says[i].value && strcmp(d->says[i].value, "$model") == 0
-                                        ? vp_value_at(c->files[f].doc->root, d->says[i].key)
-                                        : NULL;
-                if (v && v->kind == VP_VALUE_STRING && v->text[0] &&
-                    !vp_value_is_unknown(&c->files[f], v, true))
-                    return v->text;
-            }
-    for (int f = 0; f < c->n_files; f++) { /* saved adapters say what they are for */
-        const vp_value *v = c->files[f].doc && c->files[f].dialect == &vp_dialect_lora
-                                ? vp_value_at(c->files[f].doc->root, "base_model_name_or_path")
-                                : NULL;
-        if (v && v->kind == VP_VALUE_STRING && v->text[0])
-            return v->text;
-    }
-    return NULL;
 }

@@ -200,6 +200,17 @@ static const vp_section deepspeed_sections[] = {
         VP_SETTING_PRECISION, "fp16-mixed", "fp16.enabled", "true", when \
     }
 
+/* engine.py, _configure_basic_optimizer(): FusedAdam, whose states and scratch are those of torch's fused AdamW, or torch's own. */
+#define ADAM(type) \
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.type", type, .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.params.torch_adam", "false", \
+         .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer.type", type, .read_only = true}, \
+    { \
+        VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer.params.torch_adam", "true", \
+            .read_only = true \
+    }
+
 static const vp_saying deepspeed_says[] = {
     {VP_SETTING_PARALLEL, "zero1", "zero_optimization.stage", "1"},
     {VP_SETTING_PARALLEL, "zero2", "zero_optimization.stage", "2"},
@@ -209,6 +220,10 @@ static const vp_saying deepspeed_says[] = {
     {VP_SETTING_MICRO_BATCH, "*", "train_micro_batch_size_per_gpu", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
     {VP_SETTING_CLIP_NORM, "R", "gradient_clipping", "$"},
+    ADAM("AdamW"),
+    ADAM("Adam"),
+    ADAM("adamw"),
+    ADAM("adam"),
     {VP_SETTING_PRECISION, "fp32", "bf16.enabled", "false"},
     {VP_SETTING_PRECISION, "fp32", "fp16.enabled", "false"},
     MIXED("target!=llamafactory"),
