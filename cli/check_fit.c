@@ -693,7 +693,8 @@ static void print_next(const vp_check_fit *x, const vp_checked *c, const vp_comm
     vp_screen_command("next", vp_text_string(&command));
     vp_text_release(&command);
     for (int i = 0; i < c->n_files; i++)
-        if (c->files[i].doc && c->files[i].dialect && c->files[i].is_file) {
+        if (c->files[i].doc && c->files[i].dialect && c->files[i].is_file &&
+            !c->files[i].doc->is_notebook) {
             vp_text_printf(&command, "vplan emit settings.json --for %s --edit ",
                            x->request.target->name);
             vp_text_quoted(&command, c->files[i].name);
@@ -819,4 +820,6 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
         print_next(x, c, line);
     else if (!m->fits)
         print_otherwise(x, c, line);
+    else
+        vp_check_played_print(c, line, "next");
 }

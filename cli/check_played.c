@@ -43,10 +43,22 @@ static void add_rest(vp_text *command, char *const *rest, const char *from, cons
 void vp_check_played_print(const vp_checked *c, const vp_command_line *line, const char *label)
 {
     const char *script  = script_of(c);
+    bool        is_rest = line->rest && *line->rest;
     vp_text     command = {0};
 
-    if (!(line->rest && *line->rest) && !script)
+    if (!is_rest && !script)
         return;
+    const char *runs = "python";
+    size_t      n    = is_rest ? 0 : strlen(script);
+    if (n > 6 && strcmp(script + n - 6, ".ipynb") == 0) {
+        vp_text_printf(&command, "jupyter nbconvert --to script ");
+        vp_text_quoted(&command, script);
+        vp_screen_command(label, vp_text_string(&command));
+        vp_text_release(&command);
+        label  = "";
+        runs   = "ipython";
+        script = vp_arena_printf(c->arena, "%.*s.py", (int)n - 6, script);
+    }
     vp_text_printf(&command, "vplan dryrun");
     for (int i = 0; i < line->n_given; i++)
         if (strcmp(line->given[i].option->name, "--device") == 0 ||
@@ -55,8 +67,8 @@ void vp_check_played_print(const vp_checked *c, const vp_command_line *line, con
             vp_text_quoted(&command, line->given[i].text);
         }
     add_rest(&command, line->rest, NULL, NULL);
-    if (!(line->rest && *line->rest)) {
-        vp_text_printf(&command, " -- python ");
+    if (!is_rest && script) {
+        vp_text_printf(&command, " -- %s ", runs);
         vp_text_quoted(&command, script);
     }
     vp_screen_command(label, vp_text_string(&command));

@@ -972,5 +972,29 @@ for words, then in (((), "vplan check lacks.yaml --model MODEL --device CARD"), 
                     (("--model", "gpt2", "--device", "t4"), "vplan check lacks.yaml --model gpt2 --device t4 --seq N")):
     p = subprocess.run((vplan, "check", "lacks.yaml") + words, stdout=subprocess.PIPE, universal_newlines=True)
     ok(" ".join(p.stdout.splitlines()[-1].split()) == "next " + then, "next: %s" % (words,), p.stdout)
+# ---- a colon within a string ends no condition ----
+code, j, err = check(write("colon.py", "from transformers import TrainingArguments\nif a:\n    b = 1\nelif \"Step 1:\" in prompt: c = 2\nelif ')' in f(x[1:2], \"it's: \"):\n    c = 3\nargs = TrainingArguments('o', per_device_train_batch_size=4)\n"))
+ok(code == 0 and j["common"]["micro_batch"] == 4 and not any(f["severity"] == "error" for f in j["findings"]), "a colon in a string", (code, j.get("findings"), err))
+# ---- a notebook is read by its code cells: lines are those of its own file, commands and magics are passed over ----
+CELLS = [("markdown", ["# args = TrainingArguments(bf16=True)\n"]), ("code", ["%%capture\n", "!pip install transformers\n"]), ("code", ["%%bash\n", "TrainingArguments(per_device_train_batch_size=99)\n"]),
+         ("code", ["from transformers import Trainer, TrainingArguments, AutoModelForCausalLM\n", "%matplotlib inline\n", "model = AutoModelForCausalLM.from_pretrained('gpt2')"]),
+         ("code", "args = TrainingArguments(\n    'o',\n    per_device_train_batch_size=4,\n    fp16=True)\nTrainer(model=model, args=args, train_dataset=ds).train()")]
+book = {"cells": [dict({"cell_type": t, "source": s, "metadata": {}}, **({"outputs": [{"text": ["per_device_train_batch_size=77"]}], "execution_count": 1} if t == "code" else {})) for t, s in CELLS],
+        "metadata": {"kernelspec": {"name": "python3"}}, "nbformat": 4, "nbformat_minor": 5}
+write("nb.ipynb", json.dumps(book, indent=1))
+code, j, err = check("nb.ipynb", "--device", "t4", "--seq", "512")
+ok(code in (0, 3) and j["common"]["micro_batch"] == 4 and j["common"]["precision"].startswith("fp16") and j["fits"] is True, "a notebook", (code, j.get("common"), j.get("findings"), j.get("fits_not_answered"), err))
+book["cells"][-1]["source"] = ["args = TrainingArguments('o', per_device_train_batch_size=4,\n", "    learning_rat=1)\n"]
+text = json.dumps(book, indent=1)
+code, j, err = check(write("nb.ipynb", text))
+line = 1 + [i for i, l in enumerate(text.split("\n")) if "learning_rat=" in l][0]
+ok(code == 4 and [(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [(line, "learning_rat")], "a line is the notebook's own", (line, j["findings"]))
+ok(check(write("old.ipynb", '{"worksheets": [], "nbformat": 3}'))[1]["findings"][0]["message"].startswith("not read: no notebook of nbformat 4"), "an old notebook is refused", check("old.ipynb"))
+write("nb.ipynb", json.dumps(dict(book, cells=[{"cell_type": "code", "source": ["import torch\n", "torch.zeros(3)\n"]}])))
+p = subprocess.run((vplan, "check", "nb.ipynb", "--device", "t4"), stdout=subprocess.PIPE, universal_newlines=True)
+ok(p.stdout.endswith("next       jupyter nbconvert --to script nb.ipynb\n           vplan dryrun --device t4 -- ipython nb.py\n"), "what plays a notebook", p.stdout)
+for name in ("run.bat", "run.cmd", "run.ps1"):
+    code, j, err = check(write(name, "@echo off\r\npython train.py ^\r\n  --per_device_train_batch_size 1\r\n"))
+    ok(code == 4 and "a script of Windows' shells" in j["findings"][0]["message"], name, (code, j["findings"]))
 finish()
 P

@@ -23,7 +23,8 @@ typedef enum vp_format {
     VP_FORMAT_YAML,
     VP_FORMAT_FLAGS, /* --key value; also a shell script's command */
     VP_FORMAT_PYTHON,
-    VP_FORMAT_TOML
+    VP_FORMAT_TOML,
+    VP_FORMAT_NOTEBOOK /* of Jupyter: read as VP_FORMAT_PYTHON */
 } vp_format;
 
 typedef enum vp_value_kind {
@@ -84,7 +85,8 @@ typedef struct vp_document {
     vp_arena   *arena;
     const char *name;
     vp_format   format;
-    vp_value   *root; /* a map */
+    bool        is_notebook; /* its format is Python */
+    vp_value   *root;        /* a map */
     vp_remark  *remarks, *last_remark;
     /* what a command says before its script (trainers/files/launch.h); NULL: nothing */
     struct vp_document *launch;
@@ -165,6 +167,8 @@ vp_status vp_document_parse_json(vp_document *doc, const char *bytes, int64_t n,
 vp_status vp_document_parse_yaml(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
 vp_status vp_document_parse_flags(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
 vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
+/* The document's format is Python's then. */
+vp_status vp_document_parse_notebook(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
 vp_status vp_document_parse_toml(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
 
 #endif

@@ -332,18 +332,19 @@ out:
 static void skip_condition(vp_python_reader *r)
 {
     static const char *const words[] = {"if", "elif", "else", "for", "while", "with", "try"};
+    const char              *stop    = NULL;
     bool                     is_one  = false;
-    int                      depth   = 0;
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         is_one = is_one || vp_python_at_word(r, words[i]);
-    for (; is_one && r->at < r->end && *r->at != '\n'; r->at++) {
-        depth += strchr("([{", *r->at) ? 1 : strchr(")]}", *r->at) ? -1 : 0;
-        if (*r->at == ':' && depth == 0) {
-            r->at++;
-            vp_python_skip(r, false);
-            return;
-        }
+    if (is_one)
+        stop = vp_piece_find(&(vp_piece){r->at, r->end, r->line}, ":\n");
+    for (; stop && r->at < stop; r->at++)
+        if (*r->at == '\n')
+            r->line++, r->line_start = r->at + 1;
+    if (stop && *stop == ':') {
+        r->at++;
+        vp_python_skip(r, false);
     }
 }
 

@@ -339,16 +339,22 @@ static bool ends_in(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
+static bool is_of_windows(const char *name)
+{
+    return ends_in(name, ".bat") || ends_in(name, ".cmd") || ends_in(name, ".ps1");
+}
+
 static vp_format format_of(const char *name, const char *bytes, int64_t n)
 {
     static const struct {
         const char *end;
         vp_format   format;
     } ends[] = {
-        {".json", VP_FORMAT_JSON},    {".yaml", VP_FORMAT_YAML},  {".yml", VP_FORMAT_YAML},
-        {".args", VP_FORMAT_FLAGS},   {".sh", VP_FORMAT_FLAGS},   {".flags", VP_FORMAT_FLAGS},
-        {".py", VP_FORMAT_PYTHON},    {".toml", VP_FORMAT_TOML},  {".slurm", VP_FORMAT_FLAGS},
-        {".sbatch", VP_FORMAT_FLAGS}, {".bash", VP_FORMAT_FLAGS}, {".zsh", VP_FORMAT_FLAGS}};
+        {".json", VP_FORMAT_JSON},   {".yaml", VP_FORMAT_YAML},      {".yml", VP_FORMAT_YAML},
+        {".args", VP_FORMAT_FLAGS},  {".sh", VP_FORMAT_FLAGS},       {".flags", VP_FORMAT_FLAGS},
+        {".py", VP_FORMAT_PYTHON},   {".ipynb", VP_FORMAT_NOTEBOOK}, {".toml", VP_FORMAT_TOML},
+        {".slurm", VP_FORMAT_FLAGS}, {".sbatch", VP_FORMAT_FLAGS},   {".bash", VP_FORMAT_FLAGS},
+        {".zsh", VP_FORMAT_FLAGS}};
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_in(name, ends[i].end))
@@ -384,6 +390,11 @@ vp_status vp_document_parse(vp_arena *arena, const char *name, const char *bytes
             line += *p == '\n';
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, name, line, NULL, "a NUL byte: not a text file"));
     }
+    if (format == VP_FORMAT_BY_NAME && is_of_windows(name))
+        VP_TRY(
+            VP_FAIL_AT(err, VP_ERR_INPUT, name, 1, NULL,
+                       "a script of Windows' shells, which are not read; give its command: vplan "
+                       "check -- COMMAND"));
     switch (doc->format) {
     case VP_FORMAT_JSON:
         VP_TRY(vp_document_parse_json(doc, bytes, n_bytes, err));
@@ -393,6 +404,9 @@ vp_status vp_document_parse(vp_arena *arena, const char *name, const char *bytes
         break;
     case VP_FORMAT_PYTHON:
         VP_TRY(vp_document_parse_python(doc, bytes, n_bytes, err));
+        break;
+    case VP_FORMAT_NOTEBOOK:
+        VP_TRY(vp_document_parse_notebook(doc, bytes, n_bytes, err));
         break;
     case VP_FORMAT_TOML:
         VP_TRY(vp_document_parse_toml(doc, bytes, n_bytes, err));

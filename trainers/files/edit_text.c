@@ -615,6 +615,9 @@ vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,
         if (!vp_edit_is_of(&edits[i], file))
             continue;
         e.file = edits[i].file;
+        if (file->doc->is_notebook)
+            VP_TRY(vp_edit_by_hand(&e, edits[i].at ? edits[i].at->line : 0, edits[i].path,
+                                   "a notebook is no text of Python but JSON around it"));
         if (file->doc->format == VP_FORMAT_FLAGS && strchr(edits[i].path, '.')) {
             VP_TRY(vp_edit_option(&e, &edits[i]));
             continue;
