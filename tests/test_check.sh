@@ -849,11 +849,45 @@ for name, text, line, key in (
         ("u.yaml", TT + "model: {_component_: torchtune.models.llama3_1.llama3_1_8b}\n", None, None),
         ("u.yaml", AX + "load_in_8bit: true\n", None, None), ("u.yaml", AX + "plugins:\n- axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n", 13, "plugins"), ("u.yaml", AX, None, None),
         ("u.py", "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments\nm = AutoModelForCausalLM.from_pretrained('x', quantization_config=BitsAndBytesConfig(load_in_8bit=True))\nargs = TrainingArguments(output_dir='o', per_device_train_batch_size=1, bf16=True)\n", 2, "quantization_config.load_in_8bit"),
-        ("u.yaml", LFF % "lora" + "quantization_bit: 8\n", 8, "quantization_bit"), ("u.yaml", LFF % "full" + "use_apollo: true\n", 8, "use_apollo"), ("u.yaml", LFF % "full" + "use_adam_mini: true\n", 8, "use_adam_mini"),
+        ("u.yaml", LFF % "lora" + "quantization_bit: 8\n", 8, "quantization_bit"), ("u.yaml", LFF % "full" + "use_muon: true\n", 8, "use_muon"), ("u.yaml", LFF % "full" + "use_badam: true\n", 8, "use_badam"), ("u.yaml", LFF % "full" + "use_adam_mini: true\n", 8, "use_adam_mini"),
         ("u.yaml", "model_name_or_path: x\noutput_dir: o\nmax_length: 512\ngradient_checkpointing_kwargs: {selective: true}\n", 4, "gradient_checkpointing_kwargs.selective")):
     code, j, err = check(write(name, text), "--model", "qwen2.5-0.5b", "--device", "h100", "--seq", "512")
     found = [(f["severity"], f["line"], f["key"]) for f in j["findings"] if "is not counted" in f["message"]]
     ok(code in (0, 3) and found == ([("note", line, key)] if key else []) and bool(key) == (j.get("fits_not_answered") == "not answered: what %s in %s takes is not counted" % (key, name)), "not counted: %s" % (key or name), (code, found, j.get("fits_not_answered"), [f for f in j["findings"] if f["severity"] == "error"]))
+for word in ("muon", "dion", "came_pytorch", "q_galore_adamw8bit", "ao_adamw_fp8", "flash_adamw"):
+    code, j, err = check(write("u.yaml", "base_model: x\nmicro_batch_size: 1\nsequence_len: 512\nbf16: true\noptimizer: %s\n" % word), "--model", "qwen2.5-0.5b", "--device", "h100")
+    ok(code == 0 and [(f["line"], f["key"]) for f in j["findings"] if "is not counted" in f["message"]] == [(5, "optimizer")] and j["fits"] is None, "axolotl's own optimizers are not counted: " + word, (code, j["findings"]))
+# ---- GaLore and APOLLO by LLaMA-Factory's own keys (its train/trainer_utils.py): the classes that optim galore_adamw has, of rank 16 unless told, of all linear
+# layers but the head; and by axolotl's, which hands them to Trainer ----
+LFP = LFF % "full" + "use_galore: true\n"
+for text, want in ((LFP + "optim: adamw_torch\n", "galore_adamw:rank=16,targets=.*[.].*"), (LFP, "galore_adamw:rank=16,targets=.*[.].*"), (LFP + "galore_rank: 128\ngalore_target: q_proj, v_proj\noptim: adamw_8bit\n", "galore_adamw_8bit:targets=q_proj+v_proj"),
+                   (LFP + "optim: paged_adamw_8bit\n", "galore_adamw_8bit:rank=16,targets=.*[.].*"), (LFP + "optim: adafactor\ngalore_target: mlp\n", "galore_adafactor:rank=16,targets=mlp"),
+                   (LFP + "optim: adamw_torch\ngalore_layerwise: true\ngalore_proj_type: right\ngalore_target: mlp\n", "galore_adamw_layerwise:rank=16,proj_type=right,targets=mlp"),
+                   (LFF % "full" + "use_apollo: true\napollo_rank: 1\napollo_scale_type: tensor\napollo_target: attn\noptim: adamw_torch\n", "apollo_adamw:rank=1,scale_type=tensor,targets=attn"),
+                   (LFF % "full" + "use_apollo: true\napollo_layerwise: true\napollo_target: attn\noptim: adamw_torch\n", "apollo_adamw_layerwise:rank=16,targets=attn"),
+                   (LFF % "full" + "use_galore: false\ngalore_rank: 8\noptim: adamw_torch\n", "adamw_torch"),
+                   (LFF % "full" + "optim: galore_adamw\noptim_target_modules: [mlp]\noptim_args: rank=8\n", "galore_adamw:rank=8,targets=mlp"),
+                   ("base_model: x\nmicro_batch_size: 1\nsequence_len: 512\nbf16: true\noptimizer: galore_adamw\noptim_args: {rank: 8, scale: 0.25}\noptim_target_modules: [q_proj, mlp]\n", "galore_adamw:rank=8,scale=0.25,targets=q_proj+mlp"),
+                   ("base_model: x\nmicro_batch_size: 1\nsequence_len: 512\nbf16: true\noptimizer: apollo_adamw\noptim_args: rank=8\noptim_target_modules: all_linear\n", "apollo_adamw:rank=8,targets=all-linear")):
+    code, j, err = check(write("p.yaml", text), "--model", "qwen2.5-0.5b", "--device", "h100", "--seq", "512")
+    ok(code == 0 and j["common"].get("optimizer") == want and j["fits"] is True, "read as %s" % want, (code, j.get("common"), j["findings"], j.get("fits_not_answered")))
+for more, key, severity, instead in (("use_galore: true\noptim: sgd\n", "optim", "error", "adamw_torch"), ("use_galore: true\n", "use_galore", "warning", "optim: adamw_torch"), ("use_apollo: true\noptim: adamw_8bit\n", "optim", "error", "adamw_torch"),
+                                     ("use_galore: true\noptim: adamw_torch\ngalore_layerwise: true\ngradient_accumulation_steps: 4\n", "galore_layerwise", "error", "gradient_accumulation_steps: 1"),
+                                     ("use_galore: true\noptim: adamw_torch\ndeepspeed: ds.json\n", "use_galore", "error", "deepspeed: null"), ("use_galore: true\nuse_apollo: true\noptim: adamw_torch\n", "use_galore", "error", "one of them"),
+                                     ("use_galore: true\noptim: adamw_torch\n", None, None, None), ("optim: galore_adamw\n", "optim", "error", "optim_target_modules: all-linear"),
+                                     ("use_badam: true\nuse_apollo: true\noptim: adamw_torch\n", "use_apollo", "error", "one of them")):
+    code, j, err = check(write("p.yaml", LFF % "full" + more))
+    found = [(f["key"], f["severity"], f["instead"]) for f in j["findings"] if f["severity"] != "note" and f["key"] != "deepspeed"]
+    ok(found == ([(key, severity, instead)] if key else []), "LLaMA-Factory's GaLore: " + more.replace("\n", " "), found)
+for switch in ("use_galore", "use_apollo", "use_badam"):
+    code, j, err = check(write("p.yaml", LFF % "lora" + switch + ": true\noptim: adamw_torch\n"))
+    ok(code == 4 and [(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [(8, switch)], switch + " beside LoRA is refused", j["findings"])
+GROUPS = "lr_groups:\n- {name: q, modules: [q_proj], lr: 1.0e-5}\n"
+AXO = "base_model: x\nmicro_batch_size: 1\nsequence_len: 512\nbf16: true\noptimizer: %s\n"
+for text, found in ((AXO % "adamw_torch_fused" + GROUPS, []), (AXO % "adamw_torch" + GROUPS, [("note", 6, "lr_groups")]), (AXO % "galore_adamw" + "optim_target_modules: [mlp]\n" + GROUPS, [("warning", 7, "lr_groups")]),
+                    (AXO % "ao_adamw_8bit", [("error", 5, "optimizer")]), (AXO % "galore_adamw", [("error", 5, "optimizer")]), (AXO % "galore_adamw" + "optim_target_modules: all-linear\n", [("error", 6, "optim_target_modules")])):
+    code, j, err = check(write("p.yaml", text))
+    ok([(f["severity"], f["line"], f["key"]) for f in j["findings"] if f["line"]] == found, "axolotl's groups and targets: " + text[60:], j["findings"])
 # ---- weights in 8 bits beside adapters are estimate --load int8's, where such a step was recorded ----
 BYTES = """from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments
 from peft import LoraConfig, prepare_model_for_kbit_training

@@ -229,6 +229,15 @@ for way, has in (("FSDP", "fsdp: full_shard auto_wrap  # why\nfsdp_config:\n  fs
     for parallel, world in (("none", 1), ("ddp", 4)):
         edit("%s goes for %s" % (way, parallel), "hf", "hf.yaml", T + has + "seed: 1\n", T + "seed: 1\n", loss="liger-all", parallel=parallel, world=world, **hf)
 
+# ---- GaLore by LLaMA-Factory's own keys stays said by them, and is switched off where another optimizer is wanted ----
+FULL = "model_name_or_path: gpt2\nstage: sft\nfinetuning_type: full\ncutoff_len: 2048\nper_device_train_batch_size: 4\ngradient_accumulation_steps: 8\npure_bf16: true\ndisable_gradient_checkpointing: true\nflash_attn: sdpa\n"
+OWN = "use_galore: true  # why\ngalore_target: all\ngalore_rank: 128\noptim: adamw_torch\n"
+for word, then in (("galore_adamw:rank=8,targets=mlp", OWN.replace("all", "mlp").replace("128", "8")), ("galore_adamw_8bit:targets=.*[.].*", OWN.replace("adamw_torch", "adamw_8bit")),
+                   ("adamw_torch_fused", OWN.replace("galore: true", "galore: false").replace("adamw_torch", "adamw_torch_fused")),
+                   ("apollo_adamw:targets=attn", OWN.replace("galore: true", "galore: false").replace("adamw_torch", "apollo_adamw") + "optim_target_modules: [attn]\n")):
+    edit("GaLore becomes " + word, "llamafactory", "lf.yaml", FULL + OWN, FULL + then, loss="full", tuning="full", precision="bf16", optimizer=word)
+refused("the head's projection, which LLaMA-Factory's own GaLore has not", "llamafactory", "lf.yaml", FULL + OWN, "optimizer", loss="full", tuning="full", precision="bf16", optimizer="galore_adamw:targets=all-linear")
+
 # ---- the settings themselves are no trainer's file ----
 refused("a file of settings", "hf", "own.json", json.dumps({"schema_version": 1, "kind": "settings", "common": COMMON}), "no trainer reads", loss="full", **hf)
 

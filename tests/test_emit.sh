@@ -104,6 +104,20 @@ for target in ("hf", "trl"):
             for module in "model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj", "model.layers.1.self_attn.v_proj", "model.layers.0.mlp.up_proj", "transformer.h.0.attn.c_attn", "h.10.fc", "lm_head", "hx0.fc":
                 want = listed != ["all-linear"] and any(m in module or re.fullmatch(m, module) for m in listed)
                 ok(bool(re.fullmatch(pattern, module)) == want, "%s takes %s as %s does" % (pattern, module, word), want)
+# Trainer's own keys are theirs too: LLaMA-Factory's and ms-swift's arguments are TrainingArguments, axolotl hands optimizer, optim_args and optim_target_modules on
+for target, key, every in (("llamafactory", "optim", "all-linear"), ("axolotl", "optimizer", "all_linear"), ("ms-swift", "optim", "all-linear")):
+    for word, keys in (("apollo_adamw:rank=256,targets=attn+mlp", ("apollo_adamw", "rank=256", ["attn", "mlp"])), ("galore_adamw_8bit:targets=all-linear", ("galore_adamw_8bit", None, every)),
+                       ("galore_adafactor:rank=8,targets=q_proj", ("galore_adafactor", "rank=8", ["q_proj"])), ("galore_adamw_layerwise:targets=mlp", ("galore_adamw_layerwise", None, ["mlp"]))):
+        name = write("projects.json", dict(settings, common=dict(COMMON, parallel="none", world=1, accumulation=1, offload="none", loss="full", optimizer=word)))
+        code, out, err = call("emit", name, "--for", target, "-o", "projects-" + target, "--json", "--force")
+        ok(code == 0, word + " for " + target, (code, err))
+        paths = [f["path"] for f in json.loads(out)["files"] if f["path"].endswith((".yaml", ".args", ".json", ".sh"))]
+        text = open(paths[0]).read()
+        for line in (key, keys[0]), ("optim_args", keys[1]), ("optim_target_modules", keys[2]):
+            ok((line[1] is None) != bool(re.search(r"(?m)^(--)?%s\b" % line[0], text)), "%s of %s is written for %s" % (line[0], word, target), text)
+        ok(keys[2] != every or every in text, every + " for " + target, text)
+        code, out, _ = call("check", "--json", *paths)
+        ok(code == 0 and json.loads(out)["common"].get("optimizer") == word, "%s of %s is read back" % (word, target), (code, json.loads(out)))
 for text, want in (('optim: apollo_adamw\noptim_args: "scale=1.0, rank=8"\noptim_target_modules: [mlp]\n', "apollo_adamw:scale=1.0,rank=8,targets=mlp"),
                    ("optim: galore_adamw\noptim_target_modules: all_linear\n", "galore_adamw:targets=all-linear"),
                    ("optim: galore_adamw\noptim_target_modules: '.*attn.*'\n", "galore_adamw:targets=attn"), # a list's "attn" takes the same

@@ -165,7 +165,13 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
     if (strcmp(row->value, "$told") == 0 || strcmp(row->value, "$targets") == 0) {
         bool of_targets = row->value[2] == 'a';
         *argument       = buf;
-        return vp_told_read(text ? v : NULL, of_targets, buf);
+        return vp_told_read(text ? v : NULL, of_targets, buf, buf_size);
+    }
+    if (strncmp(row->value, "$tells:", 7) == 0 || strcmp(row->value, "$parts") == 0) {
+        if (text && row->value[1] == 'p')
+            vp_told_read_parts(buf, buf_size);
+        *argument = text ? buf : NULL;
+        return text != NULL;
     }
     if (strncmp(row->value, "$with:", 6) == 0) {
         *at = v;
@@ -224,8 +230,12 @@ static const char *group_word(vp_checked *c, const vp_checked_file *file, const 
         const char     *arg  = NULL;
         if (!row_holds(c, file, &rows[i], buf, sizeof buf, &arg, &here))
             return NULL;
-        if (arg && strcmp(rows[i].value, "$targets") == 0) {
-            vp_told_add_targets(kept, sizeof kept, arg);
+        if (arg && strncmp(rows[i].value, "$tells:", 7) == 0) {
+            vp_told_add(kept, sizeof kept, rows[i].value + 7, arg);
+            argument = kept;
+        } else if (arg && (strcmp(rows[i].value, "$targets") == 0 || rows[i].value[1] == 'p')) {
+            if (*arg)
+                vp_told_add_targets(kept, sizeof kept, arg);
         } else if (arg) {
             snprintf(kept, sizeof kept, "%s", arg);
             argument = kept;
@@ -237,8 +247,9 @@ static const char *group_word(vp_checked *c, const vp_checked_file *file, const 
     }
     if (argument) {
         const char *colon = strchr(argument, ':') ? NULL : strchr(rows[0].word, ':');
-        snprintf(word, sizeof word, "%.*s%s", colon ? (int)(colon - rows[0].word) + 1 : 0,
-                 rows[0].word, argument);
+        snprintf(word, sizeof word, "%.*s%s",
+                 colon ? (int)(colon - rows[0].word) + (*argument != '\0') : 0, rows[0].word,
+                 argument);
     } else {
         snprintf(word, sizeof word, "%s", rows[0].word);
     }

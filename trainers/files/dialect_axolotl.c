@@ -44,6 +44,10 @@ static const vp_key axolotl_keys[] = {
                       "flash_sgdw|flash_lion|q_galore_adamw8bit"},
     {"lr_scheduler", VP_KEY_TEXT, NULL, VP_HF_SCHEDULES "|one_cycle|rex"},
     {"optim_args", VP_KEY_ANY},
+    {"optim_target_modules", VP_KEY_LIST, .alone = "all_linear"},
+    {"lr_groups", VP_KEY_ANY},
+    {"embedding_lr", VP_KEY_REAL, .min = 0, .max = 100},
+    {"embedding_lr_scale", VP_KEY_REAL, .min = 0, .max = BIG},
     {"learning_rate", VP_KEY_REAL, .min = 0, .max = 100},
     {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
     {"weight_decay", VP_KEY_REAL, "0.0", .min = 0, .max = 100},
@@ -193,9 +197,9 @@ static const vp_section axolotl_sections[] = {
      "peft_autocast_adapter_dtype:b qlora_sharded_model_loading:b lora_on_cpu:b gptq:b "
      "loraplus_lr_ratio:r loraplus_lr_embedding:r merge_lora:b merge_method relora:b relora_prune_ratio:r "
      "relora_prune_method relora_cpu_offload:b relora_steps relora_warmup_steps "
-     "train_on_inputs:b group_by_length:b embedding_lr:r embedding_lr_scale:r "
-     "optim_target_modules torchdistx_path lr_scheduler_kwargs lr_quadratic_warmup:b "
-     "cosine_min_lr_ratio:r cosine_constant_lr_ratio:r lr_div_factor:r lr_groups adam_epsilon:r "
+     "train_on_inputs:b group_by_length:b "
+     "torchdistx_path lr_scheduler_kwargs lr_quadratic_warmup:b "
+     "cosine_min_lr_ratio:r cosine_constant_lr_ratio:r lr_div_factor:r adam_epsilon:r "
      "adam_epsilon2:r adam_beta1:r adam_beta2:r adam_beta3:r dion_lr:r dion_momentum:r dion_rank_fraction:r "
      "dion_rank_multiple_of:i qgalore_rank:i jagged_restart_steps:i jagged_restart_warmup_steps:i "
      "jagged_restart_anneal_steps:i "
@@ -289,6 +293,7 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim_args", "momentum=0.9"},
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optimizer", "sgd", .read_only = true},
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim_args", "$with:momentum", .read_only = true},
+    VP_PROJECTS("optimizer"),
     {VP_SETTING_OPTIMIZER, "W", "optimizer", "$", VP_NOT_TRAINERS},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "offload", .read_only = true},
     {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false"},
@@ -457,6 +462,21 @@ static const vp_saying axolotl_says[] = {
             "lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel" \
     }
 
+/* core/trainers/mixins/optimizer.py: groups by learning rate; those of optimizers that project are made by Trainer. */
+#define GROUPS(key) \
+    {key, \
+     "set", \
+     "optimizer", \
+     "=adamw_torch|rmsprop|adagrad", \
+     VP_NOTE, \
+     "makes groups that are stepped one after the other: what a step makes is counted as of one, which takes more", \
+     NULL}, \
+    { \
+        key, "set", "optimizer", \
+            "=" VP_LAYERWISE "|galore_adamw|galore_adamw_8bit|galore_adafactor|apollo_adamw", \
+            VP_WARNING, "has no effect: this optimizer has groups of its own", NULL \
+    }
+
 static const vp_rule axolotl_rules[] = {
     OF_UNSLOTH("unsloth_cross_entropy_loss"),
     OF_UNSLOTH("unsloth_lora_mlp"),
@@ -511,6 +531,16 @@ static const vp_rule axolotl_rules[] = {
     {"fsdp", "set", NULL, NULL, VP_WARNING, "is deprecated", "fsdp_version and fsdp_config"},
     {"optimizer", "=adamw_8bit|adamw_bnb_8bit", "fsdp_version", "=2", VP_ERROR,
      "does not go with FSDP2", "optimizer: adamw_torch_8bit"},
+    VP_PROJECTS_RULES("optimizer", "all_linear"),
+    {"optim_target_modules", "=all-linear", NULL, NULL, VP_ERROR,
+     "axolotl takes a list, or the word all_linear", "all_linear"},
+    {"optimizer", "=ao_adamw_4bit", NULL, NULL, VP_ERROR,
+     "axolotl ends with an error: Unhandled optimizer", "adamw_torch_4bit"},
+    {"optimizer", "=ao_adamw_8bit", NULL, NULL, VP_ERROR,
+     "axolotl ends with an error: Unhandled optimizer", "adamw_torch_8bit"},
+    GROUPS("lr_groups"),
+    GROUPS("embedding_lr"),
+    GROUPS("embedding_lr_scale"),
     {"warmup_steps", ">0", "warmup_ratio", ">0", VP_ERROR, "and warmup_ratio exclude each other",
      "one of them"},
     {"micro_batch_size", "unset", "base_model", "set", VP_WARNING, "not written: 1 sample",

@@ -64,14 +64,6 @@
             .read_only = true \
     }
 
-/* Optimizers that are told of which layers, and by optim_args what else. */
-#define PROJECTS(name) \
-    {VP_SETTING_OPTIMIZER, name ":T", "optim", name}, \
-        {VP_SETTING_OPTIMIZER, name ":T", "optim_args", "$told"}, \
-    { \
-        VP_SETTING_OPTIMIZER, name ":T", "optim_target_modules", "$targets" \
-    }
-
 static const vp_key trainer_keys[] = {
     {"output_dir", VP_KEY_TEXT},
     {"per_device_train_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG,
@@ -266,10 +258,7 @@ static const vp_saying trainer_says[] = {
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim", "sgd", .since = "5.6", .read_only = true},
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim_args", "$with:momentum", .since = "5.6",
      .read_only = true},
-    PROJECTS("galore_adamw"),
-    PROJECTS("galore_adamw_layerwise"),
-    PROJECTS("apollo_adamw"),
-    PROJECTS("apollo_adamw_layerwise"),
+    VP_PROJECTS("optim"),
     {VP_SETTING_OPTIMIZER, "W", "optim", "$"},
     {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false", OLD},
     {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing", "true", .since = "5.17", OLD},
@@ -393,9 +382,6 @@ static const vp_saying trainer_says[] = {
     {VP_ALWAYS, NULL, "dataloader_pin_memory", "true"},
 };
 
-#define LAYERWISE \
-    "galore_adamw_layerwise|galore_adamw_8bit_layerwise|galore_adafactor_layerwise|apollo_adamw_layerwise"
-
 static const vp_rule trainer_rules[] = {
     {"fp16", "=true", "bf16", "=true", VP_ERROR, "fp16 and bf16 exclude each other",
      "bf16 alone, on a card that has it"},
@@ -403,12 +389,7 @@ static const vp_rule trainer_rules[] = {
      "fp16_full_eval and bf16_full_eval exclude each other", "bf16_full_eval alone"},
     {"logging_steps", "=0", "logging_strategy", "=steps", VP_ERROR, "0 steps are refused",
      "logging_strategy: no"},
-    {"optim", "=" LAYERWISE, "gradient_accumulation_steps", ">1", VP_ERROR,
-     "steps in the backward pass: Trainer refuses to accumulate beside it",
-     "gradient_accumulation_steps: 1"},
-    {"optim", "=" LAYERWISE "|galore_adamw|galore_adamw_8bit|galore_adafactor|apollo_adamw",
-     "optim_target_modules", "unset", VP_ERROR, "Trainer refuses it without optim_target_modules",
-     "optim_target_modules: all-linear"},
+    VP_PROJECTS_RULES("optim", "all-linear"),
     {"dataloader_prefetch_factor", "set", "dataloader_num_workers", "=0", VP_ERROR,
      "a prefetch factor without workers is refused", "dataloader_num_workers: 2"},
     {"gradient_checkpointing_kwargs", "set", "gradient_checkpointing", "=false", VP_WARNING,

@@ -40,7 +40,13 @@ static const vp_key llamafactory_keys[] = {
     {"val_size", VP_KEY_REAL, "0.0", .min = 0, .max = 1e12},
     {"predict_with_generate", VP_KEY_BOOL, "false"},
     {"use_badam", VP_KEY_BOOL, "false"},
+    {"use_muon", VP_KEY_BOOL, "false"},
+    {"use_adam_mini", VP_KEY_BOOL, "false"},
     {"use_galore", VP_KEY_BOOL, "false"},
+    {"galore_target", VP_KEY_TEXT, "all"},
+    {"galore_rank", VP_KEY_INT, "16", .min = 1, .max = 65536},
+    {"galore_proj_type", VP_KEY_WORD, "std", "std|reverse_std|right|left|full"},
+    {"galore_layerwise", VP_KEY_BOOL, "false"},
     /* until the preference methods shared their names */
     {"dpo_loss", VP_KEY_TEXT, .until = "0.8", .instead = "pref_loss"},
     {"dpo_beta", VP_KEY_REAL, .until = "0.8", .instead = "pref_beta"},
@@ -49,6 +55,12 @@ static const vp_key llamafactory_keys[] = {
     {"kto_ftx", VP_KEY_REAL, .until = "0.8", .instead = "pref_ftx"},
     {"orpo_beta", VP_KEY_REAL, .until = "0.8", .instead = "pref_beta"},
     {"use_apollo", VP_KEY_BOOL, "false"},
+    {"apollo_target", VP_KEY_TEXT, "all"},
+    {"apollo_rank", VP_KEY_INT, "16", .min = 1, .max = 65536},
+    {"apollo_proj", VP_KEY_WORD, "random", "svd|random"},
+    {"apollo_proj_type", VP_KEY_WORD, "std", "std|right|left"},
+    {"apollo_scale_type", VP_KEY_WORD, "channel", "channel|tensor"},
+    {"apollo_layerwise", VP_KEY_BOOL, "false"},
 };
 
 static const vp_section llamafactory_sections[] = {
@@ -64,14 +76,13 @@ static const vp_section llamafactory_sections[] = {
      "kto_chosen_weight:r kto_rejected_weight:r simpo_gamma:r ppo_buffer_size:i ppo_epochs:i ppo_score_norm:b "
      "ppo_target:r ppo_whiten_rewards:b ref_model ref_model_adapters ref_model_quantization_bit:i "
      "reward_model reward_model_adapters reward_model_quantization_bit:i reward_model_type ld_alpha:r "
-     "galore_target galore_rank:i galore_update_interval:i galore_scale:r galore_proj_type "
-     "galore_layerwise:b apollo_target apollo_rank:i apollo_update_interval:i apollo_scale:r apollo_proj "
-     "apollo_proj_type apollo_scale_type apollo_layerwise:b apollo_scale_front:b badam_mode "
+     "galore_update_interval:i galore_scale:r apollo_update_interval:i apollo_scale:r "
+     "apollo_scale_front:b badam_mode "
      "badam_start_block:i badam_switch_mode badam_switch_interval:i badam_update_ratio:r "
      "badam_mask_mode badam_verbose:i use_swanlab:b swanlab_project swanlab_workspace "
      "swanlab_run_name swanlab_mode swanlab_api_key swanlab_logdir swanlab_lark_webhook_url "
-     "swanlab_lark_secret use_llama_pro:b use_adam_mini:b use_mca:b use_hyper_parallel:b "
-     "hyper_parallel_args hyper_parallel_cp_size use_muon:b use_dft_loss:b use_asft_loss:b asft_alpha:r use_eaft_loss:b eaft_alpha:r "
+     "swanlab_lark_secret use_llama_pro:b use_mca:b use_hyper_parallel:b "
+     "hyper_parallel_args hyper_parallel_cp_size use_dft_loss:b use_asft_loss:b asft_alpha:r use_eaft_loss:b eaft_alpha:r "
      "freeze_vision_tower:b freeze_multi_modal_projector:b freeze_language_model:b compute_accuracy:b "
      "disable_shuffling:b early_stopping_steps:i plot_loss:b include_effective_tokens_per_second:b "
      "do_sample:b temperature:r top_p:r top_k:i num_beams:i max_length:i max_new_tokens:i repetition_penalty:r "
@@ -96,6 +107,49 @@ static const vp_section llamafactory_sections[] = {
      "vllm_gpu_util:r vllm_enforce_eager:b vllm_max_lora_rank:i vllm_config sglang_maxlen:i "
      "sglang_mem_fraction:r sglang_tp_size:i sglang_config sglang_lora_backend"},
 };
+
+/* train/trainer_utils.py: _create_galore_optimizer(), _create_apollo_optimizer(): the classes that Trainer has too, by optim; NULL: the
+ * default, which judge_llamafactory.c is about. */
+#define BY_GALORE(word, optim, layerwise) \
+    {VP_SETTING_OPTIMIZER, word ":T", "use_galore", "true", .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word ":T", "galore_layerwise", layerwise, .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word ":T", "optim", optim, .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word ":T", "galore_rank", "$tells:rank", .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word ":T", "galore_proj_type", "$tells:proj_type", \
+         .read_only = true}, \
+    { \
+        VP_SETTING_OPTIMIZER, word ":T", "galore_target", "$parts", .read_only = true \
+    }
+#define BY_APOLLO(word, optim, layerwise) \
+    {VP_SETTING_OPTIMIZER, word ":T", "use_apollo", "true", .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word ":T", "apollo_layerwise", layerwise, .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word ":T", "optim", optim, .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word ":T", "apollo_rank", "$tells:rank", .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word ":T", "apollo_proj", "$tells:proj", .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word ":T", "apollo_proj_type", "$tells:proj_type", \
+         .read_only = true}, \
+        {VP_SETTING_OPTIMIZER, word ":T", "apollo_scale_type", "$tells:scale_type", \
+         .read_only = true}, \
+    { \
+        VP_SETTING_OPTIMIZER, word ":T", "apollo_target", "$parts", .read_only = true \
+    }
+/* Groups of one word do not stand together. */
+#define BY_THEIR_OWN(layers, layerwise) \
+    BY_GALORE("galore_adamw_8bit" layers, "adamw_8bit", layerwise), \
+        BY_GALORE("galore_adamw" layers, "adamw_torch", layerwise), \
+        BY_GALORE("galore_adamw_8bit" layers, "adamw_bnb_8bit", layerwise), \
+        BY_GALORE("galore_adamw" layers, NULL, layerwise), \
+        BY_GALORE("galore_adamw_8bit" layers, "paged_adamw_8bit", layerwise), \
+        BY_APOLLO("apollo_adamw" layers, "adamw_torch", layerwise), \
+        BY_GALORE("galore_adafactor" layers, "adafactor", layerwise), \
+        BY_APOLLO("apollo_adamw" layers, NULL, layerwise)
+
+/* Trainer's own way, where theirs is off. */
+#define BY_TRAINER(name) \
+    VP_PROJECTS_BY("optim", name), {VP_SETTING_OPTIMIZER, name ":T", "use_galore", "false"}, \
+    { \
+        VP_SETTING_OPTIMIZER, name ":T", "use_apollo", "false" \
+    }
 
 static const vp_saying llamafactory_says[] = {
     {VP_ALWAYS, NULL, "model_name_or_path", "$model"},
@@ -126,9 +180,23 @@ static const vp_saying llamafactory_says[] = {
     {VP_SETTING_PRECISION, "fp16-amp", "pure_bf16", "false", "tuning!=full"},
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim", "sgd"},
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim_args", "momentum=0.9"},
+    {VP_SETTING_OPTIMIZER, "sgd_momentum", "use_galore", "false"},
+    {VP_SETTING_OPTIMIZER, "sgd_momentum", "use_apollo", "false"},
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim", "sgd", .read_only = true},
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim_args", "$with:momentum", .read_only = true},
+    BY_THEIR_OWN("", "false"),
+    BY_THEIR_OWN("_layerwise", "true"),
+    BY_TRAINER("galore_adamw"),
+    BY_TRAINER("galore_adamw_layerwise"),
+    BY_TRAINER("galore_adamw_8bit"),
+    BY_TRAINER("galore_adamw_8bit_layerwise"),
+    BY_TRAINER("galore_adafactor"),
+    BY_TRAINER("galore_adafactor_layerwise"),
+    BY_TRAINER("apollo_adamw"),
+    BY_TRAINER("apollo_adamw_layerwise"),
     {VP_SETTING_OPTIMIZER, "W", "optim", "$"},
+    {VP_SETTING_OPTIMIZER, "W", "use_galore", "false"},
+    {VP_SETTING_OPTIMIZER, "W", "use_apollo", "false"},
     {VP_SETTING_RECOMPUTE, "none", "disable_gradient_checkpointing", "true"},
     {VP_SETTING_RECOMPUTE, "full", "disable_gradient_checkpointing", "false"},
     {VP_SETTING_RECOMPUTE, "full", "use_reentrant_gc", "false"},
@@ -169,13 +237,42 @@ static const vp_saying llamafactory_says[] = {
     {VP_SETTING_QUANT, "nf4-dq", "double_quantization", "true", "tuning=qlora"},
     {VP_ALWAYS, NULL, "packing", "false"},
     {VP_ALWAYS, VP_OFF, "upcast_layernorm", "false"},
+    {VP_ALWAYS, VP_OFF, "use_badam", "false"},
+    {VP_ALWAYS, VP_OFF, "use_muon", "false"},
+    {VP_ALWAYS, VP_OFF, "use_adam_mini", "false"},
     VP_EVALUATION_BY_TRAINER,
     {VP_ALWAYS, NULL, "per_device_eval_batch_size", "1", "eval_batch=none"},
     {VP_ALWAYS, NULL, "val_size", "0.05", "eval_batch!=none"},
     {VP_ALWAYS, NULL, "eval_accumulation_steps", "1"},
 };
 
+/* hparams/finetuning_args.py, hparams/parser.py */
+#define NOT_BOTH(one, other) \
+    { \
+        one, "=true", other, "=true", VP_ERROR, \
+            "LLaMA-Factory takes one of GaLore, APOLLO and BAdam", "one of them" \
+    }
+#define NOT_BESIDE_LORA(key) \
+    { \
+        key, "=true", "finetuning_type", "=lora", VP_ERROR, \
+            "LLaMA-Factory refuses it beside LoRA", "finetuning_type: full" \
+    }
+#define NOT_BY_DEEPSPEED(key) \
+    { \
+        key, "=true", "deepspeed", "set", VP_ERROR, "LLaMA-Factory refuses it beside DeepSpeed", \
+            "deepspeed: null" \
+    }
+
 static const vp_rule llamafactory_rules[] = {
+    NOT_BOTH("use_galore", "use_apollo"),
+    NOT_BOTH("use_galore", "use_badam"),
+    NOT_BOTH("use_apollo", "use_badam"),
+    NOT_BESIDE_LORA("use_galore"),
+    NOT_BESIDE_LORA("use_apollo"),
+    NOT_BESIDE_LORA("use_badam"),
+    NOT_BY_DEEPSPEED("use_galore"),
+    NOT_BY_DEEPSPEED("use_apollo"),
+    VP_PROJECTS_RULES("optim", "all-linear"),
     {"quantization_bit", "set", "finetuning_type", "!=lora|oft", VP_ERROR,
      "quantised weights are trained with lora or oft only", "finetuning_type: lora"},
     {"quantization_bit", "=3|5|6|7", NULL, NULL, VP_ERROR, "bitsandbytes has 4 and 8 bits",

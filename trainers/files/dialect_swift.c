@@ -178,6 +178,7 @@ static const vp_saying swift_says[] = {
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim_args", "momentum=0.9"},
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim", "sgd", .read_only = true},
     {VP_SETTING_OPTIMIZER, "sgd_momentum", "optim_args", "$with:momentum", .read_only = true},
+    VP_PROJECTS("optim"),
     {VP_SETTING_OPTIMIZER, "W", "optim", "$"},
     {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false"},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true"},
@@ -234,6 +235,7 @@ static const vp_rule swift_rules[] = {
     {"quant_bits", "set", "tuner_type", "=full", VP_ERROR, "quantised weights cannot be trained",
      "--tuner_type lora"},
     {"fp16", "=true", "bf16", "=true", VP_ERROR, "fp16 and bf16 exclude each other", "--bf16 true"},
+    VP_PROJECTS_RULES("optim", "all-linear"),
 };
 
 const vp_dialect vp_dialect_swift = {

@@ -198,7 +198,14 @@ static vp_status edit_row(lister *l, const vp_checked_file *file, const vp_sayin
     if (row->value && strcmp(row->value, "$set") == 0)
         goto out; /* whatever stands there stays; where nothing does the proof says so */
     if (row->value) {
-        e.to                  = vp_saying_text(l->c->arena, l->wanted, row, argument);
+        e.to = vp_saying_text(l->c->arena, l->wanted, row, argument);
+        if (e.to && !*e.to && strcmp(row->value, "$told") == 0) {
+            if (v) {
+                e.to = NULL;
+                VP_TRY(add(l, e));
+            }
+            goto out;
+        }
         const char *effective = vp_effective(l->c, file, row->key, now, sizeof now);
         if (e.to && strncmp(row->value, "$file:", 6) == 0 && v)
             goto out; /* the user's own file of that name */

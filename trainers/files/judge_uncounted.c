@@ -93,6 +93,10 @@ static const struct {
     {"axolotl", "fp8", "=true", "computes in 8 bits"},
     {"axolotl", "qat", "set", "quantises as it trains"},
     {"axolotl", "gptq", "=true", OTHERS},
+    {"axolotl", "optimizer",
+     "=optimi_adamw|ao_adamw_fp8|adopt_adamw|adamc|came_pytorch|muon|dion|sinkgd|polora|flash_adamw|"
+     "flash_adam|flash_sgd|flash_sgdw|flash_lion|q_galore_adamw8bit",
+     "is an optimizer of axolotl's own"},
     {"llamafactory", "use_unsloth", "=true", UNSLOTHS},
     {"llamafactory", "quantization_method", "!=bnb", OTHERS, "quantization_bit", "set"},
     {"llamafactory", "upcast_layernorm", "=true", "makes the norms' weights fp32"},
@@ -110,12 +114,11 @@ static const struct {
     {"torchtune", "context_parallel_dim", ">1", SEQUENCE},
     {"torchtune", "teacher_model", "set", "runs a teacher beside what is trained"},
     {"torchtune", "enable_fp8_training", "=true", "computes in 8 bits"},
-    {"llamafactory", "use_galore", "=true", PROJECTS},
-    {"llamafactory", "use_apollo", "=true", PROJECTS},
-    {"llamafactory", "use_badam", "=true", PROJECTS},
+    {"llamafactory", "use_badam", "=true", "trains a block of layers at a time"},
     {"llamafactory", "use_muon", "=true", PROJECTS},
     {"llamafactory", "use_adam_mini", "=true", PROJECTS},
     {"ms-swift", "use_galore", "=true", PROJECTS},
+    {"ms-swift", "optimizer", "=galore|muon|muonclip", PROJECTS},
 };
 
 /* `litgpt finetune_lora x`: what trains, the program says; finetune alone is lora. */

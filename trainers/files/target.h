@@ -71,7 +71,8 @@ typedef struct vp_saying {
      * accumulation x world; "$file:NAME": NAME is written, any text is read but another row's word;
      * "$set": read only, anything is there but false, "" and an empty list; "$nonzero": read only, a
      * number other than 0; "$count": read only, of how many there is a list; "$with:NAME": read only, NAME=X is in the text and X is not 0;
-     * "$told", "$targets": of what an optimizer is told all but its targets, which may be nothing, and these;
+     * "$told", "$targets": of what an optimizer is told all but its targets, which may be nothing, and these; "$tells:NAME",
+     * "$parts": NAME of it, and the targets as LLaMA-Factory's text has them;
      * "$has:NAME": NAME is a member of the list, whatever else is; "$without:NAME": of VP_OFF, it is none; NULL: the key must not
      * be there */
     const char *value;
@@ -139,6 +140,37 @@ typedef struct vp_saying {
 #define VP_HF_SCHEDULES \
     "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|" \
     "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay|greedy"
+
+/* Optimizers that project matrices: told of which layers by transformers' optim_target_modules, and by optim_args what else. optim: the
+ * key that names one. */
+#define VP_PROJECTS_BY(optim, name) \
+    {VP_SETTING_OPTIMIZER, name ":T", optim, name}, \
+        {VP_SETTING_OPTIMIZER, name ":T", "optim_args", "$told"}, \
+    { \
+        VP_SETTING_OPTIMIZER, name ":T", "optim_target_modules", "$targets" \
+    }
+#define VP_PROJECTS(optim) \
+    VP_PROJECTS_BY(optim, "galore_adamw"), VP_PROJECTS_BY(optim, "galore_adamw_layerwise"), \
+        VP_PROJECTS_BY(optim, "galore_adamw_8bit"), \
+        VP_PROJECTS_BY(optim, "galore_adamw_8bit_layerwise"), \
+        VP_PROJECTS_BY(optim, "galore_adafactor"), \
+        VP_PROJECTS_BY(optim, "galore_adafactor_layerwise"), \
+        VP_PROJECTS_BY(optim, "apollo_adamw"), VP_PROJECTS_BY(optim, "apollo_adamw_layerwise")
+#define VP_LAYERWISE \
+    "galore_adamw_layerwise|galore_adamw_8bit_layerwise|galore_adafactor_layerwise|apollo_adamw_layerwise"
+#define VP_PROJECTS_RULES(optim, all) \
+    {optim, \
+     "=" VP_LAYERWISE, \
+     "gradient_accumulation_steps", \
+     ">1", \
+     VP_ERROR, \
+     "steps in the backward pass: Trainer refuses to accumulate beside it", \
+     "gradient_accumulation_steps: 1"}, \
+    { \
+        optim, "=" VP_LAYERWISE "|galore_adamw|galore_adamw_8bit|galore_adafactor|apollo_adamw", \
+            "optim_target_modules", "unset", VP_ERROR, \
+            "Trainer refuses it without optim_target_modules", "optim_target_modules: " all \
+    }
 
 /* when: optimizers that vplan knows and transformers' Trainer has no word for. */
 #define VP_NOT_TRAINERS "optimizer!=adamw_torch_forloop|adamw_bnb_32bit|sgd_momentum"

@@ -280,6 +280,10 @@ const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_sayin
         return argument ? argument : s->value[say->setting];
     if (strcmp(say->value, "$told") == 0 || strcmp(say->value, "$targets") == 0)
         return vp_told_text(arena, argument, say->value[2] == 'a');
+    if (strncmp(say->value, "$tells:", 7) == 0)
+        return vp_told_value(arena, argument, say->value + 7);
+    if (strcmp(say->value, "$parts") == 0)
+        return vp_told_parts(arena, argument);
     if (strcmp(say->value, "$,") == 0) {
         char *list = vp_arena_strdup(arena, argument);
         for (char *p = list; p && *p; p++)

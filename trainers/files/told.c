@@ -18,6 +18,43 @@ const char *vp_told_text(vp_arena *arena, const char *text, bool of_targets)
     return *end ? end + 1 : end;
 }
 
+/* What transformers takes where optim_args does not say it (trainer_optimizer.py). */
+static const struct {
+    const char *name, *value;
+} usual[] = {{"rank", "128"}, {"proj_type", "std"}, {"scale_type", "channel"}, {"proj", "random"}};
+
+enum { N_USUAL = sizeof usual / sizeof *usual };
+
+const char *vp_told_value(vp_arena *arena, const char *told, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = told; *p; p += *p == ',') {
+        if (strncmp(p, name, n) == 0 && p[n] == '=')
+            return vp_arena_printf(arena, "%.*s", (int)strcspn(p + n + 1, ","), p + n + 1);
+        p += strcspn(p, ",");
+    }
+    for (int i = 0; i < N_USUAL; i++)
+        if (strcmp(usual[i].name, name) == 0)
+            return usual[i].value;
+    return "";
+}
+
+/* All linear layers but the head, which has no module above it (find_all_linear_modules() of LLaMA-Factory). */
+#define ALL_BUT_THE_HEAD ".*[.].*"
+
+const char *vp_told_parts(vp_arena *arena, const char *told)
+{
+    char *text = vp_arena_strdup(arena, vp_told_text(arena, told, true));
+
+    if (text && strcmp(text, ALL_BUT_THE_HEAD) == 0)
+        return "all";
+    for (char *p = text; p && *p; p++)
+        if (*p == '+')
+            *p = ',';
+    return text;
+}
+
 /* transformers' _parse_optim_args(). */
 static void drop_spaces(char *text)
 {
@@ -174,14 +211,44 @@ static bool read_targets(const vp_value *v, char *text)
     return true;
 }
 
-bool vp_told_read(const vp_value *v, bool of_targets, char *text)
+bool vp_told_read(const vp_value *v, bool of_targets, char *text, size_t size)
 {
     if (of_targets)
         return v && read_targets(v, text);
-    if (!v)
+    if (!v || v->kind == VP_VALUE_MAP)
         text[0] = '\0';
+    for (const vp_value *e = v && v->kind == VP_VALUE_MAP ? v->first : NULL; e; e = e->next) {
+        size_t n = strlen(text);
+        snprintf(text + n, size - n, "%s%s=%s", n ? "," : "", e->key, e->text ? e->text : "");
+    }
     drop_spaces(text);
     return true;
+}
+
+void vp_told_read_parts(char *text, size_t size)
+{
+    char *to = text;
+
+    drop_spaces(text);
+    if (strcmp(text, "all") == 0) {
+        snprintf(text, size, ALL_BUT_THE_HEAD);
+        return;
+    }
+    for (; *to; to++)
+        if (*to == ',')
+            *to = '+';
+    if (is_all(text) || !is_part(text, strlen(text)))
+        text[0] = '\0';
+}
+
+void vp_told_add(char *told, size_t n, const char *name, const char *value)
+{
+    size_t n_told = strlen(told);
+
+    for (int i = 0; i < N_USUAL; i++)
+        if (strcmp(usual[i].name, name) == 0 && strcmp(usual[i].value, value) == 0)
+            return;
+    snprintf(told + n_told, n - n_told, "%s%s=%s", n_told ? "," : "", name, value);
 }
 
 void vp_told_add_targets(char *told, size_t n, const char *targets)

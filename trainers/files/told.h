@@ -9,6 +9,11 @@
 
 const char *vp_told_text(vp_arena *arena, const char *told, bool of_targets);
 
+/* What it says of a name, or transformers takes where it says nothing; NULL: out of memory. */
+const char *vp_told_value(vp_arena *arena, const char *told, const char *name);
+/* Targets as LLaMA-Factory's text has them: "attn,mlp", or all. */
+const char *vp_told_parts(vp_arena *arena, const char *told);
+
 /* Targets as one regular expression that takes the same modules, for a command line, where Trainer's parser reads one text:
  * ".*q_proj.*|.*v_proj.*" of "q_proj+v_proj". NULL: out of memory. */
 const char *vp_told_pattern(vp_arena *arena, const char *targets);
@@ -23,9 +28,13 @@ typedef enum vp_told_targets {
 
 vp_told_targets vp_told_judge(const vp_value *v);
 
-/* Back: text is the value of the key as text, and becomes its part of the word. v: NULL, the key is not there. False: it says no
- * targets. */
-bool vp_told_read(const vp_value *v, bool of_targets, char *text);
+/* Back: text, of size letters, is the value of the key as text, and becomes its part of the word; of a map all its members. v: NULL, the
+ * key is not there. False: it says no targets. */
+bool vp_told_read(const vp_value *v, bool of_targets, char *text, size_t size);
+/* LLaMA-Factory's text of targets: "q_proj, v_proj", or all, which is all linear layers but the head. "": one is no part of a name. */
+void vp_told_read_parts(char *text, size_t size);
+/* "NAME=value" behind the rest, unless it is what transformers takes where nobody says it. */
+void vp_told_add(char *told, size_t n, const char *name, const char *value);
 void vp_told_add_targets(char *told, size_t n, const char *targets);
 
 /* Whether "a=1,name=0.9" gives the name a number that is not 0. */

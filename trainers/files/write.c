@@ -251,11 +251,22 @@ static bool set_list(vp_document *doc, vp_value *v, const char *text)
     return true;
 }
 
+/* all-linear and all_linear */
+static bool is_spelt_like(const char *a, const char *b)
+{
+    for (; *a && (*a == *b || (strchr("-_", *a) && strchr("-_", *b) && *b)); a++, b++)
+        ;
+    return !*a && !*b;
+}
+
 bool vp_value_set(vp_document *doc, vp_value *v, const vp_key *key, const char *text)
 {
-    bool is_list = key->type == VP_KEY_LIST && !(key->alone && strcmp(text, key->alone) == 0);
-    bool is_one  = is_list && key->pattern && doc->format == VP_FORMAT_FLAGS;
+    bool is_alone = key->type == VP_KEY_LIST && key->alone && is_spelt_like(text, key->alone);
+    bool is_list  = key->type == VP_KEY_LIST && !is_alone;
+    bool is_one   = is_list && key->pattern && doc->format == VP_FORMAT_FLAGS;
 
+    if (is_alone)
+        text = key->alone;
     v->text = is_one ? vp_told_pattern(doc->arena, text) : text;
     if (!v->text)
         return false;
