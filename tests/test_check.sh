@@ -1030,5 +1030,12 @@ ok(p.stdout.endswith("next       jupyter nbconvert --to script nb.ipynb\n       
 for name in ("run.bat", "run.cmd", "run.ps1"):
     code, j, err = check(write(name, "@echo off\r\npython train.py ^\r\n  --per_device_train_batch_size 1\r\n"))
     ok(code == 4 and "a script of Windows' shells" in j["findings"][0]["message"], name, (code, j["findings"]))
+# ---- what expr and bc work out, in the commands of a script ----
+for by, n in (("$(expr 32 / $N)", 4), ("`expr 32 / $N`", 4), ("$(expr 2 \\* $N)", 16), ("$(echo \"32 / $N\" | bc)", 4), ("$(( 64 / N ))", 8), ("$(expr 7 / 2)", 3)):
+    code, j, err = check(write("sum.sh", "N=8\nNPROC_PER_NODE=$N swift sft --model Qwen/Qwen2.5-7B-Instruct --tuner_type full --torch_dtype bfloat16 --per_device_train_batch_size 1 --gradient_accumulation_steps %s --max_length 512\n" % by))
+    ok(code == 0 and j["common"]["accumulation"] == n, "accumulation " + by, (code, j.get("common"), j.get("findings"), err))
+for by in ("$(expr 32 / $UNKNOWN)", "$(expr length abc)", "$(echo \"32 / 8\" | sh)", "$(expr)"):
+    code, j, err = check(write("sum.sh", "swift sft --model Qwen/Qwen2.5-7B-Instruct --tuner_type full --torch_dtype bfloat16 --per_device_train_batch_size 1 --gradient_accumulation_steps %s --max_length 512\n" % by))
+    ok("accumulation" not in j["common"], "nobody knows " + by, (code, j.get("common")))
 finish()
 P

@@ -241,6 +241,44 @@ static bool counts_cards(const char *text, size_t n, vp_shell_lookup lookup, con
     return true;
 }
 
+/* The only word of a text. */
+static bool is_alone(const char *word, const char *text, size_t n)
+{
+    while (n && isspace((unsigned char)*text))
+        text++, n--;
+    while (n && isspace((unsigned char)text[n - 1]))
+        n--;
+    return n == strlen(word) && memcmp(text, word, n) == 0;
+}
+
+/* expr 32 / $N \* 2, and echo "32 / $N" | bc: whole numbers both, without quotes and escapes. */
+static bool is_sum(const char *text, size_t n, vp_shell_lookup lookup, const void *of, char *out,
+                   size_t size)
+{
+    char    plain[128];
+    size_t  from = 0, length = 0;
+    int64_t result;
+
+    while (from < n && isspace((unsigned char)text[from]))
+        from++;
+    const char *pipe = memchr(text, '|', n);
+    size_t      end  = n;
+    if (n - from > 5 && memcmp(text + from, "echo ", 5) == 0 && pipe) {
+        end = (size_t)(pipe - text);
+        if (!is_alone("bc", pipe + 1, n - end - 1))
+            return false;
+    } else if (n - from <= 5 || memcmp(text + from, "expr ", 5) != 0) {
+        return false;
+    }
+    for (size_t i = from + 5; i < end && length + 1 < sizeof plain; i++)
+        if (!strchr("\"'\\", text[i]))
+            plain[length++] = text[i];
+    if (!vp_shell_sum(plain, length, lookup, of, &result))
+        return false;
+    snprintf(out, size, "%lld", (long long)result);
+    return true;
+}
+
 bool vp_shell_prints(const char *text, size_t n, vp_shell_lookup lookup, const void *of, char *out,
                      size_t size)
 {
@@ -250,7 +288,8 @@ bool vp_shell_prints(const char *text, size_t n, vp_shell_lookup lookup, const v
         blanks++;
     out[0] = '\0';
     return (blanks < n && text[blanks] == '#' && !memchr(text, '\n', n)) ||
-           is_folder(text, n, out, size) || counts_cards(text, n, lookup, of, out, size);
+           is_folder(text, n, out, size) || counts_cards(text, n, lookup, of, out, size) ||
+           is_sum(text, n, lookup, of, out, size);
 }
 
 /* ---- #SBATCH ---- */

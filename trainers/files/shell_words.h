@@ -25,7 +25,7 @@ bool vp_shell_sum(const char *text, size_t n, vp_shell_lookup lookup, const void
 
 /* What the command of a $(...) prints, where the text says it: nothing of `# a comment`; "." or "./.." of what asks for the
  * folder that the script runs or lies in, pwd or dirname "$0"; how many cards CUDA_VISIBLE_DEVICES names, of what counts
- * them. false: nobody knows. */
+ * them; what expr and bc work out. false: nobody knows. */
 bool vp_shell_prints(const char *text, size_t n, vp_shell_lookup lookup, const void *of, char *out,
                      size_t size);
 
