@@ -73,5 +73,31 @@ Trainer(model, TrainingArguments("o", per_device_train_batch_size=1, bf16=True))
 code, j, err = check(*CARD, "--", "python", "own.py", "--lora_r", "32")
 ok(code == 0 and j["common"]["lora_r"] == 32 and j["fits"] is True, "a script that is read says what its option does", (j.get("common"), j.get("fits_not_answered"), err))
 
+# ---- conditions: one side of what the text, or the command, decides is not there ----
+HEAD = "import torch, argparse, os\nfrom transformers import AutoModelForCausalLM, TrainingArguments, Trainer, BitsAndBytesConfig\nfrom peft import LoraConfig, get_peft_model\n"
+PARSER = "p = argparse.ArgumentParser()\np.add_argument('--lora', action='store_true')\np.add_argument('--rank', type=int, default=0)\np.add_argument('--how', default='full')\na = p.parse_args()\n"
+LOAD = "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.bfloat16)\n"
+ADAPT = "model = get_peft_model(model, LoraConfig(r=16, target_modules='all-linear'))\n"
+TAIL = "Trainer(model, TrainingArguments('o', per_device_train_batch_size=1, bf16=True), train_dataset=ds).train()\n"
+for before, condition, is_lora in (
+        ("USE = False\n", "USE", False), ("USE = True\n", "USE", True), ("USE = False\n", "not USE", True), ("USE = 0\n", "USE == 0", True), ("USE = 'full'\n", "USE == 'lora'", False),
+        ("USE = 'lora'\n", "USE != 'full' and (USE)", True), ("USE = None\n", "USE is not None", False), ("RANK = 8\n", "RANK > 0", True), ("A = False\nB = True\n", "A or B", True),
+        ("class C:\n    lora = False\n", "C.lora", False), (PARSER, "a.lora", False), (PARSER, "not a.lora", True), (PARSER, "a.rank > 0", False), (PARSER, "a.how == 'lora'", False)):
+    code, j, err = check(*CARD, write("if.py", HEAD + before + LOAD + "if %s:\n    " % condition + ADAPT + TAIL))
+    ok(j["common"]["tuning"] == ("lora" if is_lora else "full") and j["fits"] is True, "%sif %s" % (before, condition), (j.get("common"), j.get("findings"), j.get("fits_not_answered"), err))
+    code, j, err = check(*CARD, write("if.py", HEAD + before + LOAD + "if %s:\n    pass\nelse:\n    " % condition + ADAPT + TAIL))
+    ok(j["common"]["tuning"] == ("full" if is_lora else "lora"), "%selse of %s" % (before, condition), (j.get("common"), j.get("findings"), err))
+write("if.py", HEAD + PARSER + LOAD + "if a.lora:\n    " + ADAPT + "elif a.rank > 4:\n    " + ADAPT.replace("16", "a.rank") + TAIL)
+for given in (), ("if.py",):
+    for words, tuning, rank in (("", "full", None), ("--lora", "lora", 16), ("--rank 32", "lora", 32), ("--rank 2", "full", None), ("--lora --rank 32", "lora", 16)):
+        code, j, err = check(*CARD, *given, "--", "python", "if.py", *words.split())
+        ok(code == 0 and (j["common"]["tuning"], j["common"].get("lora_r")) == (tuning, rank) and j["fits"] is True, "python if.py " + words, (j.get("common"), j.get("findings"), j.get("fits_not_answered"), err))
+        ok(not any("does not run" in f["message"] for f in j["findings"]), "the command is known: " + words, j["findings"])
+code, j, err = check(*CARD, "if.py")
+ok([f["line"] for f in j["findings"] if "does not run by the default of --lora in line 5" in f["message"]] == [11], "a default that decides is said, once", j["findings"])
+for condition in "os.environ.get('LORA')", "len(ds) > 4", "hasattr(model, 'x')":
+    code, j, err = check(*CARD, write("may.py", HEAD + LOAD + "if %s:\n    " % condition + ADAPT + TAIL))
+    ok(j["fits"] is None and "get_peft_model() in line 6" in (j["fits_not_answered"] or ""), "nobody knows whether: " + condition, (j.get("fits_not_answered"), j.get("findings"), err))
+
 finish()
 P

@@ -543,10 +543,11 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
         return VP_OK;
     }
     if (in->bytes)
-        st = vp_document_parse(c->arena, in->path, in->bytes, in->n_bytes, VP_FORMAT_BY_NAME,
-                               &file->doc, &inner);
+        st = vp_document_parse_run(c->arena, in->path, in->bytes, in->n_bytes, VP_FORMAT_BY_NAME,
+                                   vp_check_command_of(c, in->path), &file->doc, &inner);
     else if (in->path)
-        st = vp_document_read(c->arena, in->path, VP_FORMAT_BY_NAME, &file->doc, &inner);
+        st = vp_document_read_run(c->arena, in->path, VP_FORMAT_BY_NAME,
+                                  vp_check_command_of(c, in->path), &file->doc, &inner);
     else
         st = vp_document_of_words(c->arena, file->name, in->words, in->n_words, &file->doc, &inner);
     if (st == VP_ERR_INPUT) {
@@ -790,7 +791,11 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
     if (n > VP_CHECK_MAX_FILES)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "more than %d files at once", VP_CHECK_MAX_FILES));
     for (int i = 0; i < n; i++)
+        if (inputs[i].words)
+            VP_TRY(vp_check_take_command(out, &inputs[i], err));
+    for (int i = 0; i < n; i++)
         VP_TRY(vp_check_open(out, &inputs[i], opts, NULL, err));
+    out->command = NULL;
     for (int i = 0; opts->follows && i < out->n_files; i++)
         VP_TRY(vp_check_open_named(out, i, opts, err));
     take_kind(out);

@@ -69,6 +69,12 @@ vp_status vp_check_take_handed(vp_checked *c, vp_err *err);
 /* script_options.c: what commands say beats the defaults of the options in their scripts' own parsers. */
 void vp_check_options(vp_checked *c);
 
+/* The command among the inputs is known before the scripts that it runs; an error in it is none here. */
+vp_status vp_check_take_command(vp_checked *c, const vp_check_input *in, vp_err *err);
+
+/* The command that runs the script at this path; NULL: none is known. */
+const vp_document *vp_check_command_of(const vp_checked *c, const char *path);
+
 /* The dialect that a key's `opens` means; NULL: none. */
 const vp_dialect *vp_dialect_named(const char *name);
 

@@ -108,6 +108,10 @@ typedef struct vp_document {
     /* what gives the model adapters of whatever kind, "get_peft_model() in line 8"; NULL: nothing does */
     const char *adapts;
     int         adapts_line;
+    bool        may_adapt;    /* behind a condition that the text does not decide */
+    bool        has_adapters; /* it speaks of a PeftModel besides */
+    /* the command that runs the script: what it says decides conditions; NULL: none, defaults do */
+    const struct vp_document *command;
     bool parses; /* of such a one: it has a parser of its own, whose options are no trainer's */
     /* of a script of Python: an argument that its trainer is given and nothing in the text makes, "args=training_args";
      * NULL: none is */
@@ -129,6 +133,12 @@ vp_status vp_document_read(vp_arena *arena, const char *path, vp_format format, 
                            vp_err *err);
 vp_status vp_document_parse(vp_arena *arena, const char *name, const char *bytes, int64_t n_bytes,
                             vp_format format, vp_document **out, vp_err *err);
+/* The same of a script that a command runs, whose words decide what of it does; command NULL: none is known, defaults do. */
+vp_status vp_document_read_run(vp_arena *arena, const char *path, vp_format format,
+                               const vp_document *command, vp_document **out, vp_err *err);
+vp_status vp_document_parse_run(vp_arena *arena, const char *name, const char *bytes,
+                                int64_t n_bytes, vp_format format, const vp_document *command,
+                                vp_document **out, vp_err *err);
 /* Words that were split already, as behind "--". */
 vp_status vp_document_of_words(vp_arena *arena, const char *name, const char *const *words,
                                int64_t n, vp_document **out, vp_err *err);

@@ -8,6 +8,7 @@
  * literal stays in the tree, as not read. The functions of a module that says SETTINGS only apply them, and
  * are not read. */
 #include "trainers/files/document.h"
+#include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
 #include "trainers/files/python_names.h"
 #include "trainers/files/python_reader.h"
@@ -652,9 +653,15 @@ static vp_status note_adapters(vp_python_reader *r, const char *from, int line)
     const char *p  = from, *call;
     vp_status   st = VP_OK;
 
+    /* saved adapters, or a model that has some: the other side of the condition adapts too */
+    if (strncmp(from, "from ", 5) != 0 && strncmp(from, "import ", 7) != 0 &&
+        has_text(from, r->at, "PeftModel"))
+        r->doc->has_adapters = true;
     while (strncmp(from, "def ", 4) != 0 && (call = next_call(r, from, &p)))
-        if (strcmp(call, "get_peft_model") == 0 || strcmp(call, "peft.get_peft_model") == 0)
+        if (strcmp(call, "get_peft_model") == 0 || strcmp(call, "peft.get_peft_model") == 0) {
             VP_TRY(vp_python_note_adapters(r, "get_peft_model()", line));
+            r->doc->may_adapt = r->doc->may_adapt || r->conditional;
+        }
 out:
     return st;
 }
@@ -664,6 +671,13 @@ static vp_status say_adapters(vp_python_reader *r)
 {
     vp_status st = VP_OK;
 
+    if (r->doc->may_adapt && !r->doc->has_adapters && !r->doc->files) {
+        VP_TRY(vp_document_remark(r->doc, r->doc->adapts_line, NULL, false, r->err,
+                                  "%s: whether it is called a condition says that the text does "
+                                  "not decide; with adapters the memory is another",
+                                  r->doc->adapts));
+        r->doc->last_remark->is_gap = true;
+    }
     if (!vp_python_adapts_otherwise(r->doc))
         return VP_OK;
     VP_TRY(vp_document_remark(r->doc, r->doc->adapts_line, NULL, false, r->err,
@@ -673,67 +687,6 @@ static vp_status say_adapters(vp_python_reader *r)
     r->doc->last_remark->is_gap = r->doc->has_gap = true;
 out:
     return st;
-}
-
-/* The statements that the next one stands in, by their indentation. */
-typedef struct blocks {
-    struct {
-        int  indent;
-        bool is_condition, is_switch; /* about checkpoints */
-        bool is_dead;                 /* if False: */
-    } open[VP_DOCUMENT_MAX_DEPTH];
-    int n;
-} blocks;
-
-/* if False: what stands there for people to try. */
-static bool is_never(const char *at, const char *end)
-{
-    static const char *const words[] = {"if False:", "if 0:", "while False:", "while 0:"};
-
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if ((size_t)(end - at) >= strlen(words[i]) && memcmp(at, words[i], strlen(words[i])) == 0)
-            return true;
-    return false;
-}
-
-static bool is_dead(const blocks *b)
-{
-    for (int i = 0; i < b->n; i++)
-        if (b->open[i].is_dead)
-            return true;
-    return false;
-}
-
-static void enter_line(blocks *b, vp_python_reader *r)
-{
-    static const char *const words[] = {"if", "elif", "else", "for", "while", "except", "case"};
-    const char              *end     = memchr(r->at, '\n', (size_t)(r->end - r->at));
-    bool                     is      = false;
-
-    while (b->n && b->open[b->n - 1].indent >= r->indent)
-        b->n--;
-    r->conditional = false;
-    for (int i = 0; i < b->n; i++)
-        r->conditional = r->conditional || b->open[i].is_condition;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        is = is || vp_python_at_word(r, words[i]);
-    end = end ? end : r->end;
-    is  = is && !has_text(r->at, end, "__name__");
-    if (b->n == VP_DOCUMENT_MAX_DEPTH)
-        return;
-    b->open[b->n].indent       = r->indent;
-    b->open[b->n].is_condition = is;
-    b->open[b->n].is_switch    = is && has_text(r->at, end, "gradient_checkpointing");
-    b->open[b->n].is_dead      = is_never(r->at, end);
-    b->n++;
-}
-
-static bool is_switched(const blocks *b)
-{
-    for (int i = 0; i < b->n; i++)
-        if (b->open[i].is_switch)
-            return true;
-    return false;
 }
 
 /* def f(a=1, ...): what stands in the brackets are parameters, and no statements. */
@@ -757,9 +710,9 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
 {
     vp_python_reader r = {
         .doc = doc, .at = bytes, .end = bytes + n, .line_start = bytes, .line = 1, .err = err};
-    blocks    open  = {.n = 0};
-    bool      after = false; /* a semicolon, on the line of another statement */
-    vp_status st    = VP_OK;
+    vp_python_blocks open  = {.n = 0};
+    bool             after = false; /* a semicolon, on the line of another statement */
+    vp_status        st    = VP_OK;
 
     VP_TRY(vp_python_names_find(&r));
     for (;;) {
@@ -771,14 +724,15 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         const int   line = r.line;
         r.indent         = (int)(r.at - r.line_start);
         if (!after)
-            enter_line(&open, &r);
-        if (is_dead(&open)) {
+            VP_TRY(vp_python_enter_line(&open, &r));
+        if (vp_python_is_dead(&open)) {
             skip_line(&r);
+            VP_TRY(vp_python_say_dead(&open, &r, from, line));
             continue;
         }
         if (!ours)
             skip_condition(&r);
-        r.conditional = r.conditional || r.at > from;
+        r.conditional = r.conditional || (r.at > from && vp_python_is_maybe(&open));
         r.inside      = after ? r.inside : from > r.line_start || r.at > from;
         after         = false;
         if (vp_python_at_word(&r, "def") || vp_python_at_word(&r, "class"))
@@ -793,7 +747,7 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         VP_TRY(note_adapters(&r, from, line));
         note_casts(&r, from, line);
         if (strncmp(from, "def ", 4) != 0)
-            VP_TRY(note_checkpoints(&r, from, line, is_switched(&open)));
+            VP_TRY(note_checkpoints(&r, from, line, vp_python_is_switched(&open)));
     }
     VP_TRY(say_adapters(&r));
     vp_python_settle(doc, r.arguments, r.trainer);

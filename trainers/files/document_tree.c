@@ -374,11 +374,19 @@ static vp_format format_of(const char *name, const char *bytes, int64_t n)
 vp_status vp_document_parse(vp_arena *arena, const char *name, const char *bytes, int64_t n_bytes,
                             vp_format format, vp_document **out, vp_err *err)
 {
+    return vp_document_parse_run(arena, name, bytes, n_bytes, format, NULL, out, err);
+}
+
+vp_status vp_document_parse_run(vp_arena *arena, const char *name, const char *bytes,
+                                int64_t n_bytes, vp_format format, const vp_document *command,
+                                vp_document **out, vp_err *err)
+{
     vp_document *doc = vp_document_new(arena, name, format);
     vp_status    st  = VP_OK;
 
     *out = NULL;
     VP_TRY_ALLOC(err, doc);
+    doc->command = command;
     if (n_bytes >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0)
         bytes += 3, n_bytes -= 3;
     if (format == VP_FORMAT_BY_NAME)
@@ -429,13 +437,19 @@ out:
 vp_status vp_document_read(vp_arena *arena, const char *path, vp_format format, vp_document **out,
                            vp_err *err)
 {
+    return vp_document_read_run(arena, path, format, NULL, out, err);
+}
+
+vp_status vp_document_read_run(vp_arena *arena, const char *path, vp_format format,
+                               const vp_document *command, vp_document **out, vp_err *err)
+{
     char     *bytes = NULL;
     int64_t   n     = 0;
     vp_status st    = VP_OK;
 
     *out = NULL;
     VP_TRY(vp_file_read(path, VP_DOCUMENT_MAX_BYTES, &bytes, &n, err));
-    VP_TRY(vp_document_parse(arena, path, bytes, n, format, out, err));
+    VP_TRY(vp_document_parse_run(arena, path, bytes, n, format, command, out, err));
 out:
     free(bytes);
     return st;

@@ -86,6 +86,14 @@ typedef struct namer {
     vp_err              *err;
 } namer;
 
+/* A file that is given too, and what its calls are given. */
+static void yield_to(vp_checked *c, const vp_checked_file *of, const char *name)
+{
+    for (int f = 0; f < c->n_files; f++)
+        if (strcmp(c->files[f].name, of->name) == 0)
+            c->files[f].yields_to = name;
+}
+
 /* kind: the dialect that the file is surely of; NULL: the one it looks like. beaten: what names it has
  * options beside it, and those win. */
 static vp_status open_named(namer *x, const vp_value *at, const char *key, const char *path,
@@ -99,7 +107,7 @@ static vp_status open_named(namer *x, const vp_value *at, const char *key, const
 
     if (other) {
         if (beaten)
-            other->yields_to = file->name;
+            yield_to(c, other, file->name);
         return VP_OK;
     }
     other = found ? NULL : given_as(c, path);
@@ -109,7 +117,7 @@ static vp_status open_named(namer *x, const vp_value *at, const char *key, const
                 vp_text_escape(path, shown, sizeof shown),
                 vp_text_escape(other->name, given, sizeof given));
         if (beaten)
-            other->yields_to = file->name;
+            yield_to(c, other, file->name);
         return VP_OK;
     }
     if (!found) {
@@ -337,7 +345,9 @@ static vp_status open_of_script(namer *x, const vp_document *doc)
         if (found && doc->root->first && !has_parser)
             has_parser = parses(x->c->arena, found);
         if (found && (!doc->root->first || has_parser)) {
+            x->c->command             = doc;
             st                        = open_named(x, &at, path, path, NULL, true);
+            x->c->command             = NULL;
             x->c->files[x->i].dialect = NULL, x->c->files[x->i].is_spoken_for = true;
         }
         p += n + (p[n] == ' ');

@@ -1,98 +1,41 @@
 /* trainers/files/script_options.c: `python train.py --batch_size 8` of a script with a parser of its own: what the command says stands in
  * for that option's default, wherever the script uses it, as argparse makes a value of it. */
 #include "trainers/files/check_internal.h"
+#include "trainers/files/script_values.h"
 
-#include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
-static bool is_short(const char *word)
+static void give_all(const vp_document *command, vp_value *v, bool unknown)
 {
-    return word && word[0] == '-' && isalpha((unsigned char)word[1]);
-}
-
-/* -b 8: which option that is only the parser says. */
-static bool has_short(const vp_document *command)
-{
-    const char *script = command->program ? strstr(command->program, ".py ") : NULL;
-
-    for (const char *p = script; p && (p = strchr(p, ' ')) != NULL; p++)
-        if (is_short(p + 1))
-            return true;
-    for (const vp_value *v = command->root->first; v; v = v->next)
-        for (const vp_value *m = v->kind == VP_VALUE_LIST ? v->first : NULL; m; m = m->next)
-            if (m->kind == VP_VALUE_STRING && is_short(m->text))
-                return true;
-    return false;
-}
-
-static void be_unknown(vp_value *v)
-{
-    v->kind = VP_VALUE_MAP, v->call = VP_VALUE_UNREAD, v->first = v->last = NULL;
-    v->n_children = 0, v->index = NULL, v->option = NULL;
-}
-
-static void be_bool(vp_value *v, bool is)
-{
-    v->kind = VP_VALUE_BOOL, v->boolean = is, v->text = is ? "True" : "False";
-    v->call = NULL, v->option = NULL;
-}
-
-/* What argparse makes of a word: by the option's type, of a dataclass's field by its default. */
-static void be_given(vp_value *v, const vp_value *given)
-{
-    const char *type = v->option_type;
-    bool is_text = strcmp(type, "str") == 0 || (!*type && v->kind == VP_VALUE_STRING && v->quoted);
-    bool is_number = strcmp(type, "int") == 0 || strcmp(type, "float") == 0;
-
-    if (strcmp(type, "store_true") == 0 || strcmp(type, "store_false") == 0) {
-        be_bool(v, type[6] == 't');
-        return;
-    }
-    if (strcmp(type, "bool") == 0) { /* bool("False") is true */
-        be_bool(v, given->text && given->text[0]);
-        return;
-    }
-    bool is_own = !*type || is_text || is_number || strstr(type, "bool");
-    if (!is_own || !given->text || given->kind >= VP_VALUE_LIST ||
-        (given->kind == VP_VALUE_BOOL && !given->text[0] && *type) ||
-        (is_number && given->kind != VP_VALUE_INT && given->kind != VP_VALUE_REAL)) {
-        be_unknown(v);
-        return;
-    }
-    v->kind = is_text ? VP_VALUE_STRING : given->kind, v->text = given->text, v->quoted = is_text;
-    v->boolean = given->boolean, v->integer = given->integer, v->real = given->real;
-    v->call = NULL, v->option = NULL;
-    if (v->kind == VP_VALUE_STRING)
-        v->quoted = true;
-}
-
-static void give(const vp_document *command, vp_value *v, bool unknown)
-{
-    vp_value       *given = NULL;
-    const vp_value *less  = NULL;
-    char            name[160], off[164];
-
     for (vp_value *m = v->kind >= VP_VALUE_LIST ? v->first : NULL; m; m = m->next)
-        give(command, m, unknown);
-    if (!v->option || strcmp(v->option_type, VP_OPTION_PARAMETER) == 0 || !*v->option)
-        return;
-    snprintf(name, sizeof name, "%s", v->option + strspn(v->option, "-"));
-    for (char *p = name; *p; p++)
-        *p = *p == '-' ? '_' : *p; /* as a command's keys are read */
-    snprintf(off, sizeof off, "no_%s", name);
-    given = vp_value_member(command->root, name);
-    for (const vp_value *m = command->root->first; m; m = m->next)
-        if (strlen(m->key) < strlen(name) && strncmp(m->key, name, strlen(m->key)) == 0)
-            less = m; /* --batch of --batch_size, where it is one option's alone */
-    if (given)
-        be_given(v, given), given->is_taken = true;
-    else if (vp_value_member(command->root, off) && v->kind == VP_VALUE_BOOL)
-        be_bool(v, false);
-    else if (unknown || less || command->has_gap)
-        be_unknown(v);
-    else
-        v->option = NULL; /* the command has no other */
+        give_all(command, m, unknown);
+    vp_script_value_given(command, v, unknown);
+}
+
+vp_status vp_check_take_command(vp_checked *c, const vp_check_input *in, vp_err *err)
+{
+    vp_document *doc   = NULL;
+    vp_err       inner = {0};
+    vp_status    st =
+        vp_document_of_words(c->arena, "the command", in->words, in->n_words, &doc, &inner);
+
+    if (st == VP_OK)
+        c->command = doc;
+    return st == VP_ERR_NOMEM ? VP_FAIL(err, VP_ERR_NOMEM, "out of host memory") : VP_OK;
+}
+
+const vp_document *vp_check_command_of(const vp_checked *c, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t      n = strlen(name);
+
+    for (const char *p = c->command ? c->command->program : NULL; p && *p;
+         p += strcspn(p, " "), p += *p == ' ') {
+        size_t m = strcspn(p, " ");
+        if (m >= n && memcmp(p + m - n, name, n) == 0 && (m == n || p[m - n - 1] == '/'))
+            return c->command;
+    }
+    return NULL;
 }
 
 void vp_check_options(vp_checked *c)
@@ -101,13 +44,13 @@ void vp_check_options(vp_checked *c)
         const vp_document *command = c->files[f].doc;
         if (!command || command->format != VP_FORMAT_FLAGS || !command->program)
             continue;
-        bool unknown = has_short(command);
+        bool unknown = vp_script_has_letters(command);
         for (int g = 0; g < c->n_files; g++) {
             vp_checked_file *script = &c->files[g];
             if (!script->doc || script->doc->format != VP_FORMAT_PYTHON || !script->yields_to ||
                 strcmp(script->yields_to, c->files[f].name) != 0)
                 continue;
-            give(command, script->doc->root, unknown);
+            give_all(command, script->doc->root, unknown);
         }
     }
 }

@@ -1,0 +1,93 @@
+/* trainers/files/script_values.c: what a command says in the place of a script's own option, as argparse makes a value of it. */
+#include "trainers/files/script_values.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is_short(const char *word)
+{
+    return word && word[0] == '-' && isalpha((unsigned char)word[1]);
+}
+
+/* -b 8: which option that is only the parser says. */
+bool vp_script_has_letters(const vp_document *command)
+{
+    const char *script = command->program ? strstr(command->program, ".py ") : NULL;
+
+    for (const char *p = script; p && (p = strchr(p, ' ')) != NULL; p++)
+        if (is_short(p + 1))
+            return true;
+    for (const vp_value *v = command->root->first; v; v = v->next)
+        for (const vp_value *m = v->kind == VP_VALUE_LIST ? v->first : NULL; m; m = m->next)
+            if (m->kind == VP_VALUE_STRING && is_short(m->text))
+                return true;
+    return false;
+}
+
+static void be_unknown(vp_value *v)
+{
+    v->kind = VP_VALUE_MAP, v->call = VP_VALUE_UNREAD, v->first = v->last = NULL;
+    v->n_children = 0, v->index = NULL, v->option = NULL;
+}
+
+static void be_bool(vp_value *v, bool is)
+{
+    v->kind = VP_VALUE_BOOL, v->boolean = is, v->text = is ? "True" : "False";
+    v->call = NULL, v->option = NULL;
+}
+
+/* What argparse makes of a word: by the option's type, of a dataclass's field by its default. */
+static void be_given(vp_value *v, const vp_value *given)
+{
+    const char *type = v->option_type;
+    bool is_text = strcmp(type, "str") == 0 || (!*type && v->kind == VP_VALUE_STRING && v->quoted);
+    bool is_number = strcmp(type, "int") == 0 || strcmp(type, "float") == 0;
+
+    if (strcmp(type, "store_true") == 0 || strcmp(type, "store_false") == 0) {
+        be_bool(v, type[6] == 't');
+        return;
+    }
+    if (strcmp(type, "bool") == 0) { /* bool("False") is true */
+        be_bool(v, given->text && given->text[0]);
+        return;
+    }
+    bool is_own = !*type || is_text || is_number || strstr(type, "bool");
+    if (!is_own || !given->text || given->kind >= VP_VALUE_LIST ||
+        (given->kind == VP_VALUE_BOOL && !given->text[0] && *type) ||
+        (is_number && given->kind != VP_VALUE_INT && given->kind != VP_VALUE_REAL)) {
+        be_unknown(v);
+        return;
+    }
+    v->kind = is_text ? VP_VALUE_STRING : given->kind, v->text = given->text, v->quoted = is_text;
+    v->boolean = given->boolean, v->integer = given->integer, v->real = given->real;
+    v->call = NULL, v->option = NULL;
+    if (v->kind == VP_VALUE_STRING)
+        v->quoted = true;
+}
+
+void vp_script_value_given(const vp_document *command, vp_value *v, bool unknown)
+{
+    vp_value       *given = NULL;
+    const vp_value *less  = NULL;
+    char            name[160], off[164];
+
+    if (!v->option || strcmp(v->option_type, VP_OPTION_PARAMETER) == 0 || !*v->option)
+        return;
+    snprintf(name, sizeof name, "%s", v->option + strspn(v->option, "-"));
+    for (char *p = name; *p; p++)
+        *p = *p == '-' ? '_' : *p; /* as a command's keys are read */
+    snprintf(off, sizeof off, "no_%s", name);
+    given = vp_value_member(command->root, name);
+    for (const vp_value *m = command->root->first; m; m = m->next)
+        if (strlen(m->key) < strlen(name) && strncmp(m->key, name, strlen(m->key)) == 0)
+            less = m; /* --batch of --batch_size, where it is one option's alone */
+    if (given)
+        be_given(v, given), given->is_taken = true;
+    else if (vp_value_member(command->root, off) && v->kind == VP_VALUE_BOOL)
+        be_bool(v, false);
+    else if (unknown || less || command->has_gap)
+        be_unknown(v);
+    else
+        v->option = NULL; /* the command has no other */
+}

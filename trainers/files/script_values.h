@@ -1,0 +1,14 @@
+/* trainers/files/script_values.h: a default of a script's own option as a command has it. */
+#ifndef VP_TRAINERS_FILES_SCRIPT_VALUES_H
+#define VP_TRAINERS_FILES_SCRIPT_VALUES_H
+
+#include "trainers/files/document.h"
+
+/* -b 8: which option that is only the parser says. */
+bool vp_script_has_letters(const vp_document *command);
+
+/* v is the default of an option (vp_value.option): what the command says in its place, its default where it says nothing, not known
+ * where the text does not tell, or may have been told by a letter. */
+void vp_script_value_given(const vp_document *command, vp_value *v, bool has_letters);
+
+#endif
