@@ -271,10 +271,11 @@ static json_t *may_be_json(const vp_checked *c)
 static vp_status print_json(const vp_checked *c, const vp_check_fit *fit, vp_err *err)
 {
     json_t *j =
-        json_pack("{s:i, s:s?, s:o, s:o, s:o, s:o, s:o, s:o}", "schema_version", 1, "target",
+        json_pack("{s:i, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:s?}", "schema_version", 1, "target",
                   c->target ? c->target->name : NULL, "files", files_json(c), "settings",
                   settings_json(c), "common", vp_settings_common_json(&c->settings), "may_be",
-                  may_be_json(c), "findings", findings_json(c), "changes", changes_json(c));
+                  may_be_json(c), "findings", findings_json(c), "changes", changes_json(c), "model",
+                  fit->model ? fit->request.model_name : NULL);
 
     if (j)
         vp_check_fit_json(fit, j);
@@ -343,6 +344,26 @@ static void take_files_model(const vp_cli *cli, const vp_checked *c, vp_check_fi
                     vp_text_escape(fit->named, shown, sizeof shown), fit->model);
 }
 
+/* "org/name", no path. */
+static bool is_hub_id(const char *name)
+{
+    const char *slash = strchr(name, '/');
+
+    return slash && slash != name && name[0] != '.' && name[0] != '~' && !strchr(slash + 1, '/') &&
+           slash[1];
+}
+
+/* What --model says against what the files say; of a config.json nobody knows whose it is. */
+static vp_status judge_model(vp_checked *c, const vp_check_fit_options *fit, vp_err *err)
+{
+    const char *named = vp_checked_model(c), *own = named ? vp_built_in_name(named) : NULL;
+    const char *counted = vp_built_in_name(fit->model);
+
+    if (!named || !counted || !fit->device || (own ? strcmp(own, counted) == 0 : !is_hub_id(named)))
+        return VP_OK;
+    return vp_check_other_model(c, counted, own != NULL, err);
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     check_options   o        = {0};
@@ -381,10 +402,12 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(vp_device_named(cli, &o.fit.device, err));
     VP_TRY(find_no_bf16(arena, o.fit.device, &opts.no_bf16, err));
     VP_TRY(vp_check(arena, inputs, n, &opts, &c, err));
-    if (o.fit.model)
+    if (o.fit.model) {
         VP_TRY(vp_model_named(cli, &o.fit.model, err));
-    else
+        VP_TRY(judge_model(&c, &o.fit, err));
+    } else {
         take_files_model(cli, &c, &o.fit);
+    }
     VP_TRY(vp_check_fit_find(arena, &c, &o.fit, &fit, err));
     if (cli->json)
         VP_TRY(print_json(&c, &fit, err));

@@ -1,5 +1,6 @@
 /* vplan emit: settings as the files of the trainer that people use. */
 #include "cli/cli.h"
+#include "cli/names.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
 #include "cli/words.h"
@@ -301,6 +302,37 @@ static vp_status check_names(const char *path, vp_err *err)
     return VP_OK;
 }
 
+/* A plan of another model than the file trains. */
+static vp_status check_model(const emit_options *o, const vp_settings *s, const edited *x,
+                             vp_err *err)
+{
+    const char *named   = vp_checked_model(&x->checked),
+               *own     = named ? vp_built_in_name(named) : NULL;
+    const char *planned = s->model ? vp_built_in_name(s->model) : NULL;
+    char        shown[128];
+
+    if (!own || !planned || strcmp(own, planned) == 0)
+        return VP_OK;
+    return VP_FAIL_AT(err, VP_ERR_INPUT, o->edit, 0, NULL,
+                      "trains %s, and the settings are those of %s: vplan plan %s --trainer %s "
+                      "--device CARD plans it",
+                      vp_text_escape(named, shown, sizeof shown), planned, own, o->target);
+}
+
+/* The user's own evaluation, which the settings have none of. */
+static void print_evaluation(const vp_settings *s, const edited *x)
+{
+    const char *had = x->checked.settings.value[VP_SETTING_EVAL_BATCH],
+               *has = s->value[VP_SETTING_EVAL_BATCH];
+
+    if (had && has && strcmp(had, "none") != 0 && strcmp(has, "none") == 0)
+        vp_screen_line(
+            "off",
+            "the file's evaluation: the settings count none; plan --eval-batch %s counts "
+            "one of that many samples",
+            had);
+}
+
 static vp_status edit_base(const emit_options *o, const vp_target *target, const vp_settings *s,
                            vp_arena *arena, edited *x, vp_err *err)
 {
@@ -310,6 +342,7 @@ static vp_status edit_base(const emit_options *o, const vp_target *target, const
     vp_status   st   = VP_OK;
 
     VP_TRY(read_base(o, target, s, arena, x, err));
+    VP_TRY(check_model(o, s, x, err));
     VP_TRY(vp_file_read(o->edit, VP_DOCUMENT_MAX_BYTES, &bytes, &n, err));
     VP_TRY(
         vp_edits_apply(arena, x->edits, x->n_edits, &x->checked.files[0], bytes, n, &x->text, err));
@@ -402,6 +435,7 @@ static vp_status edit_and_print(const emit_options *o, const vp_target *target,
                                x.edits[i].to ? "%s=%s before the command"
                                              : "%s is to go from the command's environment",
                                x.edits[i].path, x.edits[i].to);
+        print_evaluation(s, &x);
         for (int i = 0; i < e->n_script; i++) /* which a file of settings cannot ask for */
             if (strncmp(e->script[i], "recompute first:", strlen("recompute first:")) == 0)
                 vp_screen_line("by hand", "%s", e->script[i]);

@@ -118,5 +118,28 @@ for kind, more, word in (("AdamW", "", "adamw_torch_fused"), ("Adam", "", "adamw
             said = [f for f in j["findings"] if f["key"] == "optim"]
             ok(code == 0 and j["common"]["optimizer"] == word and [f["severity"] for f in said] == ["warning"] * beaten and all("that trains" in f["message"] for f in said), "%s beside DeepSpeed's %s%s" % (optim, kind, more), (code, given, j["common"], j["findings"], err))
 
+# ---- --model that is another than the files' own is said; a plan of another model is not written into them ----
+for named, model, said in (("meta-llama/Llama-3.1-70B", "llama-3.1-8b", ["warning"]), ("meta-llama/Llama-3.1-8B", "llama-3.1-8b", []), ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b", []), ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-7b", ["note"]), ("x/y", "qwen2.5-7b", ["note"]),
+                           ("./models/mine", "qwen2.5-7b", []), ("/models/mine", "qwen2.5-7b", []), ("x", "qwen2.5-7b", [])):
+    write("named.yaml", FACTORY.replace("Qwen/Qwen2.5-0.5B", named))
+    code, j, err = check("named.yaml", "--model", model, "--device", "h200")
+    found = [(f["severity"], f["line"]) for f in j["findings"] if f["key"] == "model_name_or_path"]
+    ok(found == [(s, 1) for s in said] and j["model"] == model and all(named in f["message"] and model in f["message"] for f in j["findings"] if f["key"] == "model_name_or_path"), "%s, counted as %s" % (named, model), (code, j["findings"], j.get("model"), err))
+ok(check("named.yaml", "--model", "gpt2")[1]["findings"] == [] and check("named.yaml")[1]["model"] is None, "nothing is counted", "")
+AXOLOTL = "base_model: %s\nmicro_batch_size: 1\ngradient_accumulation_steps: 8\nsequence_len: 2048\nbf16: true\noptimizer: adamw_torch_fused\nval_set_size: %s\ndatasets:\n- {path: x, type: alpaca}\n"
+
+
+def run(*words):
+    p = subprocess.run((vplan,) + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+    return p.returncode, p.stdout.decode(), p.stderr.decode()
+
+
+code, out, err = run("plan", "qwen2.5-0.5b", "--trainer", "axolotl", "--device", "h100", "--seq", "512", "--global-batch", "8", "-o", "settings.json")
+ok(code == 0, "a plan", (out, err))
+for named, evaluates, says in (("NousResearch/Llama-3.2-1B", "0.0", None), ("Qwen/Qwen2.5-0.5B", "0.0", False), ("Qwen/Qwen2.5-0.5B", "0.1", True), ("x/y", "0.0", False)):
+    write("a.yml", AXOLOTL % (named, evaluates))
+    code, out, err = run("emit", "settings.json", "--for", "axolotl", "--edit", "a.yml")
+    ok(code == 4 and named in err and "vplan plan llama-3.2-1b" in err if says is None else code == 0 and ("\noff " in out) == says, "a plan of qwen2.5-0.5b for %s %s" % (named, evaluates), (code, out, err))
+
 finish()
 P

@@ -88,6 +88,9 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
 /* The model that the files train, as they name it; NULL: none does. Lives as long as c. */
 const char *vp_checked_model(const vp_checked *c);
 
+/* Adds a finding at the model that they name: another one is counted. is_known: surely another, so it is a warning, else a note. */
+vp_status vp_check_other_model(vp_checked *c, const char *counted, bool is_known, vp_err *err);
+
 /* Whether adapters are trained beside weights in 4 bits. */
 bool vp_checked_is_quantised(const vp_checked *c);
 

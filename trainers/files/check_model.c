@@ -1,9 +1,21 @@
 /* trainers/files/check_model.c: which model the files train. */
 #include "trainers/files/check_internal.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
-const char *vp_checked_model(const vp_checked *c)
+typedef struct said {
+    const vp_checked_file *file; /* NULL: nobody says a model */
+    const vp_value        *at;
+} said;
+
+static bool is_name(const vp_value *v)
+{
+    return v && v->kind == VP_VALUE_STRING && v->text[0];
+}
+
+static said find(const vp_checked *c)
 {
     for (int f = 0; f < c->n_files; f++)
         for (const vp_dialect *d = c->files[f].doc ? c->files[f].dialect : NULL; d; d = d->base)
@@ -11,16 +23,37 @@ const char *vp_checked_model(const vp_checked *c)
                 const vp_value *v = d->says[i].value && strcmp(d->says[i].value, "$model") == 0
                                         ? vp_value_at(c->files[f].doc->root, d->says[i].key)
                                         : NULL;
-                if (v && v->kind == VP_VALUE_STRING && v->text[0] &&
-                    !vp_value_is_unknown(&c->files[f], v, true))
-                    return v->text;
+                if (is_name(v) && !vp_value_is_unknown(&c->files[f], v, true))
+                    return (said){&c->files[f], v};
             }
     for (int f = 0; f < c->n_files; f++) { /* saved adapters say what they are for */
         const vp_value *v = c->files[f].doc && c->files[f].dialect == &vp_dialect_lora
                                 ? vp_value_at(c->files[f].doc->root, "base_model_name_or_path")
                                 : NULL;
-        if (v && v->kind == VP_VALUE_STRING && v->text[0])
-            return v->text;
+        if (is_name(v))
+            return (said){&c->files[f], v};
     }
-    return NULL;
+    return (said){0};
+}
+
+const char *vp_checked_model(const vp_checked *c)
+{
+    said x = find(c);
+
+    return x.file ? x.at->text : NULL;
+}
+
+vp_status vp_check_other_model(vp_checked *c, const char *counted, bool is_known, vp_err *err)
+{
+    said x = find(c);
+    char shown[128];
+
+    if (!x.file)
+        return VP_OK;
+    vp_find(c, x.file, is_known ? VP_WARNING : VP_NOTE, x.at, x.at->key, NULL,
+            is_known ? "%s trains, and what is counted is another model, %s, as --model says"
+                     : "%s is not built in: what is counted is %s, as --model says, whose bytes "
+                       "may be others",
+            vp_text_escape(x.at->text, shown, sizeof shown), counted);
+    return vp_check_sort(c, err);
 }
