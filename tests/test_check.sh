@@ -857,6 +857,22 @@ for name, text, line, key in (
 for word in ("muon", "dion", "came_pytorch", "q_galore_adamw8bit", "ao_adamw_fp8", "flash_adamw"):
     code, j, err = check(write("u.yaml", "base_model: x\nmicro_batch_size: 1\nsequence_len: 512\nbf16: true\noptimizer: %s\n" % word), "--model", "qwen2.5-0.5b", "--device", "h100")
     ok(code == 0 and [(f["line"], f["key"]) for f in j["findings"] if "is not counted" in f["message"]] == [(5, "optimizer")] and j["fits"] is None, "axolotl's own optimizers are not counted: " + word, (code, j["findings"]))
+# ---- litgpt's optimizer: a name of torch.optim, a path, or a class with init_args (litgpt/utils.py of 0.5.13); pretraining adds fused=True to what takes it ----
+LIT = "checkpoint_dir: x\nprecision: bf16-true\ndevices: 1\ntrain: {micro_batch_size: 1, global_batch_size: 1, max_seq_length: 512}\n"
+PRE = "model_name: pythia-160m\nprecision: bf16-true\ndevices: 1\ntrain: {micro_batch_size: 1, global_batch_size: 1, max_seq_length: 512}\n"
+for head, text, want in ((LIT, "", "adamw_torch"), (LIT, "optimizer: AdamW\n", "adamw_torch"), (LIT, "optimizer: torch.optim.AdamW\n", "adamw_torch"), (LIT, "optimizer: SGD\n", "sgd"), (LIT, "optimizer: RMSprop\n", "rmsprop"), (LIT, "optimizer: torch.optim.Adagrad\n", "adagrad"),
+                         (LIT, "optimizer: bitsandbytes.optim.AdamW8bit\n", "adamw_8bit"), (LIT, "optimizer: {class_path: bitsandbytes.optim.PagedAdamW8bit, init_args: {lr: 1e-4}}\n", "paged_adamw_8bit"), (LIT, "optimizer: grokadamw.GrokAdamW\n", "grokadamw"),
+                         (LIT, "optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 1e-4, weight_decay: 0.1, betas: [0.9, 0.95]}}\n", "adamw_torch"), (LIT, "optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 1e-4, fused: true}}\n", "adamw_torch_fused"),
+                         (LIT, "optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 1e-4, foreach: false}}\n", "adamw_torch_forloop"), (LIT, "optimizer: {class_path: torch.optim.AdamW, init_args: {fused: false}}\n", "adamw_torch_forloop"),
+                         (LIT, "optimizer: {class_path: torch.optim.SGD, init_args: {lr: 1e-4, momentum: 0.9}}\n", "sgd_momentum"), (LIT, "optimizer: {class_path: torch.optim.SGD, init_args: {lr: 1e-4, momentum: 0}}\n", "sgd"),
+                         (LIT, "optimizer: {class_path: torchao.optim.AdamW8bit, init_args: {lr: 1e-4}}\n", "adamw_torch_8bit"), (LIT, "optimizer: {class_path: torch.optim.AdamW, init_args: {amsgrad: true}}\n", None),
+                         (PRE, "", "adamw_torch_fused"), (PRE, "optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 1e-4, weight_decay: 0.1}}\n", "adamw_torch_fused"), (PRE, "optimizer: torch.optim.AdamW\n", "adamw_torch_fused"), (PRE, "optimizer: bitsandbytes.optim.AdamW8bit\n", "adamw_8bit")):
+    code, j, err = check(write("l.yaml", head + text), "--model", "qwen2.5-0.5b", "--device", "h100")
+    ok(code == 0 and j["common"].get("optimizer") == want and "optimizer" not in j["may_be"] and j["fits"] is (True if want else None), "litgpt's optimizer %s is %s" % (text or "by default", want), (code, j["common"], j["may_be"], j["findings"], j.get("fits_not_answered")))
+for head, text, finds in ((LIT, "optimizer: Adafactor\n", ("note", 5, "optimizer")), (LIT, "optimizer:\n  class_path: torch.optim.Muon\n  init_args: {lr: 1e-3}\n", ("note", 6, "optimizer.class_path")), (LIT, "optimizer:\n  class_path: torch.optim.AdamW\n", ("error", 6, "optimizer.class_path")),
+                          (PRE, "optimizer:\n  class_path: torch.optim.AdamW\n  init_args: {foreach: true}\n", ("error", 7, "optimizer.init_args.foreach")), (LIT, "quantize: bnb.nf4\noptimizer: SGD\n", ("error", 6, "optimizer"))):
+    code, j, err = check(write("l.yaml", head + text), "--model", "qwen2.5-0.5b", "--device", "h100")
+    ok(finds in [(f["severity"], f["line"], f["key"]) for f in j["findings"]] and j["fits"] in (None, True, False) and (finds[0] == "error") == (code == 4) and (finds[0] != "note" or "takes is not counted" in j["fits_not_answered"]), "litgpt's optimizer: " + text, (code, j["findings"], j.get("fits_not_answered")))
 # ---- GaLore and APOLLO by LLaMA-Factory's own keys (its train/trainer_utils.py): the classes that optim galore_adamw has, of rank 16 unless told, of all linear
 # layers but the head; and by axolotl's, which hands them to Trainer ----
 LFP = LFF % "full" + "use_galore: true\n"

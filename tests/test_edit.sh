@@ -238,6 +238,17 @@ for word, then in (("galore_adamw:rank=8,targets=mlp", OWN.replace("all", "mlp")
     edit("GaLore becomes " + word, "llamafactory", "lf.yaml", FULL + OWN, FULL + then, loss="full", tuning="full", precision="bf16", optimizer=word)
 refused("the head's projection, which LLaMA-Factory's own GaLore has not", "llamafactory", "lf.yaml", FULL + OWN, "optimizer", loss="full", tuning="full", precision="bf16", optimizer="galore_adamw:targets=all-linear")
 
+# ---- litgpt's optimizer: members change, what a class does not take goes ----
+LIT = "checkpoint_dir: x\nprecision: bf16-true\ndevices: 1\ntrain:\n  micro_batch_size: 4\n  global_batch_size: 32\n  max_seq_length: 2048\n  max_norm: 1.0\n"
+CLASS = "optimizer:\n  class_path: torch.optim.AdamW  # ours\n  init_args:\n    lr: 0.0002\n    betas: [0.9, 0.95]\n"
+for word, then in (("adamw_torch_fused", CLASS.replace("args:\n", "args:\n    fused: true\n")), ("adamw_8bit", CLASS.replace("torch.optim.AdamW", "bitsandbytes.optim.AdamW8bit").replace("args:\n", "args:\n    min_8bit_size: 4096\n")),
+                   ("sgd", CLASS.replace("AdamW", "SGD").replace("args:\n", "args:\n    foreach: true\n").replace("    betas: [0.9, 0.95]\n", ""))):
+    write("s.json", {"common": dict(COMMON, precision="bf16", optimizer=word)})
+    code, out, err = call("emit", "s.json", "--for", "litgpt", "--edit", write("l.yaml", LIT + CLASS), "--force")
+    ok(code == 0 and read("l.yaml") == LIT + then, "litgpt's AdamW becomes " + word, (code, err, read("l.yaml")))
+    c = json.loads(call("check", "--json", "--for", "litgpt", "l.yaml")[1])
+    ok(c["common"].get("optimizer") == word and not [f for f in c["findings"] if f["severity"] == "error"], "and is read back", c)
+
 # ---- the settings themselves are no trainer's file ----
 refused("a file of settings", "hf", "own.json", json.dumps({"schema_version": 1, "kind": "settings", "common": COMMON}), "no trainer reads", loss="full", **hf)
 

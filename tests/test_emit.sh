@@ -140,6 +140,22 @@ for words, severity in (("q_proj v_proj", "error"), ("attn", "warning"), ("'.*q_
 path = write("told.py", "from transformers import TrainingArguments\na = TrainingArguments('o', optim='apollo_adamw', optim_target_modules=[r'.*.attn.*', R\"mlp\"])\n")
 ok(json.loads(call("check", "--json", path)[1])["common"]["optimizer"] == "apollo_adamw:targets=.*.attn.*+mlp", "a script's raw strings are read", path)
 
+# ---- litgpt's optimizer: a class with what it is told, so that a file's own is changed member by member ----
+for word, path, member in (("adamw_torch", "torch.optim.AdamW", ("foreach", True)), ("adamw_torch_fused", "torch.optim.AdamW", ("fused", True)), ("adamw_torch_forloop", "torch.optim.AdamW", ("foreach", False)),
+                           ("sgd", "torch.optim.SGD", ("foreach", True)), ("sgd_momentum", "torch.optim.SGD", ("momentum", 0.9)), ("rmsprop", "torch.optim.RMSprop", ("foreach", True)), ("adagrad", "torch.optim.Adagrad", ("foreach", True)),
+                           ("adamw_8bit", "bitsandbytes.optim.AdamW8bit", ("min_8bit_size", 4096)), ("paged_adamw_8bit", "bitsandbytes.optim.PagedAdamW8bit", ("min_8bit_size", 4096)), ("paged_adamw_32bit", "bitsandbytes.optim.PagedAdamW", ("optim_bits", 32)),
+                           ("lion_8bit", "bitsandbytes.optim.Lion8bit", ("min_8bit_size", 4096)), ("adamw_torch_8bit", "torchao.optim.AdamW8bit", ("block_size", 256))):
+    name = write("class.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", recompute="none", loss="full", optimizer=word)))
+    code, out, err = call("emit", name, "--for", "litgpt", "-o", "class", "--json", "--force")
+    ok(code == 0, word + " for litgpt", (code, err))
+    text = open("class/litgpt.yaml").read()
+    value = str(member[1]).lower() if isinstance(member[1], bool) else str(member[1])
+    ok(re.search(r"(?m)^optimizer:\n  class_path: \"?%s\"?\n  init_args:\n(    \w+: .*\n)*    %s: %s$" % (path, member[0], value), text), word + " as a class", text)
+    code, out, _ = call("check", "--json", "class/litgpt.yaml")
+    ok(code == 0 and json.loads(out)["common"].get("optimizer") == word and "optimizer" not in json.loads(out)["may_be"], word + " of litgpt is read back", out)
+code, out, err = call("emit", write("class.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", recompute="none", loss="full", optimizer="adafactor"))), "--for", "litgpt", "-o", "class", "--force")
+ok(code != 0 and "adafactor" in err and "adamw_torch" in err, "what litgpt has no class for", (code, err))
+
 # ---- what cannot be said is an error that names the version or the words there are ----
 for change, target, more, want in (
         ({"optimizer": "adamw_torch_forloop"}, "hf", [], "no word of optim in transformers"),

@@ -201,7 +201,18 @@ static const vp_key litgpt_keys[] = {
     {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
     {"lora_dropout", VP_KEY_REAL, NULL, .min = 0, .max = 1},
     {"optimizer", VP_KEY_ANY, "AdamW"},
-    OPTIMIZER_MEMBERS,
+    {"optimizer.class_path", VP_KEY_TEXT},
+    {"optimizer.init_args", VP_KEY_MAP},
+    {"optimizer.init_args.fused", VP_KEY_BOOL},
+    {"optimizer.init_args.foreach", VP_KEY_BOOL},
+    {"optimizer.init_args.amsgrad", VP_KEY_BOOL, "false"},
+    {"optimizer.init_args.momentum", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
+    {"optimizer.init_args.centered", VP_KEY_BOOL, "false"},
+    {"optimizer.init_args.betas", VP_KEY_ANY},
+    {"optimizer.init_args.eps", VP_KEY_REAL, .min = 0, .max = 1},
+    {"optimizer.init_args.min_8bit_size", VP_KEY_INT, .min = 0, .max = BIG},
+    {"optimizer.init_args.optim_bits", VP_KEY_INT, .min = 8, .max = 32},
+    {"optimizer.init_args.block_size", VP_KEY_INT, .min = 1, .max = BIG},
     {"model_name", VP_KEY_TEXT},
 };
 
@@ -219,6 +230,64 @@ static const vp_section litgpt_sections[] = {
     {"log", VP_STRANGERS_REFUSED,
      "project run group teamspace metadata log_model:b save_logs:b checkpoint_name"},
 };
+
+/* A class with what decides on its bytes: init_args has to be there. fused=False alone would turn foreach off as well (torch.optim). */
+#define MEMBER(word, member, value, ...) \
+    { \
+        VP_SETTING_OPTIMIZER, word, "optimizer.init_args." member, value, ##__VA_ARGS__ \
+    }
+#define WRITTEN(word, path, member, value) \
+    {VP_SETTING_OPTIMIZER, word, "optimizer.class_path", path}, MEMBER(word, member, value)
+#define LACKS(word, member) \
+    MEMBER(word, member, NULL), \
+    { \
+        VP_SETTING_OPTIMIZER, word, "optimizer.init_args.amsgrad", NULL \
+    }
+/* What an Adam takes and others end with an error for. */
+#define NO_ADAM(word) \
+    MEMBER(word, "fused", NULL), MEMBER(word, "amsgrad", NULL), MEMBER(word, "betas", NULL), \
+        MEMBER(word, "eps", NULL)
+#define NOT_TORCHS(word) MEMBER(word, "fused", NULL), MEMBER(word, "foreach", NULL)
+
+/* As people write them: where pretraining does not add fused=True. */
+#define IN_BITS_OR_PRETRAINED(word) \
+    {VP_SETTING_OPTIMIZER, word, "quantize", NULL, .read_only = true}, \
+    { \
+        VP_SETTING_OPTIMIZER, word, "model_name", NULL, .read_only = true \
+    }
+#define BY_NAME(word, name) \
+    {VP_SETTING_OPTIMIZER, word, "optimizer", name, .read_only = true}, IN_BITS_OR_PRETRAINED(word)
+#define BY_PATH(word, name) BY_NAME(word, "torch.optim." name)
+#define BY_CLASS(word, name) \
+    {VP_SETTING_OPTIMIZER, word, "optimizer.class_path", "torch.optim." name, .read_only = true}, \
+        MEMBER(word, "fused", NULL, .read_only = true), \
+        MEMBER(word, "foreach", NULL, .read_only = true), \
+        MEMBER(word, "amsgrad", "false", .read_only = true), \
+        MEMBER(word, "momentum", "0", .read_only = true), \
+        MEMBER(word, "centered", "false", .read_only = true), IN_BITS_OR_PRETRAINED(word)
+#define READ_AS(form) \
+    form("adamw_torch", "AdamW"), form("sgd", "SGD"), form("rmsprop", "RMSprop"), \
+        form("adamw_torch", "Adam"), form("adagrad", "Adagrad")
+/* Of other libraries; beside quantised weights litgpt takes its own. */
+#define BY_WORD(word, path) \
+    {VP_SETTING_OPTIMIZER, word, "optimizer", path, .read_only = true}, \
+    { \
+        VP_SETTING_OPTIMIZER, word, "quantize", NULL, .read_only = true \
+    }
+#define BY_BARE_CLASS(word, path) \
+    {VP_SETTING_OPTIMIZER, word, "optimizer.class_path", path, .read_only = true}, \
+    { \
+        VP_SETTING_OPTIMIZER, word, "quantize", NULL, .read_only = true \
+    }
+#define BNB "bitsandbytes.optim."
+#define OTHERS_AS(form) \
+    form("adamw_bnb_32bit", BNB "AdamW"), form("paged_adamw_32bit", BNB "PagedAdamW"), \
+        form("adamw_8bit", BNB "AdamW8bit"), form("paged_adamw_8bit", BNB "PagedAdamW8bit"), \
+        form("lion_32bit", BNB "Lion"), form("paged_lion_32bit", BNB "PagedLion"), \
+        form("lion_8bit", BNB "Lion8bit"), form("paged_lion_8bit", BNB "PagedLion8bit"), \
+        form("adamw_torch_8bit", "torchao.optim.AdamW8bit"), \
+        form("adamw_torch_4bit", "torchao.optim.AdamW4bit"), \
+        form("grokadamw", "grokadamw.GrokAdamW")
 
 static const vp_saying litgpt_says[] = {
     {VP_SETTING_WORLD, "*", "devices", "$"},
@@ -238,27 +307,88 @@ static const vp_saying litgpt_says[] = {
     {VP_SETTING_RECOMPUTE, "full", "devices", "$world", "world!=1"},
     {VP_SETTING_PARALLEL, "none", "devices", "1", "world=1"},
     {VP_SETTING_PARALLEL, "fsdp", "devices", "$world", "world!=1"},
-    /* of weights in 4 or 8 bits bitsandbytes' (litgpt/utils.py); its pretraining asks for the fused one */
+    /* of weights in 4 or 8 bits bitsandbytes' (litgpt/utils.py) */
     {VP_SETTING_OPTIMIZER, "paged_adamw_32bit", "quantize", "$set", .read_only = true},
+    WRITTEN("adamw_torch", "torch.optim.AdamW", "foreach", "true"),
+    LACKS("adamw_torch", "fused"),
+    WRITTEN("adamw_torch_fused", "torch.optim.AdamW", "fused", "true"),
+    LACKS("adamw_torch_fused", "foreach"),
+    WRITTEN("adamw_torch_forloop", "torch.optim.AdamW", "foreach", "false"),
+    LACKS("adamw_torch_forloop", "fused"),
+    WRITTEN("sgd", "torch.optim.SGD", "foreach", "true"),
+    NO_ADAM("sgd"),
+    {VP_SETTING_OPTIMIZER, "sgd", "optimizer.init_args.momentum", NULL},
+    WRITTEN("sgd_momentum", "torch.optim.SGD", "foreach", "true"),
+    NO_ADAM("sgd_momentum"),
+    {VP_SETTING_OPTIMIZER, "sgd_momentum", "optimizer.init_args.momentum", "0.9"},
+    WRITTEN("rmsprop", "torch.optim.RMSprop", "foreach", "true"),
+    NO_ADAM("rmsprop"),
+    WRITTEN("adagrad", "torch.optim.Adagrad", "foreach", "true"),
+    NO_ADAM("adagrad"),
+    WRITTEN("adamw_bnb_32bit", "bitsandbytes.optim.AdamW", "optim_bits", "32"),
+    NOT_TORCHS("adamw_bnb_32bit"),
+    WRITTEN("paged_adamw_32bit", "bitsandbytes.optim.PagedAdamW", "optim_bits", "32"),
+    NOT_TORCHS("paged_adamw_32bit"),
+    WRITTEN("adamw_8bit", "bitsandbytes.optim.AdamW8bit", "min_8bit_size", "4096"),
+    NOT_TORCHS("adamw_8bit"),
+    WRITTEN("paged_adamw_8bit", "bitsandbytes.optim.PagedAdamW8bit", "min_8bit_size", "4096"),
+    NOT_TORCHS("paged_adamw_8bit"),
+    WRITTEN("lion_8bit", "bitsandbytes.optim.Lion8bit", "min_8bit_size", "4096"),
+    NOT_TORCHS("lion_8bit"),
+    WRITTEN("paged_lion_8bit", "bitsandbytes.optim.PagedLion8bit", "min_8bit_size", "4096"),
+    NOT_TORCHS("paged_lion_8bit"),
+    WRITTEN("adamw_torch_8bit", "torchao.optim.AdamW8bit", "block_size", "256"),
+    NOT_TORCHS("adamw_torch_8bit"),
+    READ_AS(BY_NAME),
+    READ_AS(BY_PATH),
+    READ_AS(BY_CLASS),
+    OTHERS_AS(BY_WORD),
+    OTHERS_AS(BY_BARE_CLASS),
+    /* what a file tells torch's otherwise than it is written here */
+    {VP_SETTING_OPTIMIZER, "adamw_torch_forloop", "optimizer.class_path", "torch.optim.AdamW",
+     .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_forloop", "optimizer.init_args.fused", "false",
+     .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_forloop", "optimizer.init_args.foreach", NULL,
+     .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_forloop", "optimizer.init_args.amsgrad", "false",
+     .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_forloop", "model_name", NULL, .read_only = true},
+    {VP_SETTING_OPTIMIZER, "sgd_momentum", "optimizer.class_path", "torch.optim.SGD",
+     .read_only = true},
+    {VP_SETTING_OPTIMIZER, "sgd_momentum", "optimizer.init_args.momentum", "$nonzero",
+     .read_only = true},
+    /* its pretraining asks for the fused one; groups of one word do not stand together */
     {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "model_name", "$set", .read_only = true},
     {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer", "AdamW", .read_only = true},
-    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "model_name", "$set", APART, .read_only = true},
-    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.class_path", "torch.optim.AdamW", APART,
-     .read_only = true},
-    {VP_SETTING_OPTIMIZER, "adamw_torch", "quantize", NULL, .read_only = true},
-    {VP_SETTING_OPTIMIZER, "adamw_torch", "model_name", NULL, .read_only = true},
-    {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer", "AdamW", .read_only = true},
-    {VP_SETTING_OPTIMIZER, "adamw_torch", "quantize", NULL, APART, .read_only = true},
-    {VP_SETTING_OPTIMIZER, "adamw_torch", "model_name", NULL, APART, .read_only = true},
-    {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer.class_path", "torch.optim.AdamW", APART,
-     .read_only = true},
-    PLAIN("adamw_torch", APART),
-    {VP_SETTING_OPTIMIZER, "sgd", "quantize", NULL, .read_only = true},
+    {VP_SETTING_OPTIMIZER, "sgd", "model_name", "$set", .read_only = true},
     {VP_SETTING_OPTIMIZER, "sgd", "optimizer", "SGD", .read_only = true},
-    {VP_SETTING_OPTIMIZER, "sgd", "quantize", NULL, APART, .read_only = true},
-    {VP_SETTING_OPTIMIZER, "sgd", "optimizer.class_path", "torch.optim.SGD", APART,
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "model_name", "$set", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer", "torch.optim.AdamW",
      .read_only = true},
-    PLAIN("sgd", APART),
+    {VP_SETTING_OPTIMIZER, "sgd", "model_name", "$set", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "sgd", "optimizer", "torch.optim.SGD", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "model_name", "$set", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.class_path", "torch.optim.AdamW",
+     .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.init_args.fused", NULL,
+     .read_only = true},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.init_args.amsgrad", "false",
+     .read_only = true},
+};
+
+#define TORCHS_OTHERS \
+    "torch.optim.SGD|torch.optim.Adam|torch.optim.RMSprop|torch.optim.Adagrad|SGD|Adam|RMSprop|Adagrad"
+
+static const vp_rule litgpt_rules[] = {
+    {"optimizer.class_path", "set", "optimizer.init_args", "unset", VP_ERROR,
+     "without init_args litgpt ends with a KeyError", "init_args: {}"},
+    {"optimizer.init_args.foreach", "=true", "model_name", "set", VP_ERROR,
+     "pretraining adds fused=True, and torch refuses both", "leave it out"},
+    {"optimizer", "=" TORCHS_OTHERS, "quantize", "set", VP_ERROR,
+     "beside quantised weights litgpt takes AdamW alone", "AdamW"},
+    {"optimizer.class_path", "=" TORCHS_OTHERS, "quantize", "set", VP_ERROR,
+     "beside quantised weights litgpt takes AdamW alone", "torch.optim.AdamW"},
 };
 
 const vp_dialect vp_dialect_litgpt = {
@@ -268,6 +398,7 @@ const vp_dialect vp_dialect_litgpt = {
     ARRAY(litgpt_keys, keys),
     ARRAY(litgpt_sections, sections),
     ARRAY(litgpt_says, says),
+    ARRAY(litgpt_rules, rules),
     .exponents      = true, /* jsonargparse */
     .text_is_number = true,
     .nodes          = "num_nodes",

@@ -13,6 +13,13 @@
 #define UNSLOTHS "puts Unsloth's own code in the model's place"
 #define SHARDS   "cuts weights, gradients and states otherwise than FULL_SHARD"
 #define KEEPS    "keeps gathered weights from the forward to the backward pass"
+#define UNKNOWN  "is an optimizer whose step is not known"
+/* dialect_native.c has a word for each */
+#define TORCHS \
+    "AdamW|SGD|RMSprop|Adam|Adagrad|torch.optim.AdamW|torch.optim.SGD|torch.optim.RMSprop|torch.optim.Adam|torch.optim.Adagrad"
+#define LITGPTS \
+    "bitsandbytes.optim.AdamW|bitsandbytes.optim.PagedAdamW|bitsandbytes.optim.AdamW8bit|bitsandbytes.optim.PagedAdamW8bit|bitsandbytes.optim.Lion|" \
+    "bitsandbytes.optim.PagedLion|bitsandbytes.optim.Lion8bit|bitsandbytes.optim.PagedLion8bit|torchao.optim.AdamW8bit|torchao.optim.AdamW4bit|grokadamw.GrokAdamW"
 #define PROJECTS "keeps other states than the optimizer that is named"
 
 static const struct {
@@ -72,6 +79,8 @@ static const struct {
     {"llamafactory", "quantization_bit", "=8", EIGHT},
     {"ms-swift", "quant_bits", "=8", EIGHT},
     {"unsloth", "load_in_8bit", "=true", EIGHT},
+    {"litgpt", "optimizer", "!=" TORCHS "|" LITGPTS "|{...}", UNKNOWN},
+    {"litgpt", "optimizer.class_path", "!=" TORCHS "|" LITGPTS, UNKNOWN},
     {"litgpt", "quantize", "set", "holds the frozen weights in fewer bits"},
     {"litgpt", "lora_r", "set", "trains adapters"},
     {"litgpt", "lora_query", "set", "trains adapters"},

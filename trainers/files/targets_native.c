@@ -33,7 +33,6 @@ const vp_target vp_target_lightning = {
 static const vp_target_file litgpt_files[] = {{&vp_dialect_litgpt, "litgpt.yaml", VP_FORMAT_YAML}};
 
 static const vp_told litgpt_script[] = {
-    {"optimizer", "--optimizer of litgpt"},
     {"attention=sdpa", "litgpt itself: scaled_dot_product_attention"},
     {"loss=full", "litgpt itself: chunked_cross_entropy over the full logits"},
     {0},
