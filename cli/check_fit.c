@@ -308,6 +308,25 @@ static const char *unread_file(vp_arena *arena, const vp_checked *c)
                            vp_text_escape(c->missing, shown, sizeof shown));
 }
 
+/* The format of the model's weights, as its config.json has it, or the published one of a built-in model's; NULL: not known. */
+static const char *published_format(const vp_checked *c, const vp_check_fit_options *o,
+                                    const vp_model *model)
+{
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    const char              *named  = o->named ? o->named : vp_checked_model(c);
+    const vp_zoo_entry      *entry  = vp_zoo_find(o->model);
+
+    for (int i = 0; i < 4; i++) {
+        const json_t *v =
+            i < 2 ? vp_model_field(model, keys[i]) : vp_model_text_field(model, keys[i - 2]);
+        if (json_is_string(v))
+            return json_string_value(v);
+    }
+    bool is_same = !named || !strchr(named, '/') ||
+                   (entry && entry->hub_id && strcasecmp(entry->hub_id, named) == 0);
+    return entry ? vp_zoo_dtype(o->model, !is_same) : NULL;
+}
+
 static const char *own_options(vp_arena *arena, const vp_checked *c)
 {
     char shown[400];
@@ -317,7 +336,7 @@ static const char *own_options(vp_arena *arena, const vp_checked *c)
 }
 
 /* Everything that can be missing is a reason, not an error. */
-static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
+static vp_status set_up(vp_arena *arena, vp_checked *c, const vp_check_fit_options *o,
                         vp_check_fit *x, vp_err *err)
 {
     vp_choose_request *r     = &x->request;
@@ -370,6 +389,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
         VP_TRY_ALLOC(err, x->why);
         goto out;
     }
+    vp_check_published(c, published_format(c, o, x->model));
     x->why = c->missing     ? unread_file(arena, c)
              : c->uncounted ? vp_arena_printf(arena, "not answered: what %s takes is not counted",
                                               vp_text_escape(c->uncounted, shown, sizeof shown))
@@ -559,6 +579,10 @@ void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
                                              "parallel", m->cards_parallel, "device_bytes",
                                              (json_int_t)m->cards_bytes)
                                  : json_null());
+    if (m->other)
+        json_object_set_new(answer, "or",
+                            json_pack("{s:s, s:I}", "precision", m->other, "device_bytes",
+                                      (json_int_t)m->other_bytes));
     vp_check_lines_json(m, json_object_get(answer, "changes"));
 }
 
@@ -798,6 +822,12 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
                    m->now.peak_phase,
                    vp_size_text(m->now.reserved_bytes, bytes[1], sizeof bytes[1]));
     vp_loader_print(&m->now.batch, &x->loader, x->request.world > 1);
+    if (m->other)
+        vp_screen_line("or",
+                       "%s as %s: this is of %s, and the files do not say in which format weights "
+                       "are loaded",
+                       vp_size_text(m->other_bytes, bytes[0], sizeof bytes[0]), m->other,
+                       m->settings.value[VP_SETTING_PRECISION]);
     if (m->is_tight)
         print_tight(m, x->request.budget_bytes);
     if (!m->fits)

@@ -79,6 +79,10 @@ const vp_zoo_entry *vp_zoo_at(int idx);
 const vp_zoo_entry *vp_zoo_find(const char *name);
 const vp_zoo_entry *vp_zoo_find_hub_id(const char *id);
 
+/* In which format the weights of a built-in model are published, "bfloat16"; NULL: not known. trained_further: of a model of its sizes
+ * that is not the one of its Hub id. */
+const char *vp_zoo_dtype(const char *name, bool trained_further);
+
 /* Whether vplan has a graph of it. Of the others it knows the training steps of transformers' trainers that were recorded:
  * they open with config_only. */
 bool vp_zoo_has_graph(const vp_zoo_entry *entry);

@@ -99,5 +99,36 @@ for condition in "os.environ.get('LORA')", "len(ds) > 4", "hasattr(model, 'x')":
     code, j, err = check(*CARD, write("may.py", HEAD + LOAD + "if %s:\n    " % condition + ADAPT + TAIL))
     ok(j["fits"] is None and "get_peft_model() in line 6" in (j["fits_not_answered"] or ""), "nobody knows whether: " + condition, (j.get("fits_not_answered"), j.get("findings"), err))
 
+# ---- in which format weights are loaded ----
+for script, words, want in (
+        ("train.py", "--torch_dtype bfloat16", "bf16-amp"), ("train.py", "--dtype float32", "bf16-mixed"), ("train.py", "--dtype bfloat16", "bf16-amp"),
+        ("train.py", "--torch_dtype auto", "bf16-amp"),  # Qwen/Qwen2.5-0.5B, config.json: "torch_dtype": "bfloat16"
+        ("run_clm.py", "", "bf16-amp"), ("run_clm.py", "--versions4", "bf16-mixed"),  # from_pretrained(torch_dtype=None): float32 before 5.0
+        ("train.py", "", "bf16-mixed or bf16-amp")):
+    old = ("--versions", "transformers=4.57") if "--versions4" in words else ()
+    code, j, err = check(*CARD, *old, "--", "python", script, *TRAIN.split(), *words.replace("--versions4", "").split())
+    got = j["may_be"].get("precision", j["common"].get("precision"))
+    ok(code == 0 and got == want and j["fits"] is True and ("or" in j) == (" or " in want), "%s %s" % (script, words), (code, got, j.get("or"), j.get("fits_not_answered"), err))
+    ok(not any("torch_dtype" in f["message"] and "not judged" in f["message"] for f in j["findings"]), "it is judged: " + words, j["findings"])
+code, j, err = check(*CARD, "--", "python", "train.py", *TRAIN.split(), "--attn_implementation", "flash_attention_2")
+ok(j["common"]["attention"] == "flash2", "attn_implementation of a script's own", (j.get("common"), err))
+code, j, err = check(*CARD, "--", "python", "train.py", *TRAIN.split())
+amp = check(*CARD, "--", "python", "train.py", *TRAIN.split(), "--torch_dtype", "bfloat16")[1]["device_bytes"]
+ok(j["or"]["precision"] == "bf16-amp" and j["or"]["device_bytes"] < j["device_bytes"] and amp <= j["or"]["device_bytes"], "what the other word needs stands beside the verdict", (j.get("or"), j["device_bytes"], amp))
+ok("as bf16-amp: this is of bf16-mixed" in " ".join(run(*CARD, "--", "python", "train.py", *TRAIN.split())[1].split()), "in words too", "")
+SCRIPT = "import torch\nfrom transformers import AutoModelForCausalLM, TrainingArguments, Trainer\nmodel = AutoModelForCausalLM.from_pretrained('%s'%s)\nTrainer(model, TrainingArguments('o', per_device_train_batch_size=1%s), train_dataset=ds).train()\n"
+for model, load, flags, version, want in (
+        ("Qwen/Qwen2.5-0.5B", "", ", bf16=True", None, "bf16-amp"), ("Qwen/Qwen2.5-0.5B", "", ", bf16=True", "4.57", "bf16-mixed"), ("Qwen/Qwen2.5-0.5B", ", torch_dtype='auto'", ", bf16=True", "4.57", "bf16-amp"),
+        ("Qwen/Qwen2.5-0.5B", "", "", None, "bf16"), ("Qwen/Qwen2.5-0.5B", "", "", "4.57", "fp32"), ("Qwen/Qwen2.5-0.5B", ", dtype=torch.float32", ", bf16=True", None, "bf16-mixed"),
+        ("google/gemma-2-2b", "", ", bf16=True", None, "bf16-mixed"), ("google/gemma-2-2b-it", "", ", bf16=True", None, "bf16-mixed or bf16-amp"),  # config.json: float32; bfloat16
+        ("openai-community/gpt2", "", ", bf16=True", None, "bf16-mixed"), ("facebook/opt-125m", "", ", bf16=True", None, "bf16-amp")):
+    code, j, err = check(*CARD, *(("--versions", "transformers=" + version) if version else ()), write("load.py", SCRIPT % (model, load, flags)), *(("--model", "gemma-2-2b") if model.endswith("-it") else ()))
+    got = j["may_be"].get("precision", j["common"].get("precision"))
+    ok(got == want, "%s%s%s of transformers %s" % (model, load, flags, version or "5"), (got, j.get("findings"), j.get("fits_not_answered"), err))
+    ok(version != "4.57" or not any("stay in the file" in f["message"] for f in j["findings"]), "4.57 loads in fp32", j["findings"])
+write("config.json", json.dumps(dict(json.loads(subprocess.run([vplan, "models", "--json"], stdout=subprocess.PIPE).stdout)["models"][0]["config"], torch_dtype="bfloat16")))
+code, j, err = check(*CARD, "load.py", "--model", "config.json")
+ok(j["common"]["precision"] == "bf16-amp", "a config at hand says it", (j.get("common"), j.get("findings"), err))
+
 finish()
 P

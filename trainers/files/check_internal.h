@@ -112,9 +112,4 @@ void vp_check_lengths(vp_checked *c, int64_t positions, bool learns_positions);
 /* Findings in their places again, where some came late. */
 vp_status vp_check_sort(vp_checked *c, vp_err *err);
 
-/* Whether a saying of the dialect has this very word for the key: a name of its own where others write a path. */
-/* Whether a setting is read from this key. */
-bool vp_is_said(const vp_dialect *d, const char *key);
-bool vp_is_literal(const vp_dialect *d, const char *key, const char *text);
-
 #endif

@@ -61,24 +61,6 @@ static bool accumulation_of(const vp_checked *c, const vp_checked_file *file, ch
     return true;
 }
 
-bool vp_is_said(const vp_dialect *d, const char *key)
-{
-    for (; d; d = d->base_says ? d->base : NULL)
-        for (int i = 0; i < d->n_says; i++)
-            if (strcmp(d->says[i].key, key) == 0)
-                return true;
-    return false;
-}
-
-bool vp_is_literal(const vp_dialect *d, const char *key, const char *text)
-{
-    for (int i = 0; i < d->n_says; i++)
-        if (strcmp(d->says[i].key, key) == 0 && d->says[i].value &&
-            strcmp(d->says[i].value, text) == 0)
-            return true;
-    return false;
-}
-
 bool vp_is_there(const vp_value *v)
 {
     return v && v->kind != VP_VALUE_NULL && !(v->kind == VP_VALUE_BOOL && !v->boolean) &&
@@ -364,7 +346,7 @@ static void find_mixture(vp_checked *c, const vp_checked_file *file, const state
 static void read_setting(vp_checked *c, const vp_checked_file *file, vp_setting setting,
                          statement *out)
 {
-    for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
+    for (const vp_dialect *d = file->dialect; d; d = vp_dialect_below(file->dialect, d)) {
         statement one = {0};
         read_layer(c, file, d, setting, &one);
         out->unread    = out->unread ? out->unread : one.unread;
@@ -783,10 +765,13 @@ static bool is_of_no_use(const vp_checked_file *file, const char *path)
 
 static bool costs_unsaid(vp_checked *c, const vp_checked_file *file, const vp_key *k)
 {
+    const char *version;
+
     return k->costs && k->otherwise && !file->doc->has_gap &&
            !vp_value_at(file->doc->root, k->path) && !is_of_no_use(file, k->path) &&
-           vp_file_key(c, file, k->path, NULL) == k && !is_said_otherwise(c, file, k->path) &&
-           !is_said_elsewhere(c, file, k->path);
+           vp_file_key(c, file, k->path, &version) == k &&
+           !(k->was && vp_version_compare(version, k->changed) < 0) &&
+           !is_said_otherwise(c, file, k->path) && !is_said_elsewhere(c, file, k->path);
 }
 
 static void check_costs(vp_checked *c)

@@ -702,8 +702,8 @@ const vp_dialect vp_dialect_trl = {
 
 static const vp_key model_keys[] = {
     {"pretrained_model_name_or_path", VP_KEY_TEXT},
-    {"dtype", VP_KEY_WORD, "auto", "auto|float32|bfloat16|float16",
-     .costs = "weights stay in the file's type"},
+    {"dtype", VP_KEY_WORD, "auto", "auto|float32|bfloat16|float16", .was = "float32",
+     .changed = "5.0", .costs = "weights stay in the file's type"},
     {"attn_implementation", VP_KEY_TEXT},
     ENABLED_KEYS("false"),                                               /* that a script calls */
     {"gradient_checkpointing_layers", VP_KEY_INT, .min = 1, .max = 1e6}, /* train.py's own */

@@ -75,6 +75,91 @@ static void settle_preparation(vp_checked *c)
     c->by_default[VP_SETTING_PREPARE]     = true;
 }
 
+/* Words that are what weights of that format are trained by, of "a or b"; NULL: none, or several are. */
+static const char *of_format(vp_checked *c, const char *may, const char *format)
+{
+    static const char *const wide[] = {"fp32", "bf16-mixed", "fp16-mixed"};
+    const char              *found  = NULL;
+    bool                     is_16 = !says(format, "float32"), both = strstr(may, "-amp") != NULL;
+
+    for (const char *p = may; *p; p += strcspn(p, " "), p += strncmp(p, " or ", 4) == 0 ? 4 : 0) {
+        const char *word    = vp_arena_printf(c->arena, "%.*s", (int)strcspn(p, " "), p);
+        bool        is_wide = false;
+        for (size_t i = 0; word && i < sizeof wide / sizeof *wide; i++)
+            is_wide = is_wide || says(word, wide[i]);
+        /* without autocast it is the format itself that is computed in */
+        bool fits =
+            is_wide != is_16 && (both || !is_16 || says(format, "bfloat16") == says(word, "bf16"));
+        if (!word || (fits && found))
+            return NULL;
+        found = fits ? word : found;
+    }
+    return found;
+}
+
+/* Scripts of transformers' own that load a model by what --torch_dtype says, and by nothing where it is not there. */
+static bool is_example(const char *program)
+{
+    static const char *const names[] = {"run_clm.py", "run_mlm.py", "run_plm.py", "run_fim.py"};
+
+    for (size_t i = 0; program && i < sizeof names / sizeof *names; i++)
+        if (strstr(program, names[i]))
+            return true;
+    return false;
+}
+
+/* In which format weights are loaded where no word says it: "auto", the file's own, or, before transformers 5, float32
+ * (modeling_utils.py, from_pretrained()); NULL: nobody knows, or it is said. *where: by which file and key. */
+static const char *format_loaded(const vp_checked *c, const vp_checked_file **where,
+                                 const vp_value **at)
+{
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_checked_file *file = &c->files[f];
+        bool                   loads =
+            file->doc && (file->dialect == &vp_dialect_model || file->dialect == &vp_dialect_trl ||
+                          file->dialect == &vp_dialect_transformers);
+        const vp_value *v = loads ? vp_value_at(file->doc->root, "dtype") : NULL;
+        if (!loads)
+            continue;
+        v      = v ? v : vp_value_at(file->doc->root, "torch_dtype");
+        *where = file, *at = v;
+        if (v && v->kind != VP_VALUE_NULL)
+            return v->kind == VP_VALUE_STRING && says(v->text, "auto") ? "auto" : NULL;
+        if (file->dialect == &vp_dialect_model
+                ? !file->doc->has_gap
+                : file->dialect == &vp_dialect_transformers && is_example(file->doc->program))
+            return vp_version_compare(vp_file_version(c, file, &vp_dialect_model), "5.0") < 0
+                       ? "float32"
+                       : "auto";
+    }
+    return NULL;
+}
+
+void vp_check_published(vp_checked *c, const char *published)
+{
+    const char            *may = c->may_be[VP_SETTING_PRECISION], *word;
+    const char            *way = c->settings.value[VP_SETTING_PARALLEL];
+    const vp_checked_file *file;
+    const vp_value        *at;
+    const char            *format = may ? format_loaded(c, &file, &at) : NULL;
+
+    /* what cuts weights casts them first */
+    if (!format || (way && !says(way, "none") && !says(way, "ddp")))
+        return;
+    bool by_file = says(format, "auto");
+    word         = by_file && !published ? NULL : of_format(c, may, by_file ? published : format);
+    if (!word)
+        return;
+    c->settings.value[VP_SETTING_PRECISION] = word;
+    c->may_be[VP_SETTING_PRECISION]         = NULL;
+    vp_find(
+        c, file, VP_NOTE, at, "dtype", NULL,
+        by_file
+            ? "weights are loaded in the format of their file, %s as the model is published: precision %s"
+            : "is not written: weights are loaded in %s before transformers 5: precision %s",
+        by_file ? published : format, word);
+}
+
 void vp_settle(vp_checked *c)
 {
     settle_precision(c);

@@ -304,6 +304,15 @@ typedef struct vp_target {
     bool        legacy;
 } vp_target;
 
+/* Whose sayings count besides d's, of a file of `first`: its base's, else those of people's scripts; NULL: nobody's. */
+const vp_dialect *vp_dialect_below(const vp_dialect *first, const vp_dialect *d);
+
+/* Whether a setting is read from this key. */
+bool vp_is_said(const vp_dialect *d, const char *key);
+
+/* Whether a saying of the dialect has this very word for the key: a name of its own where others write a path. */
+bool vp_is_literal(const vp_dialect *d, const char *key, const char *text);
+
 /* Target i; NULL past the end. */
 const vp_target *vp_target_at(int i);
 /* VP_ERR_USAGE with the nearest name. */
@@ -357,6 +366,9 @@ bool vp_list_has(const char *list, const char *name, const char **at, size_t *n)
  * memory. */
 const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_saying *say,
                            const char *argument);
+
+/* Of no file: what it says counts beside transformers' arguments on a command line. */
+extern const vp_dialect vp_dialect_scripts;
 
 extern const vp_dialect vp_dialect_transformers, vp_dialect_trl, vp_dialect_model, vp_dialect_lora,
     vp_dialect_fsdp, vp_dialect_accelerate, vp_dialect_deepspeed, vp_dialect_axolotl,

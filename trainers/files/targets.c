@@ -167,6 +167,31 @@ const char *vp_dialect_version(const vp_dialect *d, const vp_dialect *of, const 
     return d != of && of->base_version ? of->base_version : d->version;
 }
 
+const vp_dialect *vp_dialect_below(const vp_dialect *first, const vp_dialect *d)
+{
+    if (d == &vp_dialect_transformers && first == d)
+        return &vp_dialect_scripts;
+    return d->base_says ? d->base : NULL;
+}
+
+bool vp_is_said(const vp_dialect *first, const char *key)
+{
+    for (const vp_dialect *d = first; d; d = vp_dialect_below(first, d))
+        for (int i = 0; i < d->n_says; i++)
+            if (strcmp(d->says[i].key, key) == 0)
+                return true;
+    return false;
+}
+
+bool vp_is_literal(const vp_dialect *d, const char *key, const char *text)
+{
+    for (int i = 0; i < d->n_says; i++)
+        if (strcmp(d->says[i].key, key) == 0 && d->says[i].value &&
+            strcmp(d->says[i].value, text) == 0)
+            return true;
+    return false;
+}
+
 const vp_key *vp_dialect_key(const vp_dialect *d, const char *path, const char *version)
 {
     const vp_key *found = NULL;

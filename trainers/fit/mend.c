@@ -214,6 +214,33 @@ out:
     return st;
 }
 
+/* Of the precisions that the files leave open the verdict is of the first: what the next one would need. */
+static vp_status size_other(vp_arena *arena, const vp_checked *c, const vp_fit_job *job,
+                            vp_mended *m, vp_err *err)
+{
+    const char  *may = c->may_be[VP_SETTING_PRECISION], *why = NULL;
+    vp_settings  s = m->settings;
+    vp_fit_bytes bytes;
+    double       seconds;
+    vp_status    st = VP_OK;
+
+    for (const char *p = may; p && *p && !m->other;) {
+        size_t      n    = strcspn(p, " ");
+        const char *word = vp_arena_printf(arena, "%.*s", (int)n, p);
+        VP_TRY_ALLOC(err, word);
+        p += n + (strncmp(p + n, " or ", 4) == 0 ? 4 : 0);
+        s.value[VP_SETTING_PRECISION] = word;
+        why                           = NULL;
+        if (strcmp(word, m->settings.value[VP_SETTING_PRECISION]) == 0)
+            continue;
+        VP_TRY(size_it(arena, job, &s, &bytes, &seconds, &why, NULL, err));
+        if (!why)
+            m->other = word, m->other_bytes = bytes.high_bytes;
+    }
+out:
+    return st;
+}
+
 /* Nothing fits: the settings that need least, shared over more cards, which each have fewer of the samples. */
 enum { MOST_CARDS = 64 };
 
@@ -307,6 +334,7 @@ vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp
         VP_TRY(vp_fit_tightly(&r->job, &out->settings, &out->now, r->budget_bytes, &out->is_tight,
                               &out->n_returns, err));
     VP_TRY(size_expandable(arena, c, &r->job, out, err));
+    VP_TRY(size_other(arena, c, &r->job, out, err));
     pin(c, &out->settings, r);
     st = vp_choose(arena, r, &out->chosen, &why);
     if (st == VP_ERR_INPUT) { /* nothing else can be told or sized: there is nothing to propose */

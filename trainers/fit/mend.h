@@ -28,6 +28,8 @@ typedef struct vp_mended {
     vp_fit_bytes    now;
     double          now_s;
     int64_t         expandable_bytes; /* with PyTorch's other allocator; -1: said, or not known */
+    const char     *other;            /* another precision that the files leave open; NULL: none */
+    int64_t         other_bytes;      /* what it needs */
     vp_chosen       chosen;           /* of the same global batch; n 0: not searched */
     bool            takes_liger;      /* nothing fitted without Liger's kernels */
     int64_t         cards;            /* where nothing fits: so many would; 0: none do */
