@@ -214,9 +214,18 @@ static const char *default_of(const vp_document *doc, const char *trainer)
     return doc->given ? "TrainingArguments" : NULL;
 }
 
+/* A name of the script's own that is called so is none. */
+static bool is_given(const vp_document *doc, const char *key)
+{
+    for (const vp_value *v = doc->root->first; v; v = v->next)
+        if (!v->is_variable && strcmp(v->key, key) == 0)
+            return true;
+    return false;
+}
+
 static void add_false(vp_document *doc, const char *key)
 {
-    vp_value *v = vp_value_member(doc->root, key) ? NULL : vp_value_add(doc, doc->root, key);
+    vp_value *v = is_given(doc, key) ? NULL : vp_value_add(doc, doc->root, key);
 
     if (v)
         v->kind = VP_VALUE_BOOL, v->text = "false";
@@ -230,7 +239,7 @@ static const char *as_trainer_takes(vp_document *doc, const char *arguments, con
         return doc->files ? NULL : default_of(doc, trainer);
     if (strcmp(arguments, "TrainingArguments") != 0 || strcmp(trainer, "SFTTrainer") != 0)
         return arguments;
-    if (!vp_value_member(doc->root, "activation_checkpointing"))
+    if (!is_given(doc, "activation_checkpointing"))
         add_false(doc, "gradient_checkpointing");
     add_false(doc, "bf16");
     return "SFTConfig";
