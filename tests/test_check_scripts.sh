@@ -130,5 +130,26 @@ write("config.json", json.dumps(dict(json.loads(subprocess.run([vplan, "models",
 code, j, err = check(*CARD, "load.py", "--model", "config.json")
 ok(j["common"]["precision"] == "bf16-amp", "a config at hand says it", (j.get("common"), j.get("findings"), err))
 
+# ---- what trains, and what trains it, a script may say by itself ----
+for what, before, after, answered in (
+        ("a body that is frozen", "for p in model.model.parameters():\n    p.requires_grad = False\n", "", False), ("a model that is frozen", "model.model.requires_grad_(False)\n", "", False),
+        ("by its name", "for n, p in model.named_parameters():\n    p.requires_grad = 'mlp' in n\n", "", False), ("all of it", "for p in model.parameters():\n    p.requires_grad = True\n", "", True),
+        ("frozen before adapters", "for p in model.parameters():\n    p.requires_grad = False\n" + ADAPT, "", True), ("norms beside adapters", ADAPT + "for n, p in model.named_parameters():\n    if 'norm' in n: p.requires_grad = True\n", "", False),
+        ("a reference", "ref_model.requires_grad_(False)\n", "", True)):
+    code, j, err = check(*CARD, write("fr.py", HEAD + LOAD + before + TAIL))
+    ok((j["fits"] is True) == answered and (answered or "requires_grad in line" in j["fits_not_answered"]), what, (j.get("fits_not_answered"), j.get("findings"), err))
+for made, optim in (("(torch.optim.SGD(model.parameters(), lr=1e-3), None)", "sgd"), ("(opt, None)", "adamw_torch"), ("(None, schedule)", "adamw_torch_fused"), ("None", "adamw_torch_fused"), ("(bnb.optim.AdamW8bit(model.parameters()), s)", "adamw_8bit"),
+                    ("(torch.optim.AdamW(model.parameters(), fused=True), None)", "adamw_torch_fused"), ("(torch.optim.SGD(model.parameters(), momentum=0.9), None)", None), ("(Muon(ps), None)", None), ("make()", None)):
+    code, j, err = check(*CARD, write("opt.py", HEAD + LOAD + "opt = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.1)\n" + TAIL.replace("train_dataset=ds", "train_dataset=ds, optimizers=" + made)))
+    ok(j["common"].get("optimizer") == optim and j["fits"] is True if optim else j["fits"] is None and "optimizers in line" in j["fits_not_answered"], "optimizers=" + made, (j.get("common"), j.get("fits_not_answered"), err))
+
+# ---- a name of the script's own that is called as an argument is none ----
+SFT = "from trl import SFTTrainer\nfrom transformers import TrainingArguments, AutoModelForCausalLM\n" + LOAD.replace("torch.bfloat16", "'bfloat16'") + "t = TrainingArguments('o', per_device_train_batch_size=1%s)\nSFTTrainer(model=model, args=t, train_dataset=ds).train()\n"
+for name in "gradient_checkpointing", "bf16", "activation_checkpointing":
+    flags = "" if name == "bf16" else ", bf16=True"
+    plain = check(*CARD, write("name.py", SFT % flags))[1]
+    with_it = check(*CARD, write("name.py", name + " = True\n" + SFT % flags))[1]
+    ok(plain["common"] == with_it["common"] and plain["fits"] is True and plain["device_bytes"] == with_it["device_bytes"], "%s = True and nothing else" % name, (plain.get("common"), with_it.get("common")))
+
 finish()
 P

@@ -108,8 +108,10 @@ typedef struct vp_document {
     /* what gives the model adapters of whatever kind, "get_peft_model() in line 8"; NULL: nothing does */
     const char *adapts;
     int         adapts_line;
-    bool        may_adapt;    /* behind a condition that the text does not decide */
-    bool        has_adapters; /* it speaks of a PeftModel besides */
+    int         freezes; /* a line that says by itself which weights are trained; 0: none does */
+    bool        freezes_adapted; /* after adapters were made */
+    bool        may_adapt;       /* behind a condition that the text does not decide */
+    bool        has_adapters;    /* it speaks of a PeftModel besides */
     /* the command that runs the script: what it says decides conditions; NULL: none, defaults do */
     const struct vp_document *command;
     bool parses; /* of such a one: it has a parser of its own, whose options are no trainer's */

@@ -647,6 +647,23 @@ static void note_casts(vp_python_reader *r, const char *from, int line)
             r->doc->casts = line;
 }
 
+/* param.requires_grad = False, model.requires_grad_(False): before adapters are made it is what peft does as well; what is freed after
+ * them is trained besides. */
+static void note_frozen(vp_python_reader *r, const char *from, int line)
+{
+    bool frees = has_text(from, r->at, ".requires_grad = True");
+    bool is_so = has_text(from, r->at, ".requires_grad = ") ||
+                 has_text(from, r->at, ".requires_grad=") ||
+                 has_text(from, r->at, ".requires_grad_(False)");
+
+    /* of a model beside it, which is trained by nobody */
+    if (!is_so || has_text(from, r->at, "ref_model") || has_text(from, r->at, "teacher") ||
+        (frees && !r->doc->adapts))
+        return;
+    r->doc->freezes         = r->doc->freezes ? r->doc->freezes : line;
+    r->doc->freezes_adapted = r->doc->freezes_adapted || r->doc->adapts;
+}
+
 /* get_peft_model() of peft's; Unsloth's own says by its arguments what it makes. */
 static vp_status note_adapters(vp_python_reader *r, const char *from, int line)
 {
@@ -671,6 +688,16 @@ static vp_status say_adapters(vp_python_reader *r)
 {
     vp_status st = VP_OK;
 
+    const vp_document *doc = r->doc;
+    if (doc->freezes && (!doc->adapts || doc->freezes_adapted) &&
+        !(r->imports & VP_PYTHON_UNSLOTH)) {
+        VP_TRY(vp_document_remark(r->doc, doc->freezes, NULL, false, r->err,
+                                  "requires_grad in line %d: which weights are trained the script "
+                                  "says by itself, and those that are not have no gradients and no "
+                                  "states; that is missing from this answer",
+                                  doc->freezes));
+        r->doc->last_remark->is_gap = true;
+    }
     if (r->doc->may_adapt && !r->doc->has_adapters && !r->doc->files) {
         VP_TRY(vp_document_remark(r->doc, r->doc->adapts_line, NULL, false, r->err,
                                   "%s: whether it is called a condition says that the text does "
@@ -745,6 +772,7 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
             skip_line(&r);
         VP_TRY(note_files(&r, from, line));
         VP_TRY(note_adapters(&r, from, line));
+        note_frozen(&r, from, line);
         note_casts(&r, from, line);
         if (strncmp(from, "def ", 4) != 0)
             VP_TRY(note_checkpoints(&r, from, line, vp_python_is_switched(&open)));

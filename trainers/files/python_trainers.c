@@ -229,6 +229,62 @@ vp_status vp_python_note_adapters(vp_python_reader *r, const char *by, int line)
     return r->doc->adapts ? VP_OK : VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
 }
 
+/* Optimizers whose class and arguments say what Trainer's optim would; NULL: another, or with arguments that change its states. */
+static const char *optim_of(const vp_value *made)
+{
+    static const struct {
+        const char *call, *optim;
+    } rows[] = {{"PagedAdamW8bit", "paged_adamw_8bit"}, {"AdamW8bit", "adamw_8bit"},
+                {"PagedAdamW", "paged_adamw_32bit"},    {"Lion8bit", "lion_8bit"},
+                {"optim.AdamW", "adamw_torch"},         {"optim.SGD", "sgd"}};
+    static const char *const same[] = {"0",   "params",       "lr",    "betas",
+                                       "eps", "weight_decay", "fused", NULL};
+    const vp_value          *fused  = vp_value_member(made, "fused");
+
+    for (const vp_value *m = made->first; m; m = m->next)
+        if (!is_one_of(m->key, same))
+            return NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (vp_python_ends_in(made->call, rows[i].call))
+            return !fused ? rows[i].optim
+                   : fused->kind == VP_VALUE_BOOL && fused->boolean &&
+                           strcmp(rows[i].optim, "adamw_torch") == 0
+                       ? "adamw_torch_fused"
+                       : NULL;
+    return NULL;
+}
+
+/* Trainer(optimizers=(optimizer, None)): that one trains, and not what optim says (transformers/trainer.py, create_optimizer()). */
+static vp_status take_optimizer(vp_python_reader *r, const vp_value *v)
+{
+    const vp_value *given = vp_value_member(v, "optimizers"), *made, *known;
+    const char     *optim = NULL;
+    vp_value       *own;
+    vp_status       st = VP_OK;
+
+    if (!given || given->kind == VP_VALUE_NULL)
+        return VP_OK;
+    made = given->kind == VP_VALUE_LIST ? given->first : NULL;
+    if (made && made->kind == VP_VALUE_NULL)
+        return VP_OK; /* a schedule alone */
+    known = made && made->text ? vp_python_value_of(r, made->text, NULL) : NULL;
+    if (made && made->call)
+        optim = optim_of(known && known->call ? known : made);
+    if (!optim) {
+        VP_TRY(vp_document_remark(r->doc, given->line, NULL, false, r->err,
+                                  "optimizers in line %d: the script's own optimizer trains, not "
+                                  "what optim says, and which states it keeps is missing from this "
+                                  "answer",
+                                  given->line));
+        r->doc->last_remark->is_gap = true;
+        goto out;
+    }
+    VP_TRY(vp_python_add(r, r->doc->root, "optim", &own));
+    own->kind = VP_VALUE_STRING, own->text = optim, own->quoted = true, own->line = given->line;
+out:
+    return st;
+}
+
 vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
 {
     static const char *const judged[] = {"Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer",
@@ -262,6 +318,7 @@ vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
     if (adapters && adapters->kind != VP_VALUE_NULL)
         VP_TRY(vp_python_note_adapters(r, "peft_config", adapters->line));
     VP_TRY(take_model(r, v));
+    VP_TRY(take_optimizer(r, v));
     VP_TRY(note_given(r, v));
     if (is_imported(r, v->call) && is_one_of(class_of(v->call), judged))
         VP_TRY(vp_python_add_part(r, v));
