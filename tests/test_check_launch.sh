@@ -141,5 +141,27 @@ for named, evaluates, says in (("NousResearch/Llama-3.2-1B", "0.0", None), ("Qwe
     code, out, err = run("emit", "settings.json", "--for", "axolotl", "--edit", "a.yml")
     ok(code == 4 and named in err and "vplan plan llama-3.2-1b" in err if says is None else code == 0 and ("\noff " in out) == says, "a plan of qwen2.5-0.5b for %s %s" % (named, evaluates), (code, out, err))
 
+# ---- a batch of DeepSpeed's file: what is not written follows from the rest, and what does not come out ends the run ----
+BATCH = '{%s "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}\n'
+for said, world, means, errors, notes in (('"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4,', "8", (8, 4, 2), [], []), ('"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4,', None, (None, 4, None), [], ["train_batch_size"]),
+                                          ('"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4,', "8", (8, 4, 4), ["train_batch_size"], []), ('"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4,', "4", (4, 4, 4), [], []),
+                                          ('"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4,', None, (4, 4, 4), [], []), ('"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4,', "3", (3, 4, None), ["train_batch_size"], []),
+                                          ('"train_batch_size": 2, "train_micro_batch_size_per_gpu": 4,', "1", (1, 4, None), ["train_batch_size"], []), ('"train_micro_batch_size_per_gpu": 4,', "8", (8, 4, None), [], ["train_micro_batch_size_per_gpu"]),
+                                          ('"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4,', "8", (8, 4, 4), [], None)):
+    code, j, err = check(write("batch.json", BATCH % said), *(("--world", world) if world else ()))
+    means_ = tuple(j["common"].get(k) for k in ("world", "micro_batch", "accumulation"))
+    ok(code == (4 if errors else 0) and (errors or means_ == means) and [f["key"] for f in j["findings"] if f["severity"] == "error"] == errors, "%s on %s" % (said, world), (code, means_, j["findings"], err))
+    ok(notes is None or [f["key"] for f in j["findings"] if f["severity"] == "note" and "batch" in f["key"]] == notes, "%s on %s: notes" % (said, world), j["findings"])
+code, j, err = check(write("batch.json", BATCH % '"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4,'), "--", "deepspeed", "--num_gpus", "4", "train.py", "--deepspeed_config", "batch.json")
+ok(code == 0 and (j["common"]["world"], j["common"]["accumulation"]) == (4, 4), "by the launcher's processes", (code, j.get("common"), j["findings"]))
+code, j, err = check("batch.json", "--world", "8", "--model", "gpt2", "--device", "4090", "--seq", "512")
+ok(code == 0 and j["fits"] is True, "and fit is answered", (code, j.get("fits_not_answered"), err))
+for lines, accumulation in (("batch_size: 16\nmicro_batch_size: 2\n", 8), ("batch_size: 5\nmicro_batch_size: 2\n", 2), ("gradient_accumulation_steps: 4\nmicro_batch_size: 2\n", 4), ("micro_batch_size: 2\n", 1)):
+    code, j, err = check(write("a.yml", "base_model: x\nsequence_len: 512\nbf16: true\ndatasets: [{path: x, type: alpaca}]\n" + lines), "--world", "2")
+    ok(code == 0 and j["common"]["accumulation"] == accumulation, "axolotl's " + lines, (code, j.get("common"), j["findings"]))
+for lines, warns in (("lora_r: 8\n", True), ("lora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nadapter: lora\n", False)):
+    code, j, err = check(write("a.yml", "base_model: x\nsequence_len: 512\nbf16: true\nmicro_batch_size: 1\ndatasets: [{path: x, type: alpaca}]\n" + lines))
+    ok(code == 0 and (("warning", "a.yml", 6, "lora_r") in findings(j)) == warns, "axolotl's " + lines, (code, j["findings"]))
+
 finish()
 P

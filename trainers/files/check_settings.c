@@ -33,12 +33,13 @@ static bool same_group(const vp_saying *a, const vp_saying *b)
            same_text(a->since, b->since) && same_text(a->until, b->until);
 }
 
-/* A global batch over micro-batch and processes, where all are known; text holds the batch. */
-static bool accumulation_of(const vp_checked *c, const vp_checked_file *file, char *text,
-                            size_t text_size, const char **argument)
+/* A global batch over micro-batch and processes, or each process's over micro-batch alone, where all are known; text holds the
+ * batch. */
+static bool accumulation_of(const vp_checked *c, const vp_checked_file *file, bool is_each,
+                            char *text, size_t text_size, const char **argument)
 {
     const char *micro = c->settings.value[VP_SETTING_MICRO_BATCH];
-    const char *world = c->settings.value[VP_SETTING_WORLD];
+    const char *world = is_each ? "1" : c->settings.value[VP_SETTING_WORLD];
     char        buf[64];
     int64_t     global = strtoll(text, NULL, 10), by;
 
@@ -54,7 +55,7 @@ static bool accumulation_of(const vp_checked *c, const vp_checked_file *file, ch
     if (!micro || !world)
         return false;
     by = strtoll(micro, NULL, 10) * strtoll(world, NULL, 10);
-    if (by <= 0 || global <= 0 || global % by != 0)
+    if (by <= 0 || global < by || (!is_each && global % by != 0))
         return false;
     snprintf(text, text_size, "%lld", (long long)(global / by));
     *argument = text;
@@ -188,8 +189,8 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
         *argument = buf;
         return vp_word_is(buf, row->word, NULL);
     }
-    if (strcmp(row->value, "$global") == 0)
-        return accumulation_of(c, file, buf, buf_size, argument);
+    if (strcmp(row->value, "$global") == 0 || strcmp(row->value, "$each") == 0)
+        return accumulation_of(c, file, row->value[1] == 'e', buf, buf_size, argument);
     if (vp_saying_member(row))
         return v && vp_list_has(vp_list_text(c->arena, v), vp_saying_member(row), NULL, NULL);
     if (strncmp(row->value, "$file:", 6) == 0)
@@ -652,41 +653,6 @@ static void check_packed(vp_checked *c)
         }
 }
 
-/* train_batch_size = micro x accumulation x processes, where all are known. */
-static void check_product(vp_checked *c)
-{
-    const vp_settings *s = &c->settings;
-
-    for (int f = 0; f < c->n_files; f++) {
-        vp_checked_file *file = &c->files[f];
-        if (!file->doc || !file->dialect || strcmp(file->dialect->name, "deepspeed") != 0)
-            continue;
-        const vp_value *v = vp_value_at(file->doc->root, "train_batch_size");
-        if (!v || v->kind != VP_VALUE_INT || !s->value[VP_SETTING_MICRO_BATCH] ||
-            !s->value[VP_SETTING_ACCUMULATION] || c->by_default[VP_SETTING_MICRO_BATCH] ||
-            c->by_default[VP_SETTING_ACCUMULATION])
-            continue;
-        int64_t own = strtoll(s->value[VP_SETTING_MICRO_BATCH], NULL, 10) *
-                      strtoll(s->value[VP_SETTING_ACCUMULATION], NULL, 10);
-        const char *world = c->by_default[VP_SETTING_WORLD] ? NULL : s->value[VP_SETTING_WORLD];
-        if (own > 0 && v->integer % own != 0)
-            vp_find(c, file, VP_ERROR, v, "train_batch_size", "leave it out",
-                    "%lld is no multiple of micro-batch x accumulation, %s x %s",
-                    (long long)v->integer, s->value[VP_SETTING_MICRO_BATCH],
-                    s->value[VP_SETTING_ACCUMULATION]);
-        else if (own > 0 && world && v->integer != own * strtoll(world, NULL, 10))
-            vp_find(c, file, VP_ERROR, v, "train_batch_size", "leave it out",
-                    "%lld is not micro-batch x accumulation x processes, %s x %s x %s",
-                    (long long)v->integer, s->value[VP_SETTING_MICRO_BATCH],
-                    s->value[VP_SETTING_ACCUMULATION], world);
-        else if (own > 0 && !world && !s->value[VP_SETTING_WORLD]) {
-            c->settings.value[VP_SETTING_WORLD] =
-                vp_arena_printf(c->arena, "%lld", (long long)(v->integer / own));
-            c->by_default[VP_SETTING_WORLD] = false;
-        }
-    }
-}
-
 /* A global batch that micro-batches of all processes do not come to: Megatron (core/num_microbatches_calculator.py) and
  * torchtitan (train.py) refuse one that is no multiple, litgpt (args.py) one that is less. */
 static void check_global(vp_checked *c, const vp_checked_file *file, const vp_dialect *d)
@@ -867,7 +833,7 @@ void vp_check_settings(vp_checked *c)
         }
     check_pairs(c);
     check_packed(c);
-    check_product(c);
+    vp_judge_batch(c);
     vp_judge_launch(c);
     for (int f = 0; f < c->n_files; f++)
         for (const vp_dialect *d = c->files[f].doc ? c->files[f].dialect : NULL; d;

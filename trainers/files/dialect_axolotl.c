@@ -271,6 +271,7 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_METHOD, "dpo", "rl", "dpo"},
     {VP_SETTING_MICRO_BATCH, "*", "micro_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    {VP_SETTING_ACCUMULATION, "*", "batch_size", "$each", .read_only = true}, /* of one process */
     VP_SYNC_BY_ACCELERATE(),
     {VP_SETTING_SEQ, "*", "sequence_len", "$"},
     {VP_SETTING_PRECISION, "bf16-amp", "bf16", "true"},
@@ -491,6 +492,8 @@ static const vp_rule axolotl_rules[] = {
      "load_in_8bit: false"},
     {"adapter", "=lora|qlora", "lora_r", "unset", VP_ERROR, "an adapter without a rank",
      "lora_r: 16"},
+    {"lora_r", "set", "adapter", "unset", VP_WARNING,
+     "trains no adapter while adapter names none: all weights are trained", "adapter: lora"},
     {"load_in_4bit", "=true", "adapter", "=lora", VP_WARNING,
      "packs nothing beside lora: the weights are loaded whole, and made fp32", "adapter: qlora"},
     {"load_in_4bit", "=true", "adapter", "unset", VP_ERROR, "quantised weights cannot be trained",

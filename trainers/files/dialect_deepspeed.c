@@ -219,6 +219,9 @@ static const vp_saying deepspeed_says[] = {
     {VP_SETTING_PARALLEL, "none", "zero_optimization.stage", "0", "target=deepspeed"},
     {VP_SETTING_MICRO_BATCH, "*", "train_micro_batch_size_per_gpu", "$"},
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    /* config.py, _set_batch_related_parameters() */
+    {VP_SETTING_ACCUMULATION, "*", "train_batch_size", "$global", .read_only = true},
+    {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", NULL, .read_only = true},
     {VP_SETTING_CLIP_NORM, "R", "gradient_clipping", "$"},
     ADAM("AdamW"),
     ADAM("Adam"),
@@ -308,8 +311,6 @@ static const vp_rule deepspeed_rules[] = {
     {"train_batch_size", "set", "train_micro_batch_size_per_gpu", "unset", VP_WARNING,
      "alone it leaves the micro-batch to the number of processes: bytes depend on the launch",
      "train_micro_batch_size_per_gpu and gradient_accumulation_steps"},
-    {"train_micro_batch_size_per_gpu", "set", "gradient_accumulation_steps", "unset", VP_NOTE,
-     "alone it means accumulation 1", "gradient_accumulation_steps"},
     {"optimizer.params.max_grad_norm", "set", NULL, NULL, VP_ERROR, "DeepSpeed refuses it there",
      "gradient_clipping, at the top of the file"},
     {"compile.offload_activation", "=true", "compile.offload_opt_states", "=true", VP_ERROR,

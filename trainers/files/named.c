@@ -108,6 +108,8 @@ static vp_status open_named(namer *x, const vp_value *at, const char *key, const
     if (other) {
         if (beaten)
             yield_to(c, other, file->name);
+        if (!file->dialect && other->dialect && file->doc->format == VP_FORMAT_FLAGS)
+            file->is_spoken_for = true;
         return VP_OK;
     }
     other = found ? NULL : given_as(c, path);
