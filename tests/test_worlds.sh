@@ -36,19 +36,20 @@ for words, code in (("--parallel fsdp2 --recompute full", 4), ("--parallel fsdp 
     ok(rc == code and (rc == 0 or "CheckpointError" in j["error"]["message"]), "OLMo 2: " + words, (rc, j.get("error")))
 
 # ---- rows ----
-rows, adapted, synced, single, quantised, trained, parted, drawn = [list(csv.DictReader(line for line in open("tests/golden/trainers/" + name) if not line.startswith("#")))
-                         for name in ("worlds.csv", "adapted_worlds.csv", "synced_worlds.csv", "single_worlds.csv", "quantised_worlds.csv", "trained_worlds.csv", "parted_worlds.csv", "drawn_worlds.csv")]
+rows, adapted, synced, single, quantised, trained, parted, drawn, asked = [list(csv.DictReader(line for line in open("tests/golden/trainers/" + name) if not line.startswith("#")))
+                         for name in ("worlds.csv", "adapted_worlds.csv", "synced_worlds.csv", "single_worlds.csv", "quantised_worlds.csv", "trained_worlds.csv", "parted_worlds.csv", "drawn_worlds.csv", "asked_worlds.csv")]
 for r in synced:
     r["synced"] = "each micro-batch is reduced"
 off = {}
-for r in trained:
+for r in trained + asked:
     r["trainer"] = "hf"
-for r in rows + adapted + synced + single + quantised + trained + parted + drawn:
-    name = " ".join(r[k] for k in ("model", "parallel", "world", "offload", "precision", "recompute", "optimizer", "accumulation", "load", "synced") if k in r)
+for r in rows + adapted + synced + single + quantised + trained + parted + drawn + asked:
+    name = " ".join(r[k] for k in ("model", "parallel", "world", "offload", "precision", "recompute", "optimizer", "accumulation", "load", "lora_dropout", "liger", "synced") if k in r)
     options = [x for k in ("world", "parallel", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "accumulation")
                for x in ("--" + k.replace("_", "-"), r[k])]
     options += ["--sync-each-batch"] if "synced" in r else []
-    options += ["--lora", "r=%s,targets=%s" % (r["r"], r["lora"]), "--load", r["load"]] if r.get("lora", "none") != "none" else []
+    options += ["--lora", "r=%s,targets=%s%s" % (r["r"], r["lora"], ",dropout=0.1" * (r.get("lora_dropout") == "1")), "--load", r["load"]] if r.get("lora", "none") != "none" else []
+    options += ["--liger"] if r.get("liger", "none") != "none" else []
     options += ["--trainer", "hf"] if "trainer" in r or r.get("lora", "none") != "none" and r["parallel"] == "fsdp" else []         # which wraps adapters
     rc, j = estimate(json.loads(r["config"]), *options, "--offload", r["offload"])
     if not ok(rc == 0, name, j.get("error")):
@@ -61,7 +62,8 @@ for r in rows + adapted + synced + single + quantised + trained + parted + drawn
     worst = max(int(r["allocated_" + p]) for p in PHASES)
     error = j["allocated_peak_bytes"] / worst - 1
     off.setdefault(r["parallel"], []).append(abs(error))
-    ok(abs(error) <= 0.01, "%s: allocated" % name, "%+.3f %%" % (100 * error))
+    most = 0.012 if r in asked and r["parallel"] == "zero3" and r["lora"] != "none" else 0.004 if r in asked else 0.01
+    ok(abs(error) <= most, "%s: allocated" % name, "%+.3f %%" % (100 * error))
     if r in trained:
         beyond = {p for p in PHASES[1:] if abs(phases[p] / int(r["allocated_" + p]) - 1) > 0.001}
         ok(abs(error) <= 0.001 and not beyond, "%s: Trainer's DDP" % name, (error, beyond, phases))
@@ -73,7 +75,7 @@ for r in rows + adapted + synced + single + quantised + trained + parted + drawn
     wide = 0.12 if (r["parallel"], r["offload"], r["precision"]) == ("fsdp", "params", "fp32") else wide         # a segment for a table's gradient more
     error = j["reserved_peak_bytes"] / int(r["reserved"]) - 1
     ok((-0.04 if r["parallel"] == "zero3" else -wide) <= error <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
-    for p in PHASES if r["parallel"] == "zero3" or r in quantised else PHASES[1:]:
+    for p in PHASES if r["parallel"] == "zero3" and r not in asked or r in quantised else PHASES[1:]:         # asked: a loop's model is whole before it is cut, Trainer's is not
         there = int(r["allocated_" + p])
         ok(abs(phases[p] - there) <= (0.035 if r not in quantised else 0.004 if r["load"] != "none" else 0.02) * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
 ok({r["world"] for r in rows} == {"2", "4", "8"} and len({r["model"] for r in rows}) >= 3 and set(off) >= {"ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"},
@@ -126,6 +128,11 @@ refused("the same of FSDP", 4, ["--parallel fsdp2 --offload params on one card"]
 refused("one card reduces nothing", 2, ["--parallel fsdp2"], gpt2, "--sync-each-batch", "--accumulation", "2")
 refused("copies beside DeepSpeed's one card", 4, ["--resident ema"], gpt2, "--parallel", "zero2", "--resident", "ema")
 refused("offload without a way", 2, ["--parallel zero2 or zero3"], gpt2, "--offload", "optimizer")
+lone = "--world", "4", "--parallel", "fsdp2", "--trainer", "hf", "--lora", "r=8,targets=all-linear", "--seq", "512"
+refused("Liger's loss of a head that FSDP2 cuts by itself", 4, ["--liger", "not tied", "zero3"], llama, *lone, "--liger")
+refused("its loss alone", 4, ["--loss liger", "not tied"], llama, *lone, "--loss", "liger")
+rc, j = estimate(dict(llama, tie_word_embeddings=True), *lone, "--liger")
+ok(rc == 0, "a head that is the table is gathered with it", j.get("error"))
 refused("gradients that FSDP1 would lose in host memory", 4, ["last micro-batch alone", "fsdp2"], gpt2, "--world", "2", "--parallel", "fsdp", "--offload", "params", "--accumulation", "2", "--sync-each-batch")
 refused("offloading what the way does not", 2, ["--offload params", "ddp"], gpt2, "--world", "2", "--offload", "params")
 refused("adapters of a loop's own under FSDP1", 4, ["fsdp_auto_wrap_policy", "--trainer hf"], llama, "--world", "2", "--parallel", "fsdp", "--qlora", "--precision", "bf16-amp")

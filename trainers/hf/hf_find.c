@@ -516,6 +516,24 @@ static vp_status part_layers(const search *r, vp_err *err)
     return VP_OK;
 }
 
+/* Accelerate cuts the last norm and the head as one unit, which is gathered as that norm runs; beneath peft's model it finds no norm
+ * (1.15, _find_final_norm), so nothing gathers a head of its own for a loss that takes its weight and never runs it. */
+static vp_status refuse_lone_head(const search *r, vp_err *err)
+{
+    const vp_hf_request *q = r->request;
+
+    if (!vp_hf_has_liger(q) || !vp_hf_has_adapters(q) || !vp_hf_is_shared(q) ||
+        strcmp(q->parallel, "fsdp2") != 0 || r->found->sizes.tied)
+        return VP_OK;
+    return VP_FAIL(
+        err, VP_ERR_INPUT,
+        "--%s --parallel fsdp2 with adapters does not run where the head is not tied to "
+        "the table: Accelerate 1.15 cuts such a head by itself beneath peft's model, and "
+        "nothing gathers its weight for Liger's loss (mixed torch.Tensor and DTensor); "
+        "--parallel zero3 runs, and fsdp2 without Liger",
+        strcmp(q->liger, "all") == 0 ? "liger" : "loss liger");
+}
+
 /* A recording, and what it makes of the model. */
 static vp_status open_recording(search *r, const char *part, vp_err *err)
 {
@@ -531,6 +549,7 @@ static vp_status open_recording(search *r, const char *part, vp_err *err)
     VP_TRY(choose_task(r, err));
     VP_TRY(vp_hf_sizes_read(r->model, r->found->recording, &r->found->sizes, err));
     VP_TRY(vp_hf_check_config(r->model, r->found->recording, &r->found->sizes, err));
+    VP_TRY(refuse_lone_head(r, err));
     VP_TRY(part_layers(r, err));
     VP_TRY(choose_labels(r, err));
     VP_TRY(choose_seq(r, err));

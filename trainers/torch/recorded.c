@@ -405,6 +405,13 @@ out:
     return st;
 }
 
+/* Liger's loss makes the gradient of the head in its forward pass; autograd has it first of all in backward, where the watch hears of
+ * it. */
+static bool is_before_backward(const char *name)
+{
+    return strcmp(name, "forward") == 0 || strcmp(name, "output") == 0;
+}
+
 /* The watch hears of gradients that are whole: what makes one may take scratch behind it, and gives back what it had no further use
  * for before anybody is told. So those that were made are whole when something was freed and something else is asked for. */
 static vp_status tell_whole(vp_recorded *s, vp_err *err)
@@ -412,7 +419,7 @@ static vp_status tell_whole(vp_recorded *s, vp_err *err)
     vp_status st = VP_OK;
 
     s->is_freed = false;
-    while (s->n_told < s->n_gradients) {
+    while (!s->is_early && s->n_told < s->n_gradients) {
         int64_t i = s->n_told++;
         VP_TRY(s->watch->gradient(s->watch->user, i, s->made[i % MAX_MADE], err));
     }
@@ -424,7 +431,7 @@ static vp_status note_gradient(vp_recorded *s, vp_ledger_block *block, vp_err *e
 {
     vp_status st = VP_OK;
 
-    s->is_unsettled = s->watch->settled != NULL;
+    s->is_unsettled = s->watch->settled != NULL && !s->is_early;
     if (s->n_gradients - s->n_told == MAX_MADE)
         VP_TRY(tell_whole(s, err));
     s->made[s->n_gradients++ % MAX_MADE] = block;
@@ -555,8 +562,10 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     if (phase_idx < 0)
         return VP_FAIL(err, VP_ERR_INPUT, "the recording has no phase \"%s\"", name);
     const phase *p = &s->program->phases[phase_idx];
-    s->n_allocs    = 0;
-    s->n_gradients = s->n_told = 0;
+    s->n_allocs = s->n_told = 0;
+    if (strcmp(name, "output") != 0 && strcmp(name, "backward") != 0)
+        s->n_gradients = 0;
+    s->is_early = is_before_backward(name);
     s->is_freed = s->is_unsettled = false;
     s->is_backward                = is_backward(p);
     s->is_in_loss = s->is_behind_loss = false;
@@ -762,28 +771,34 @@ out:
     return st;
 }
 
-vp_status vp_recorded_gradients(const vp_recorded *s, int64_t **out, int64_t *n, vp_err *err)
+/* Those that are made in this phase, in its order. */
+static void list_gradients(const vp_recorded *s, int phase_idx, int64_t *out, int64_t *n)
 {
-    int          backward = vp_recorded_phase_named(s->program, "backward", strlen("backward"));
-    const phase *p        = &s->program->phases[backward];
+    const phase *p = phase_idx < 0 ? NULL : &s->program->phases[phase_idx];
 
-    *n   = 0;
-    *out = calloc((size_t)count_slots(s, VP_OWNER_GRADIENT) + 1, sizeof **out);
-    if (!*out)
-        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    for (int k = 0; k < p->n_sections; k++) {
-        int64_t first = *n, n_times = repetitions(s, backward, k), of_one;
+    for (int k = 0; p && k < p->n_sections; k++) {
+        int64_t first = *n, n_times = repetitions(s, phase_idx, k), of_one;
         for (int64_t j = 0; n_times && j < p->sections[k].n; j++) {
             const token *t = &p->sections[k].tokens[j];
             const slot  *x = &s->program->slots[t->slot];
             if (!t->is_free && x->owner == VP_OWNER_GRADIENT && !is_absent(s, t->slot) &&
                 s->sizes[x->size])
-                (*out)[(*n)++] = s->sizes[x->size];
+                out[(*n)++] = s->sizes[x->size];
         }
         of_one = *n - first;
         for (int64_t i = 1; i < n_times; i++, *n += of_one)
-            memcpy(*out + *n, *out + first, (size_t)of_one * sizeof **out);
+            memcpy(out + *n, out + first, (size_t)of_one * sizeof *out);
     }
+}
+
+vp_status vp_recorded_gradients(const vp_recorded *s, int64_t **out, int64_t *n, vp_err *err)
+{
+    *n   = 0;
+    *out = calloc((size_t)count_slots(s, VP_OWNER_GRADIENT) + 1, sizeof **out);
+    if (!*out)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    list_gradients(s, vp_recorded_phase_named(s->program, "forward", strlen("forward")), *out, n);
+    list_gradients(s, vp_recorded_phase_named(s->program, "backward", strlen("backward")), *out, n);
     return VP_OK;
 }
 

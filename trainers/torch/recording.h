@@ -114,7 +114,7 @@ typedef struct vp_recorded_weight {
 } vp_recorded_weight;
 
 /* Weights in the order of loading: what is trained; what is frozen and quantised as well; of these what is in the ledger now.
- * Bytes of gradients in the order in which backward makes them. Both are the caller's, to be freed. Which layer a weight is
+ * Bytes of gradients in the order in which backward has them. Both are the caller's, to be freed. Which layer a weight is
  * of is known where layers are regular: loaded one like the other. */
 typedef enum vp_weights { VP_WEIGHTS_TRAINED, VP_WEIGHTS_ALL, VP_WEIGHTS_THERE } vp_weights;
 bool      vp_recorded_is_regular(const vp_recorded *step);

@@ -25,7 +25,9 @@ typedef struct vp_world_opts {
     int64_t adapter_bytes, adapter_master_bytes, adapter_rank;
     bool    is_tied;
     bool    is_recomputed; /* layers are computed anew in backward */
-    bool    syncs_each;    /* asked for, and vp_world_syncs_each() */
+    bool
+        asks_for_head; /* the loss does, for the weight, and the head itself is never run (Liger) */
+    bool syncs_each;   /* asked for, and vp_world_syncs_each() */
     /* as Trainer has it: weights are cut as they are made (zero.Init()), or as they are read (FSDP2) */
     bool    loads_in_parts;
     int64_t device_bytes; /* of the card; 0: not known, enough */

@@ -173,17 +173,35 @@ static void release(vp_world *w, int64_t u)
         vp_zero3_fetch_release(w->fetch, u);
 }
 
+/* Asked for by the loss, the head's weight is one of the whole model's own from then on (register_external_parameter()): whole
+ * from the loss to the end of the pass, and all through the passes behind that. */
+static vp_status hold_head(vp_world *w, vp_err *err)
+{
+    const vp_world_unit *head = &w->units[w->head];
+    vp_status            st   = VP_OK;
+
+    for (int64_t i = head->first; i < head->first + head->n; i++)
+        if (!w->weights[i].whole.block)
+            VP_TRY(vp_zero3_fetch_alone(w, w->weights[i].elements, &w->weights[i].whole, err));
+out:
+    return st;
+}
+
 static vp_status begin(vp_world *w, vp_err *err)
 {
     vp_status st = VP_OK;
 
     if (w->is_traced)
         VP_TRY(keep_small(w, true, err));
+    if (w->is_backward && !w->is_traced && w->opts.asks_for_head)
+        return hold_head(w, err);
     if (w->is_backward)
         return w->is_traced ? use(w, w->head, true, err) : VP_OK;
     if (!w->fetch)
         VP_TRY(vp_zero3_fetch_new(w, &w->fetch, err));
     vp_zero3_fetch_reset(w->fetch);
+    if (w->is_traced && w->opts.asks_for_head)
+        VP_TRY(use(w, w->head, false, err));
     VP_TRY(use(w, w->opts.is_tied ? w->head : w->embed, false, err));
     VP_TRY(use(w, w->rest, false, err));
 out:
@@ -200,9 +218,12 @@ static vp_status layer(vp_world *w, int64_t i, vp_err *err)
         return VP_OK;
     if (w->is_backward)
         return turn(w, i == 0 ? w->head : w->n_layers - i, w->n_layers - 1 - i, err);
-    release(w, i > 0 ? i - 1 : w->opts.is_tied ? w->head : w->embed);
+    if (i > 0 || !w->opts.is_tied || !w->opts.asks_for_head)
+        release(w, i > 0 ? i - 1 : w->opts.is_tied ? w->head : w->embed);
     if (i == 0)
         release(w, w->rest);
+    if (i == w->n_layers && w->opts.asks_for_head)
+        return w->is_traced ? VP_OK : hold_head(w, err);
     return use(w, i < w->n_layers ? i : w->head, false, err);
 }
 
@@ -211,7 +232,8 @@ static vp_status turn(vp_world *w, int64_t done, int64_t u, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    release(w, done);
+    if (done != w->head || !w->opts.asks_for_head)
+        release(w, done);
     if (u < w->n_layers && w->opts.is_recomputed)
         VP_TRY(use(w, u, false, err));
     if (u >= w->n_layers)
@@ -282,7 +304,7 @@ static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err
 
     if (w->has_frozen)
         return put(w, i, block, err);
-    if (!w->is_traced && (i < end || !w->opts.is_tied))
+    if (!w->is_traced && (i < end || !w->opts.is_tied) && (i > 0 || !w->opts.asks_for_head))
         VP_TRY(glance(w, w->gradients[i] / w->opts.weight_bytes, err));
     if (i >= end)
         return VP_OK;
@@ -301,10 +323,14 @@ static vp_status end(vp_world *w, vp_err *err)
     int64_t   input = largest(w, w->opts.is_tied ? w->head : w->embed), more = largest(w, w->rest);
     vp_status st = VP_OK;
 
-    if (!w->is_backward)
+    if (!w->is_backward) {
+        if (!w->is_traced && w->opts.asks_for_head)
+            vp_zero3_fetch_reset(w->fetch);
         return VP_OK;
+    }
     if (!w->is_traced && (!w->has_frozen || w->opts.is_recomputed)) {
-        VP_TRY(vp_zero3_fetch_alone(w, input, &w->gathered, err));
+        if (!w->opts.is_tied || !w->opts.asks_for_head) /* else it is whole */
+            VP_TRY(vp_zero3_fetch_alone(w, input, &w->gathered, err));
         VP_TRY(vp_zero3_fetch_alone(w, more, &w->pending, err));
     }
     for (int64_t i = 0; i < w->n_gradients; i++)

@@ -80,11 +80,14 @@ static vp_status note_all(vp_zero3_fetch *f, vp_err *err)
     int64_t         input = w->opts.is_tied ? w->head : w->embed;
     vp_status       st    = VP_OK;
 
+    if (w->opts.asks_for_head)
+        VP_TRY(note(f, w->head, false, err));
     VP_TRY(note(f, input, false, err));
     VP_TRY(note(f, w->rest, false, err));
     for (int64_t u = 0; u < w->n_layers; u++)
         VP_TRY(note(f, u, false, err));
-    VP_TRY(note(f, w->head, false, err));
+    if (!w->opts.asks_for_head)
+        VP_TRY(note(f, w->head, false, err));
     VP_TRY(note(f, w->head, true, err));
     for (int64_t u = w->n_layers - 1; u >= 0; u--) {
         if (w->opts.is_recomputed)

@@ -27,7 +27,7 @@ def model_of(s, device):
     import torch
     config = s["config"]
     fields = {k: x for k, x in config.items() if k not in ("model_type", "architectures")}
-    v = dict(task="clm", precision=s["precision"], attention=s["attention"], lora=s.get("lora", "none"), r=s.get("r", 0), lora_dropout=0, recompute=s["recompute"],
+    v = dict(task="clm", precision=s["precision"], attention=s["attention"], lora=s.get("lora", "none"), r=s.get("r", 0), lora_dropout=s.get("lora_dropout", 0), recompute=s["recompute"],
              quantised=s.get("load", "none"), upcast=int(s.get("load", "none") != "none" and not is_cut(s)), storage=torch.bfloat16 if is_cut(s) else None,
              mask=0, keep_output=0)
     if device == "cuda":
@@ -39,6 +39,16 @@ def model_of(s, device):
     play.place, torch.nn.Module.to = place, to
     m.to_empty(device=device)
     (m if s.get("lora", "none") == "none" else m.get_base_model()).tie_weights()
+    return m
+
+
+def with_liger(s, m):
+    """Liger's kernels in it where they are asked for, as Trainer's train() begins."""
+    if s.get("liger", "none") != "none":
+        import loops
+        import transformers.integrations.liger
+        loops.use_liger(None)
+        transformers.integrations.liger.apply_liger_kernel(m, loops.LIGER[s["liger"]])
     return m
 
 
@@ -101,7 +111,7 @@ class Trained(Distributed):
     def __init__(self, s):
         import loops
         m = model_of(s, "cuda")
-        v = dict(precision=s["precision"], mask=0, task="clm")
+        v = dict(precision=s["precision"], mask=0, task="clm", liger=s.get("liger", "none") != "none" and s["liger"])
         self.loop = loops.Trainer(v, m, s["micro_batch"], optim=s["optimizer"])
         gc.collect()
         self.wrapped, self.trainer = self.loop.m, self.loop.trainer
@@ -127,7 +137,7 @@ class Accelerated(Distributed):
         plugin = accelerate.FullyShardedDataParallelPlugin(fsdp_version=version, auto_wrap_policy="transformer_based_wrap",
                                                            cpu_ram_efficient_loading=False, cpu_offload=s["offload"] == "params", **more)
         accelerator = accelerate.Accelerator(mixed_precision="bf16" if s["precision"] in ("bf16-mixed", "bf16-amp") else "no", fsdp_plugin=plugin)
-        m = model_of(s, "cpu" if s.get("load", "none") == "none" else "cuda")         # quantised on the card, as from_pretrained() does
+        m = with_liger(s, model_of(s, "cpu" if s.get("load", "none") == "none" else "cuda"))         # quantised on the card, as from_pretrained() does
         if version == 1 and s.get("lora", "none") != "none":         # Trainer's: adapters are wrapped by themselves
             from transformers.distributed.fsdp import update_fsdp_plugin_peft
             update_fsdp_plugin_peft(m, accelerator)
@@ -164,7 +174,7 @@ class Zero(Distributed):
             zero["offload_param"] = {"device": "cpu", "pin_memory": True}
         settings = {"train_micro_batch_size_per_gpu": s["micro_batch"], "gradient_accumulation_steps": s.get("accumulation", 1), "zero_optimization": zero, "zero_allow_untested_optimizer": True,
                     "bf16": {"enabled": s["precision"] != "fp32"}, "gradient_clipping": s.get("clip", 0.0), "zero_force_ds_cpu_optimizer": False}
-        m = model_of(s, "cpu" if s.get("load", "none") == "none" else "cuda")
+        m = with_liger(s, model_of(s, "cpu" if s.get("load", "none") == "none" else "cuda"))
         optimizer = optimizer_of(s, m)
         self.wrapped, self.optimizer, _, _ = deepspeed.initialize(model=m, optimizer=optimizer, config=settings, dist_init_required=False)
 

@@ -70,6 +70,41 @@ def quantised():
              ((2, step_of(3), "nf4-dq"), (4, of_8b, "nf4"), (8, step_of(2), "nf4-dq"), (2, step_of(6, 2, "full"), "nf4"), (4, step_of(0), "none"))])
 
 
+def asked():
+    """As Trainer's users ask for them: Liger's kernels where cards cut the weights, dropout in adapters over packed ones."""
+    rows.MODELS.update({"mistral-7b-4": dict(rows.MODELS["mistral-7b"], num_hidden_layers=4)})
+    none, few, most = ("none", 0), ("q_proj+v_proj", 8), ADAPTERS
+
+    def step_of(model, precision, recompute, batch, seq, accumulation=1):
+        return model, precision, recompute, "adamw_torch", batch, seq, accumulation
+    return [("ddp", 4, "none", step_of("tinyllama-1.1b", "bf16-mixed", "full", 2, 1024), "none", none, 0, "all"),
+            ("ddp", 2, "none", step_of("qwen2.5-0.5b", "bf16-mixed", "none", 2, 512, 2), "none", none, 0, "all"),
+            ("fsdp", 4, "none", step_of("tinyllama-1.1b", "bf16-mixed", "full", 2, 1024), "none", none, 0, "all"),
+            ("fsdp2", 2, "none", step_of("tinyllama-1.1b", "bf16-mixed", "full", 2, 1024, 2), "none", none, 0, "all"),
+            ("fsdp2", 4, "none", step_of("smollm2-360m", "bf16-mixed", "full", 4, 1024), "none", none, 0, "all"),
+            ("fsdp2", 8, "none", step_of("qwen2.5-0.5b", "bf16-mixed", "none", 2, 512), "none", none, 0, "all"),
+            ("zero2", 4, "none", step_of("tinyllama-1.1b", "bf16-mixed", "full", 2, 1024), "none", none, 0, "all"),
+            ("zero2", 2, "none", step_of("qwen2.5-0.5b", "bf16-mixed", "none", 2, 512), "none", none, 0, "all"),
+            ("zero3", 4, "none", step_of("tinyllama-1.1b", "bf16-mixed", "full", 2, 1024), "none", none, 0, "all"),
+            ("zero3", 2, "none", step_of("qwen2.5-0.5b", "bf16-mixed", "none", 2, 512), "none", none, 0, "all"),
+            ("zero3", 8, "none", step_of("tinyllama-1.1b", "bf16-mixed", "none", 2, 1024), "none", most, 0, "all"),
+            ("zero3", 2, "none", step_of("smollm2-360m", "bf16-mixed", "none", 4, 768), "none", most, 0, "all"),
+            ("fsdp2", 4, "none", step_of("qwen3-0.6b", "bf16-mixed", "full", 4, 1024), "none", none, 0, "all"),
+            ("fsdp2", 2, "none", step_of("mistral-7b-4", "bf16-mixed", "none", 2, 512), "none", none, 0, "all"),
+            ("zero3", 4, "none", step_of("qwen3-0.6b", "bf16-mixed", "full", 2, 1024), "none", none, 0, "all"),
+            ("zero2", 2, "none", step_of("mistral-7b-4", "bf16-mixed", "full", 4, 512), "none", none, 0, "all"),
+            ("zero3", 8, "none", step_of("mistral-7b-4", "bf16-mixed", "full", 4, 512), "none", none, 0, "all"),
+            ("zero3", 2, "none", step_of("mistral-7b-4", "bf16-mixed", "full", 4, 512), "none", most, 0, "all"),
+            ("fsdp2", 2, "none", step_of("qwen3-0.6b", "bf16-amp", "none", 2, 1024), "none", most, 0, "all"),
+            ("zero2", 4, "none", step_of("qwen3-0.6b", "bf16-mixed", "full", 4, 1024), "none", few, 0, "all"),
+            ("fsdp2", 4, "none", step_of("tinyllama-1.1b", "bf16-amp", "full", 2, 1024), "nf4-dq", most, 1, "none"),
+            ("fsdp2", 2, "none", step_of("qwen2.5-0.5b", "bf16-amp", "full", 4, 512), "nf4", most, 1, "none"),
+            ("fsdp2", 8, "none", step_of("mistral-7b-4", "bf16-amp", "full", 2, 768), "nf4-dq", most, 1, "none"),
+            ("fsdp2", 4, "none", step_of("qwen3-0.6b", "bf16-amp", "none", 2, 512, 2), "nf4", most, 1, "none"),
+            ("fsdp", 2, "none", step_of("tinyllama-1.1b", "bf16-amp", "full", 4, 512), "nf4", most, 1, "none"),
+            ("fsdp", 4, "none", step_of("qwen3-0.6b", "bf16-amp", "full", 2, 1024), "nf4-dq", most, 1, "none")]
+
+
 def trained():
     """DDP as transformers' Trainer calls it: whole models, adapters, and those over quantised weights."""
     def step_of(i, accumulation, **more):
@@ -160,14 +195,15 @@ def drawn(n, seed):
 
 
 def columns(a):
-    return SETTINGS + ["lora", "r", "load"] * bool(a.adapters or a.quantised or a.trained or a.drawn)
+    return SETTINGS + ["lora", "r", "load"] * bool(a.adapters or a.quantised or a.trained or a.drawn or a.asked) + ["lora_dropout", "liger"] * a.asked
 
 
 def play(a, row):
     (parallel, world, offload, (model, precision, recompute, optimizer, batch, seq, accumulation)) = row[:4]
     targets, rank = row[5] if len(row) > 5 else ADAPTERS if a.adapters or a.quantised or len(row) > 4 else ("none", 0)
-    setting = dict(lora=targets, r=rank, load=(row + ("none",))[4], config=dict(rows.NAMED, **rows.MODELS)[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
-                   recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation, sync_each_batch=a.synced, trainer="hf" if a.trained else "torch")
+    dropout, liger = row[6:] or (0, "none")
+    setting = dict(lora_dropout=dropout, liger=liger, lora=targets, r=rank, load=(row + ("none",))[4], config=dict(rows.NAMED, **rows.MODELS)[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
+                   recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation, sync_each_batch=a.synced, trainer="hf" if a.trained or a.asked else "torch")
     python = a.deepspeed_python if parallel.startswith("zero") else a.python
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "peaks.json")
@@ -194,6 +230,7 @@ def main():
     p.add_argument("--single", action="store_true", help="rows of one card")
     p.add_argument("--trained", action="store_true", help="rows of DDP by transformers' Trainer")
     p.add_argument("--parted", action="store_true", help="rows whose first layers alone have checkpoints")
+    p.add_argument("--asked", action="store_true", help="rows of Liger's kernels and of dropout in adapters over quantised weights")
     p.add_argument("--drawn", type=int, default=0, help="so many rows by chance, of models that the others have not")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--synced", action="store_true", help="rows whose micro-batches are each reduced")
@@ -208,7 +245,7 @@ def main():
             said = subprocess.run([a.deepspeed_python or a.python, "-c", versions], stdout=subprocess.PIPE).stdout.decode().strip()
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
             out.writerow(columns(a) + ["reserved"] + ["allocated_" + n for n in PHASES])
-        for row in drawn(a.drawn, a.seed) if a.drawn else synced() if a.synced else parted() if a.parted else trained() if a.trained else single() if a.single else quantised() if a.quantised else wanted(a.adapters):
+        for row in drawn(a.drawn, a.seed) if a.drawn else asked() if a.asked else synced() if a.synced else parted() if a.parted else trained() if a.trained else single() if a.single else quantised() if a.quantised else wanted(a.adapters):
             if (row[0], str(row[1]), row[2], row[3][0], row[3][1], str(row[3][6]), row[3][3], (row + ("none",))[4]) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:
