@@ -163,5 +163,14 @@ for lines, warns in (("lora_r: 8\n", True), ("lora_r: 8\nlora_alpha: 16\nlora_ta
     code, j, err = check(write("a.yml", "base_model: x\nsequence_len: 512\nbf16: true\nmicro_batch_size: 1\ndatasets: [{path: x, type: alpaca}]\n" + lines))
     ok(code == 0 and (("warning", "a.yml", 6, "lora_r") in findings(j)) == warns, "axolotl's " + lines, (code, j["findings"]))
 
+# ---- the files that TRL brings say what its own do: fit is answered as of the same file by its path ----
+BROUGHT = {"zero1": "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 1, gradient_accumulation_steps: 1}\n", "zero2": "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2}\n", "zero3": "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, zero3_init_flag: true}\n",
+           "fsdp1": "distributed_type: FSDP\nfsdp_config: {fsdp_version: 1, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_reshard_after_forward: FULL_SHARD, fsdp_use_orig_params: true}\n", "fsdp2": "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_reshard_after_forward: true}\n",
+           "multi_gpu": "distributed_type: MULTI_GPU\n"}
+for name, text in sorted(BROUGHT.items()):
+    write("own-%s.yaml" % name, text + "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n")
+    answers = [check("--device", "h100", "--", "trl", "sft", "--config", "plain.yaml", "--accelerate_config", which) for which in (name, "own-%s.yaml" % name)]
+    ok(all(code == 0 and j["fits"] is True for code, j, err in answers) and len(set(j["device_bytes"] for code, j, err in answers)) == 1, "TRL's %s.yaml" % name, [(code, j.get("device_bytes"), j.get("fits_not_answered"), j.get("findings")) for code, j, err in answers])
+
 finish()
 P

@@ -255,18 +255,31 @@ static bool hands_on(const vp_checked *c, const vp_checked_file *file)
 static const struct {
     const char *name, *file, *text;
 } brought[] = {
-#define ALL         "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
-#define ZERO(stage) "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: " stage "}\n" ALL
-#define FSDP(version, shards) \
+#define ALL "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
+#define ZERO(stage, more) \
+    "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: " stage more "}\n" ALL
+#define FSDP(version, shards, more) \
     "distributed_type: FSDP\nfsdp_config: {fsdp_version: " version \
-    ", fsdp_reshard_after_forward: " shards "}\n" ALL
+    ", fsdp_reshard_after_forward: " shards \
+    ", fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_activation_checkpointing: false, " \
+    "fsdp_offload_params: false, fsdp_cpu_ram_efficient_loading: true, " \
+    "fsdp_state_dict_type: FULL_STATE_DICT" more "}\n" ALL
     {"single_gpu", "TRL's single_gpu.yaml", "distributed_type: 'NO'\nmixed_precision: bf16\n"},
     {"multi_gpu", "TRL's multi_gpu.yaml", "distributed_type: MULTI_GPU\n" ALL},
-    {"zero1", "TRL's zero1.yaml", ZERO("1")},
-    {"zero2", "TRL's zero2.yaml", ZERO("2")},
-    {"zero3", "TRL's zero3.yaml", ZERO("3")},
-    {"fsdp1", "TRL's fsdp1.yaml", FSDP("1", "FULL_SHARD")},
-    {"fsdp2", "TRL's fsdp2.yaml", FSDP("2", "true")},
+    {"zero1", "TRL's zero1.yaml",
+     ZERO("1", ", gradient_accumulation_steps: 1, zero3_init_flag: false")},
+    {"zero2", "TRL's zero2.yaml",
+     ZERO("2",
+          ", offload_optimizer_device: none, offload_param_device: none, zero3_init_flag: false")},
+    {"zero3", "TRL's zero3.yaml",
+     ZERO(
+         "3",
+         ", offload_optimizer_device: none, offload_param_device: none, zero3_init_flag: true, zero3_save_16bit_model: true")},
+    {"fsdp1", "TRL's fsdp1.yaml",
+     FSDP(
+         "1", "FULL_SHARD",
+         ", fsdp_backward_prefetch: BACKWARD_PRE, fsdp_forward_prefetch: true, fsdp_sync_module_states: true, fsdp_use_orig_params: true")},
+    {"fsdp2", "TRL's fsdp2.yaml", FSDP("2", "true", "")},
 };
 
 /* `trl sft --accelerate_config zero2`: a file, or a name of one that TRL has. */
