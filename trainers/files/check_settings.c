@@ -544,6 +544,10 @@ static void merge_setting(vp_checked *c, vp_setting setting)
         c->unread[setting] = NULL;
     if (setting == VP_SETTING_PRECISION)
         check_card(c, &m);
+    /* of adapters that nobody makes there is no default */
+    if (!all->at && !c->settings.value[VP_SETTING_TUNING] && setting != VP_SETTING_TUNING &&
+        !vp_setting_counts(setting, "full"))
+        return;
     c->settings.value[setting] = all->words[0];
     if (all->n > 1 && setting != VP_SETTING_RECOMPUTE) /* of those the first one runs */
         c->may_be[setting] = joined(c->arena, all);

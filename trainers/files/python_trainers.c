@@ -203,6 +203,9 @@ static vp_status take_model(vp_python_reader *r, const vp_value *v)
     VP_TRY(vp_python_add(r, r->doc->root, "model_name_or_path", &own));
     vp_python_be_same(own, model);
     own->line = model->line;
+    VP_TRY(vp_python_add(r, r->doc->root, "dtype", &own)); /* unless model_init_kwargs says else */
+    own->kind = VP_VALUE_STRING, own->text = "float32", own->quoted = true;
+    own->line = model->line;
 out:
     return st;
 }
