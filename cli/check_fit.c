@@ -4,6 +4,7 @@
 #include "cli/check_lines.h"
 #include "cli/check_own.h"
 #include "cli/check_played.h"
+#include "cli/check_unsaid.h"
 #include "cli/cmd_plan_trainer.h"
 #include "cli/devices_fit.h"
 #include "cli/loader_text.h"
@@ -308,25 +309,6 @@ static const char *unread_file(vp_arena *arena, const vp_checked *c)
                            vp_text_escape(c->missing, shown, sizeof shown));
 }
 
-/* The format of the model's weights, as its config.json has it, or the published one of a built-in model's; NULL: not known. */
-static const char *published_format(const vp_checked *c, const vp_check_fit_options *o,
-                                    const vp_model *model)
-{
-    static const char *const keys[] = {"dtype", "torch_dtype"};
-    const char              *named  = o->named ? o->named : vp_checked_model(c);
-    const vp_zoo_entry      *entry  = vp_zoo_find(o->model);
-
-    for (int i = 0; i < 4; i++) {
-        const json_t *v =
-            i < 2 ? vp_model_field(model, keys[i]) : vp_model_text_field(model, keys[i - 2]);
-        if (json_is_string(v))
-            return json_string_value(v);
-    }
-    bool is_same = !named || !strchr(named, '/') ||
-                   (entry && entry->hub_id && strcasecmp(entry->hub_id, named) == 0);
-    return entry ? vp_zoo_dtype(o->model, !is_same) : NULL;
-}
-
 static const char *own_options(vp_arena *arena, const vp_checked *c)
 {
     char shown[400];
@@ -389,7 +371,7 @@ static vp_status set_up(vp_arena *arena, vp_checked *c, const vp_check_fit_optio
         VP_TRY_ALLOC(err, x->why);
         goto out;
     }
-    vp_check_published(c, published_format(c, o, x->model));
+    VP_TRY(vp_check_take_unsaid(c, o, x->model, err));
     x->why = c->missing     ? unread_file(arena, c)
              : c->uncounted ? vp_arena_printf(arena, "not answered: what %s takes is not counted",
                                               vp_text_escape(c->uncounted, shown, sizeof shown))
@@ -461,6 +443,15 @@ static const char *in_their_keys(vp_checked *c, vp_setting setting, const char *
     return said;
 }
 
+/* "; lora_target_linear: true says it", in the files' own keys. */
+static const char *targets_in_their_keys(vp_checked *c)
+{
+    const char *keys = in_their_keys(c, VP_SETTING_LORA_TARGETS, "all-linear");
+    const char *said = keys ? vp_arena_printf(c->arena, "; %s says it", keys) : NULL;
+
+    return said ? said : "";
+}
+
 /* What ends in an error on this card is one of the files' own, beside no verdict. */
 static vp_status say_refused(vp_checked *c, const vp_check_fit *x, vp_err *err)
 {
@@ -495,11 +486,13 @@ vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_o
     VP_TRY(vp_mend(arena, c, &x->request, &x->mended, err));
     if (x->mended.why) {
         VP_TRY(say_refused(c, x, err));
-        x->why = vp_arena_printf(arena, "not answered: %s%s", x->mended.why,
-                                 strstr(x->mended.why, "say seq") ? "; --seq N says it"
-                                 : strstr(x->mended.why, "say micro_batch")
-                                     ? "; give what does too: vplan check FILE... -- COMMAND"
-                                     : "");
+        x->why =
+            vp_arena_printf(arena, "not answered: %s%s", x->mended.why,
+                            strstr(x->mended.why, "say seq") ? "; --seq N says it"
+                            : strstr(x->mended.why, "say micro_batch")
+                                ? "; give what does too: vplan check FILE... -- COMMAND"
+                            : strstr(x->mended.why, "say lora_targets") ? targets_in_their_keys(c)
+                                                                        : "");
         VP_TRY_ALLOC(err, x->why);
     }
 out:

@@ -151,5 +151,26 @@ for name in "gradient_checkpointing", "bf16", "activation_checkpointing":
     with_it = check(*CARD, write("name.py", name + " = True\n" + SFT % flags))[1]
     ok(plain["common"] == with_it["common"] and plain["fits"] is True and plain["device_bytes"] == with_it["device_bytes"], "%s = True and nothing else" % name, (plain.get("common"), with_it.get("common")))
 
+# ---- SFTTrainer("model"): TRL loads it in float32 (trl/trainer/utils.py, create_model_from_path()) and trains all of it ----
+QUICK = "from trl import SFTTrainer, SFTConfig\nfrom peft import LoraConfig\nfrom datasets import load_dataset\nSFTTrainer(model='Qwen/Qwen3-0.6B', train_dataset=load_dataset('trl-lib/Capybara', split='train')%s).train()\n"
+for more, want, tuning in (("", "bf16-mixed", None), (", args=SFTConfig(bf16=False)", "fp32", None), (", args=SFTConfig(model_init_kwargs={'dtype': 'bfloat16'})", "bf16-amp", None), (", peft_config=LoraConfig(r=4)", "bf16-mixed", "lora"), (", args=SFTConfig(model_init_kwargs={'dtype': 'auto'})", "bf16-amp", None)):
+    code, j, err = check("--device", "h100", write("quick.py", QUICK % more))
+    got = j["may_be"].get("precision", j["common"].get("precision"))
+    ok(code == 0 and got == want and j["common"].get("tuning") == tuning and "common." not in (j.get("fits_not_answered") or ""), "SFTTrainer('model'%s)" % more, (got, j.get("common"), j.get("fits_not_answered"), j.get("findings"), err))
+    ok((j["fits"] is True) == (want != "fp32"), "answered: " + more, (j.get("fits_not_answered"), err))
+
+# ---- LoRA that is told no layers: peft's own choice of the family (peft/utils/constants.py) ----
+for files, words, want in (
+        ({}, "-- trl sft --model_name_or_path Qwen/Qwen2.5-0.5B --use_peft --lora_r 32 --output_dir o", "q_proj+v_proj"), ({}, "-- trl sft --model_name_or_path gpt2 --use_peft --output_dir o", "c_attn"),
+        ({"s.yaml": "model_name_or_path: EleutherAI/pythia-160m\nuse_peft: true\noutput_dir: o\nmax_length: 512\n"}, "s.yaml", "query_key_value"), ({"l.py": HEAD + LOAD + ADAPT.replace(", target_modules='all-linear'", "") + TAIL}, "l.py", "q_proj+v_proj")):
+    for name, text in files.items():
+        write(name, text)
+    code, j, err = check(*CARD, *words.split())
+    ok(code == 0 and j["common"].get("lora_targets") == want and any("peft adapts " + want in f["message"] for f in j["findings"]), "no target modules: " + words, (j.get("common"), j.get("fits_not_answered"), err))
+code, j, err = check(*CARD, write("l.py", HEAD + LOAD + "mods = find_all(model)\n" + ADAPT.replace("'all-linear'", "mods") + TAIL))
+ok(j["fits"] is None and j["common"].get("lora_targets") is None, "layers that the text does not say are none of peft's choice", (j.get("common"), j.get("fits_not_answered")))
+code, j, err = check("--device", "h100", write("ax.yaml", "base_model: Qwen/Qwen2.5-0.5B\nadapter: lora\nlora_r: 8\nlora_alpha: 16\nsequence_len: 512\nmicro_batch_size: 1\ngradient_accumulation_steps: 1\nbf16: true\noptimizer: adamw_torch\ndatasets:\n- {path: x, type: alpaca}\n"))
+ok("lora_target_linear: true says it" in (j.get("fits_not_answered") or ""), "of others the key that says it is named", (j.get("fits_not_answered"), err))
+
 finish()
 P

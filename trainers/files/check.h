@@ -105,6 +105,12 @@ const char *vp_checked_method(const vp_checked *c, const char **said);
 /* Where the files leave to the weights' own format which precision it is: the one of that format, "bfloat16"; NULL: it is not known. */
 void vp_check_published(vp_checked *c, const char *published);
 
+/* Where LoRA by peft is told no layers to adapt: those that it takes of such a family, joined by '+'. */
+void vp_check_adapted(vp_checked *c, const char *family, const char *targets);
+
+/* Puts findings that came late in their places. VP_ERR_NOMEM. */
+vp_status vp_check_order(vp_checked *c, vp_err *err);
+
 /* Adds a finding at each place where the files say longer samples than the positions the model was made for: an error where it
  * learns them, for then no longer sample runs. */
 vp_status vp_check_positions(vp_checked *c, int64_t positions, bool learns_positions, vp_err *err);

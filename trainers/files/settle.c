@@ -148,7 +148,8 @@ void vp_check_published(vp_checked *c, const char *published)
         return;
     bool by_file = says(format, "auto");
     word         = by_file && !published ? NULL : of_format(c, may, by_file ? published : format);
-    if (!word)
+    /* what peft and TRL make of adapters over packed weights without autocast is another question */
+    if (!word || (says(word, "fp16") && vp_checked_is_quantised(c)))
         return;
     c->settings.value[VP_SETTING_PRECISION] = word;
     c->may_be[VP_SETTING_PRECISION]         = NULL;
@@ -158,6 +159,36 @@ void vp_check_published(vp_checked *c, const char *published)
             ? "weights are loaded in the format of their file, %s as the model is published: precision %s"
             : "is not written: weights are loaded in %s before transformers 5: precision %s",
         by_file ? published : format, word);
+}
+
+void vp_check_adapted(vp_checked *c, const char *family, const char *targets)
+{
+    const char              *tuning = c->settings.value[VP_SETTING_TUNING];
+    static const char *const keys[] = {"target_modules", "lora_target_modules"};
+
+    if (!tuning || says(tuning, "full") || c->settings.value[VP_SETTING_LORA_TARGETS] ||
+        c->unread[VP_SETTING_LORA_TARGETS])
+        return;
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_checked_file *file    = &c->files[f];
+        bool                   is_lora = file->doc && file->dialect == &vp_dialect_lora;
+        if (!is_lora && !(file->doc && file->dialect == &vp_dialect_trl &&
+                          file->doc->format != VP_FORMAT_PYTHON))
+            continue;
+        const char *key = keys[!is_lora];
+        if (file->doc->has_gap || vp_is_there(vp_value_at(file->doc->root, key)))
+            return;
+        c->settings.value[VP_SETTING_LORA_TARGETS] = vp_arena_strdup(c->arena, targets);
+        c->by_default[VP_SETTING_LORA_TARGETS]     = true;
+        vp_find(c, file, VP_NOTE, NULL, key, NULL, "is not written: of %s peft adapts %s", family,
+                targets);
+        return;
+    }
+}
+
+vp_status vp_check_order(vp_checked *c, vp_err *err)
+{
+    return vp_check_sort(c, err);
 }
 
 void vp_settle(vp_checked *c)
