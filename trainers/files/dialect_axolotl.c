@@ -554,9 +554,10 @@ static const vp_rule axolotl_rules[] = {
 };
 
 const vp_dialect vp_dialect_axolotl = {
-    .name    = "axolotl",
-    .library = "axolotl",
-    .version = "0.21.0",
+    .name       = "axolotl",
+    .library    = "axolotl",
+    .version    = "0.21.0",
+    .no_scripts = true,
     ARRAY(axolotl_keys, keys),
     ARRAY(axolotl_sections, sections),
     ARRAY(axolotl_says, says),

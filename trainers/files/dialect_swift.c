@@ -239,9 +239,10 @@ static const vp_rule swift_rules[] = {
 };
 
 const vp_dialect vp_dialect_swift = {
-    .name    = "ms-swift",
-    .library = "ms-swift",
-    .version = "4.6.0",
+    .name       = "ms-swift",
+    .library    = "ms-swift",
+    .version    = "4.6.0",
+    .no_scripts = true,
     ARRAY(swift_keys, keys),
     ARRAY(swift_sections, sections),
     ARRAY(swift_says, says),

@@ -235,9 +235,10 @@ typedef struct vp_dialect {
     bool        bool_is_number; /* false is 0 and 4.0 is 4 to its parser (pydantic) */
     bool
               maps_take_reals; /* 1e9 is a whole number in its maps, which pydantic reads; what stands above them is passed on */
-    bool      hjson; /* comments and commas too many are taken */
-    bool      flags; /* a command line */
-    vp_format only;  /* the one form its files have; BY_NAME: any */
+    bool      hjson;      /* comments and commas too many are taken */
+    bool      flags;      /* a command line */
+    bool      no_scripts; /* no script of Python is one */
+    vp_format only;       /* the one form its files have; BY_NAME: any */
     /* keys whose product the processes are divided by before the global batch is; NULL */
     const char *shards;
     const char
