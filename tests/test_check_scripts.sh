@@ -172,5 +172,23 @@ ok(j["fits"] is None and j["common"].get("lora_targets") is None, "layers that t
 code, j, err = check("--device", "h100", write("ax.yaml", "base_model: Qwen/Qwen2.5-0.5B\nadapter: lora\nlora_r: 8\nlora_alpha: 16\nsequence_len: 512\nmicro_batch_size: 1\ngradient_accumulation_steps: 1\nbf16: true\noptimizer: adamw_torch\ndatasets:\n- {path: x, type: alpaca}\n"))
 ok("lora_target_linear: true says it" in (j.get("fits_not_answered") or ""), "of others the key that says it is named", (j.get("fits_not_answered"), err))
 
+# ---- Unsloth on a card without bf16 (unsloth/models/loader.py, rl.py): fp16, said by the card or by nobody ----
+UNSLOTH = """from unsloth import FastLanguageModel, is_bfloat16_supported
+from trl import SFTTrainer
+from transformers import TrainingArguments
+model, tokenizer = FastLanguageModel.from_pretrained(model_name="unsloth/Meta-Llama-3.1-8B", max_seq_length=2048, dtype=%s, load_in_4bit=True)
+model = FastLanguageModel.get_peft_model(model, r=16, target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], lora_alpha=16)
+trainer = SFTTrainer(model=model, tokenizer=tokenizer, train_dataset=dataset, max_seq_length=2048, args=TrainingArguments(%sper_device_train_batch_size=2, optim="adamw_8bit", output_dir="o"))
+"""
+ASKS = "fp16=not is_bfloat16_supported(), bf16=is_bfloat16_supported(), "
+for card, dtype, flags, want in (("t4", "None", ASKS, "fp16-amp"), ("t4", "None", "", "fp16-amp"), ("4090", "None", ASKS, "bf16-amp"), ("4090", "None", "", "bf16-amp"), ("t4", "torch.float16", ASKS, "fp16-amp"), ("t4", "torch.bfloat16", "", "bf16-amp")):
+    code, j, err = check("--device", card, write("u.py", UNSLOTH % (dtype, flags)))
+    ok(j["common"].get("precision") == want and "do not say precision" not in (j.get("fits_not_answered") or ""), "Unsloth on a %s, dtype=%s %s" % (card, dtype, flags), (j.get("common"), j.get("fits_not_answered"), err))
+    ok("precision" not in j["may_be"], "one word", j["may_be"])
+
+# ---- a script of Python is no settings file of LLaMA-Factory's ----
+code, j, err = check(write("data.py", "from datasets import load_dataset\nstage = 'train'\ntemplate = 'a'\ncutoff_len = 1\ndataset = load_dataset('x')\n"))
+ok(j.get("target") is None and not any("refuses" in f["message"] or "none of" in f["message"] for f in j.get("findings", [])), "a script that makes a data set", (j.get("target"), j.get("findings"), err))
+
 finish()
 P

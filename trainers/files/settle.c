@@ -22,6 +22,27 @@ static void settle_precision(vp_checked *c)
             c->settings.value[VP_SETTING_PRECISION] = words[i];
 }
 
+/* Unsloth loads weights that no dtype is named for in bf16 where the card has it, else in fp16, and has SFTConfig follow (loader.py,
+ * rl.py): what is_bfloat16_supported() says of such a card is the same. */
+static void settle_unsloth(vp_checked *c)
+{
+    const char *tuning = c->settings.value[VP_SETTING_TUNING],
+               *said   = c->settings.value[VP_SETTING_PRECISION];
+    bool is_unsaid     = said && c->by_default[VP_SETTING_PRECISION] && says(said, "bf16-amp");
+
+    for (int f = 0; c->no_bf16 && tuning && !says(tuning, "full") && f < c->n_files; f++) {
+        const vp_checked_file *file = &c->files[f];
+        if (!file->doc || file->dialect != &vp_dialect_unsloth || file->doc->has_gap ||
+            vp_is_there(vp_value_at(file->doc->root, "dtype")) ||
+            !(is_unsaid || (!said && vp_check_holds(c, file, "fp16", "=true") &&
+                            vp_check_holds(c, file, "bf16", "=false"))))
+            continue;
+        c->settings.value[VP_SETTING_PRECISION] = "fp16-amp";
+        c->by_default[VP_SETTING_PRECISION]     = is_unsaid;
+        c->unread[VP_SETTING_PRECISION]         = NULL;
+    }
+}
+
 /* Cards that share nothing but gradients and a card alone are told alike: the number of processes says which. */
 static void settle_parallel(vp_checked *c)
 {
@@ -194,6 +215,7 @@ vp_status vp_check_order(vp_checked *c, vp_err *err)
 void vp_settle(vp_checked *c)
 {
     settle_precision(c);
+    settle_unsloth(c);
     settle_parallel(c);
     settle_preparation(c);
 }
