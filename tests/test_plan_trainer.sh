@@ -394,6 +394,42 @@ code, after, err = check("mine.yaml", *ON)
 ok(code == 0 and after["fits"] and not after["changes"], "with the lines changed it fits", (code, after.get("changes"), err))
 ok(j["device_bytes"] - sum(c["saves_bytes"] for c in j["changes"]) == after["device_bytes"], "the lines' bytes add up", (j["changes"], after["device_bytes"]))
 ok(abs(j["step_time_s"] + sum(c["costs_seconds"] for c in j["changes"]) - after["step_time_s"]) < 1e-9, "and their seconds", after["step_time_s"])
+# the change that saves most is the first line, what takes more the last: each is the best of those that are left, and made by itself the first saves what is said
+def apart(changes):
+    """The changes, each with the lines that say it: micro-batch and accumulation are one."""
+    made = []
+    for c in changes:
+        if made and c["saves_bytes"] == c["costs_seconds"] == 0 and c["key"].startswith("gradient_accumulation"):
+            made[-1].append(c)
+        else:
+            made.append([c])
+    return made
+
+
+def changed(text, lines):
+    rows = text.split("\n")
+    for c in sorted(lines, key=lambda c: -(c["line"] or 0)):
+        if c["line"]:
+            rows[c["line"] - 1] = rows[c["line"] - 1].replace("%s: %s" % (c["key"], c["from"]), "%s: %s" % (c["key"], c["to"]))
+        else:
+            rows.insert(len(rows) - 1, "%s: %s" % (c["key"], c["to"]))
+    return "\n".join(rows)
+
+
+LORA8 = "base_model: x\nmicro_batch_size: 8\ngradient_accumulation_steps: 2\nbf16: true\nsequence_len: 2048\nadapter: lora\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\n"
+LESS = "output_dir: o\nper_device_train_batch_size: 16\ngradient_accumulation_steps: 2\nbf16: true\noptim: adamw_torch_fused\ngradient_checkpointing: true\nlearning_rate: 2.0e-5\n"
+for text, model, card, takes in ((LORA8, "llama-3.1-8b", "4090", False), (LORA8.replace("size: 8", "size: 4"), "qwen2.5-7b", "4090", False), (LESS, "qwen2.5-0.5b", "4090", True)):
+    code, j, err = check(write("most.yaml", text), "--model", model, "--device", card, "--seq", "2048" if "base_model" in text else "1024")
+    made, total = apart(j["changes"]), j["device_bytes"]
+    saves = [one[0]["saves_bytes"] for one in made]
+    ok(code == 3 and len(made) >= 2 and saves == sorted(saves, reverse=True) and (saves[-1] < 0) == takes, "what saves most is first: %s on %s" % (model, card), (code, j["changes"]))
+    alone = []
+    for one in made:
+        if any(c["file"] == "environment" for c in one):
+            continue
+        code, k, err = check(write("one.yaml", changed(text, one)), "--model", model, "--device", card, "--seq", "2048" if "base_model" in text else "1024")
+        alone.append(total - k["device_bytes"])
+    ok(alone[0] == saves[0] == max(alone), "alone no other line saves more", (alone, saves))
 write("mine.yaml", TEXT)
 code, out, err = call("plan", "gpt2", "--trainer", "hf", *ON[2:], "--global-batch", "64", "--optimizer", "adamw_torch", "-o", "h.json")
 code, out, err = call("emit", "h.json", "--for", "hf", "--edit", "mine.yaml", "--force")

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is changed, in this order; micro-batch and accumulation are one change. */
+/* What is changed; micro-batch and accumulation are one change. */
 static const vp_setting changed[] = {VP_SETTING_ALLOCATOR,   VP_SETTING_GRADIENT_SYNC,
                                      VP_SETTING_RECOMPUTE,   VP_SETTING_LOSS,
                                      VP_SETTING_MICRO_BATCH, VP_SETTING_ACCUMULATION};
@@ -132,15 +132,14 @@ static vp_setting other_half(vp_setting s)
     return s == VP_SETTING_MICRO_BATCH ? VP_SETTING_ACCUMULATION : s;
 }
 
-/* The lines of the changes from one on until another that there are (differs_in), the first with what they are worth together. */
-static void add_lines(vp_mended *m, const vp_edit *edits, int64_t n,
-                      const bool differs_in[N_CHANGED], int from, int until, int64_t saves,
-                      double costs)
+/* The lines of these changes, the first with what they are worth together. */
+static void add_lines(vp_mended *m, const vp_edit *edits, int64_t n, const bool of[N_CHANGED],
+                      int64_t saves, double costs)
 {
     bool first = true;
 
-    for (int k = from; k < until; k++)
-        for (int64_t i = 0; differs_in[k] && i < n; i++) {
+    for (int k = 0; k < N_CHANGED - 1; k++)
+        for (int64_t i = 0; of[k] && i < n; i++) {
             if (edits[i].setting != changed[k] && edits[i].setting != other_half(changed[k]))
                 continue;
             m->lines[m->n_lines++] = (vp_mended_line){.edit          = edits[i],
@@ -151,44 +150,75 @@ static void add_lines(vp_mended *m, const vp_edit *edits, int64_t n,
         }
 }
 
-/* From what is to what is wanted, one change after the other. A step between that was not recorded is one change with the
- * next; what is wanted was sized. */
+static void make(vp_settings *at, const vp_settings *wanted, int change)
+{
+    vp_setting s = changed[change], other = other_half(s);
+
+    at->value[s]     = wanted->value[s];
+    at->value[other] = wanted->value[other];
+}
+
+/* Of the changes that are left the one after which least is needed, from `at` on; -1: of none of them a step was recorded. */
+static vp_status find_next(vp_arena *arena, const vp_fit_job *job, const vp_settings *at,
+                           const vp_settings *wanted, const bool left[N_CHANGED], int *next,
+                           vp_fit_bytes *bytes, double *s, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *next = -1;
+    for (int i = 0; i < N_CHANGED - 1; i++) {
+        vp_settings  one = *at;
+        vp_fit_bytes one_bytes;
+        double       one_s;
+        const char  *why = NULL;
+        if (!left[i])
+            continue;
+        make(&one, wanted, i);
+        VP_TRY(size_it(arena, job, &one, &one_bytes, &one_s, &why, NULL, err));
+        if (why || (*next >= 0 && one_bytes.device_bytes >= bytes->device_bytes))
+            continue;
+        *next  = i;
+        *bytes = one_bytes;
+        *s     = one_s;
+    }
+out:
+    return st;
+}
+
+/* From what is to what is wanted, one change after the other, what saves most first. Those between which no step was recorded are one
+ * change; what is wanted was sized. */
 static vp_status list_lines(vp_arena *arena, const vp_checked *c, const vp_fit_job *job,
                             vp_mended *m, vp_err *err)
 {
-    const vp_choice   *best                  = m->chosen.best;
-    const vp_settings *wanted                = &best->settings;
-    vp_settings        at                    = m->settings;
-    vp_fit_bytes       bytes                 = m->now, next;
-    double             s                     = m->now_s, next_s;
-    bool               differs_in[N_CHANGED] = {false};
+    const vp_choice   *best            = m->chosen.best;
+    const vp_settings *wanted          = &best->settings;
+    vp_settings        at              = m->settings;
+    vp_fit_bytes       bytes           = m->now, next_bytes;
+    double             s               = m->now_s, next_s;
+    bool               left[N_CHANGED] = {false};
+    int                n_left          = 0, next;
     vp_edit           *edits;
     int64_t            n;
-    int                from = 0;
-    vp_status          st   = VP_OK;
+    vp_status          st = VP_OK;
 
     VP_TRY(vp_edits_list(c, wanted, &edits, &n, err));
     m->lines = vp_arena_array(arena, n + 1, sizeof *m->lines);
     VP_TRY_ALLOC(err, m->lines);
     for (int i = 0; i < N_CHANGED - 1; i++)
-        differs_in[i] = differs(&at, wanted, changed[i]);
-    for (int i = 0; i < N_CHANGED - 1; i++) {
-        const char *why = NULL;
-        if (!differs_in[i])
-            continue;
-        at.value[changed[i]]             = wanted->value[changed[i]];
-        at.value[other_half(changed[i])] = wanted->value[other_half(changed[i])];
-        VP_TRY(size_it(arena, job, &at, &next, &next_s, &why, NULL, err));
-        if (why)
-            continue;
-        add_lines(m, edits, n, differs_in, from, i + 1, bytes.device_bytes - next.device_bytes,
-                  next_s - s);
-        bytes = next;
+        n_left += left[i] = differs(&at, wanted, changed[i]);
+    for (; n_left > 1; n_left--) {
+        bool one[N_CHANGED] = {false};
+        VP_TRY(find_next(arena, job, &at, wanted, left, &next, &next_bytes, &next_s, err));
+        if (next < 0)
+            break;
+        one[next]  = true;
+        left[next] = false;
+        make(&at, wanted, next);
+        add_lines(m, edits, n, one, bytes.device_bytes - next_bytes.device_bytes, next_s - s);
+        bytes = next_bytes;
         s     = next_s;
-        from  = i + 1;
     }
-    add_lines(m, edits, n, differs_in, from, N_CHANGED - 1,
-              bytes.device_bytes - best->bytes->device_bytes, best->seconds - s);
+    add_lines(m, edits, n, left, bytes.device_bytes - best->bytes->device_bytes, best->seconds - s);
 out:
     return st;
 }

@@ -4,7 +4,7 @@
  *
  * Only what converges alike is changed: micro-batch times accumulation at the same global batch,
  * checkpointing, the allocator. The lines' bytes and seconds are those of making the changes one
- * setting after the other, and so add up. */
+ * setting after the other, of those that are left the one that saves most, and so add up. */
 #ifndef VP_TRAINERS_FIT_MEND_H
 #define VP_TRAINERS_FIT_MEND_H
 
