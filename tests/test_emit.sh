@@ -268,6 +268,10 @@ ok(code == 0 and "nothing is to be changed" in out, "a second time nothing chang
 for name, text in ("alias.yaml", "x: &n 4\nper_device_train_batch_size: *n\noptim: sgd\n"), ("block.yaml", "optim: >\n  sgd\nper_device_train_batch_size: 1\n"):
     code, _, err = call("emit", one, "--for", "hf", "--edit", write(name, text))
     ok(code == 4 and "by hand" in err and name + ":" in err, "--edit of " + name, (code, err))
+# ---- an option without a value gets one ----
+BARE = "python train.py --output_dir o --per_device_train_batch_size=2 \\\n    --bf16 --gradient_checkpointing \\\n    --gradient_accumulation_steps 8 --optim adamw_torch_fused\n"
+code, out, err = call("emit", one, "--for", "hf", "--edit", write("bare.sh", BARE), "--force")
+ok(code == 0 and open("bare.sh").read() == BARE.replace("--gradient_checkpointing", "--gradient_checkpointing false"), "--edit of an option without a value", (code, open("bare.sh").read(), err))
 # ---- what stands in calls of a script beside its trainer's arguments is edited where it stands ----
 QLORA = """import torch
 from peft import LoraConfig

@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An option without a value, which is true. */
+static bool is_bare(const vp_editor *e, const vp_value *v)
+{
+    return e->file->doc->format == VP_FORMAT_FLAGS && v->kind == VP_VALUE_BOOL && !v->text[0];
+}
+
 static vp_status replace(vp_editor *e, const vp_edit *x)
 {
     size_t    key = vp_edit_place(e, x->at), at = key, end = vp_edit_line_end(e, key), stop;
@@ -21,6 +27,12 @@ static vp_status replace(vp_editor *e, const vp_edit *x)
                                "no literal, or one of two values, is not followed"));
     if (!vp_edit_skip_key(e, x->path, &at, end))
         VP_TRY(vp_edit_by_hand(e, x->at->line, x->path, "it does not stand there itself"));
+    if (is_bare(e, x->at)) { /* --gradient_checkpointing: what it is now stands behind it */
+        for (at = key; at < e->n_bytes && !strchr(" \t\r\n\\", e->bytes[at]);)
+            at++;
+        VP_TRY(vp_edit_put(e, at, 0, vp_arena_printf(e->arena, " %s", x->to)));
+        goto out;
+    }
     if (!is_whole_list) {
         at = vp_edit_value_start(e, at);
         VP_TRY(vp_edit_list(e, x, at < e->n_bytes && e->bytes[at] == '['));
