@@ -699,6 +699,7 @@ static void print_next(const vp_check_fit *x, const vp_checked *c, const vp_comm
 {
     vp_text  command = {0};
     vp_words words;
+    bool     writes_beside = false;
 
     plan_words(x, line, c->arena, &words);
     if (c->n_errors || is_beyond_plan(x) || vp_arena_failed(c->arena) ||
@@ -709,15 +710,24 @@ static void print_next(const vp_check_fit *x, const vp_checked *c, const vp_comm
     vp_quote_words("plan", &words, &command);
     vp_screen_command("next", vp_text_string(&command));
     vp_text_release(&command);
-    for (int i = 0; i < c->n_files; i++)
-        if (c->files[i].doc && c->files[i].dialect && c->files[i].is_file &&
-            !c->files[i].doc->is_notebook) {
-            vp_text_printf(&command, "vplan emit settings.json --for %s --edit ",
-                           x->request.target->name);
-            vp_text_quoted(&command, c->files[i].name);
-            vp_screen_command("", vp_text_string(&command));
+    for (int i = 0; i < c->n_files; i++) {
+        const vp_checked_file *file = &c->files[i];
+        if (!file->doc || !file->dialect || !file->is_file)
+            continue;
+        vp_text_printf(&command, "vplan emit settings.json --for %s ", x->request.target->name);
+        if (vp_check_lines_stand(c, file, &x->mended.chosen.best->settings)) {
+            vp_text_printf(&command, "--edit ");
+            vp_text_quoted(&command, file->name);
+        } else if (!writes_beside) {
+            vp_text_printf(&command, "-o FOLDER");
+            writes_beside = true;
+        } else {
             vp_text_release(&command);
+            continue;
         }
+        vp_screen_command("", vp_text_string(&command));
+        vp_text_release(&command);
+    }
     print_environment(x, line, "");
 }
 
@@ -763,10 +773,12 @@ static void print_otherwise(const vp_check_fit *x, const vp_checked *c, const vp
         print_for_adapters(x, c, line);
         return;
     }
-    vp_text_printf(&command,
-                   "vplan estimate %s --trainer %s --device %s --seq %lld --micro-batch 1",
-                   r->model_name, r->job.language->own ? r->job.language->own : "hf",
-                   x->device.name, (long long)r->seq);
+    /* SFTTrainer's own step is not known under ZeRO */
+    bool is_own = r->job.language->own && !(r->world > 1 && v[VP_SETTING_PARALLEL] &&
+                                            strncmp(v[VP_SETTING_PARALLEL], "zero", 4) == 0);
+    vp_text_printf(
+        &command, "vplan estimate %s --trainer %s --device %s --seq %lld --micro-batch 1",
+        r->model_name, is_own ? r->job.language->own : "hf", x->device.name, (long long)r->seq);
     if (r->world > 1)
         vp_text_printf(&command, " --world %lld --parallel %s", (long long)r->world,
                        says(v[VP_SETTING_PARALLEL], "none") ? "ddp" : v[VP_SETTING_PARALLEL]);
@@ -804,8 +816,10 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
             vp_check_missing_print(c, line);
         else if (c->own && x->model)
             vp_check_own_print(x, c, line);
-        else if (c->n_unjudged || !vp_check_again_print(x->why, line))
-            vp_check_played_print(c, line, "next");
+        else if ((!c->n_unjudged || !vp_check_played_print(c, line, "next")) &&
+                 !vp_check_again_print(x->why, line) && !c->n_unjudged &&
+                 !vp_check_played_print(c, line, "next"))
+            vp_screen_command("next", "vplan dryrun --device CARD -- COMMAND");
         return;
     }
     snprintf(speed, sizeof speed, "%s a step (assumed)", vp_time_text(m->now_s, time, sizeof time));

@@ -2,9 +2,12 @@
 
 #include "cli/screen.h"
 
+#include "base/file.h"
 #include "base/units.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const char *file_of(const vp_edit *e)
 {
@@ -44,6 +47,24 @@ static void print_worth(const vp_mended_line *l)
         printf("changes neither bytes nor time");
 }
 
+bool vp_check_lines_stand(const vp_checked *c, const vp_checked_file *file,
+                          const vp_settings *wanted)
+{
+    vp_edit *edits = NULL;
+    char    *bytes = NULL;
+    int64_t  n = 0, n_bytes = 0;
+    vp_text  text = {0};
+    vp_err   ignored;
+    bool     stand =
+        vp_edits_list(c, wanted, &edits, &n, &ignored) == VP_OK &&
+        vp_file_read(file->name, VP_DOCUMENT_MAX_BYTES, &bytes, &n_bytes, &ignored) == VP_OK &&
+        vp_edits_apply(c->arena, edits, n, file, bytes, n_bytes, &text, &ignored) == VP_OK;
+
+    vp_text_release(&text);
+    free(bytes);
+    return stand;
+}
+
 static void print_line(const vp_mended_line *l)
 {
     char place[400];
@@ -52,9 +73,10 @@ static void print_line(const vp_mended_line *l)
         snprintf(place, sizeof place, "%s:%d", file_of(&l->edit), l->edit.at->line);
     else
         snprintf(place, sizeof place, "%s, new", file_of(&l->edit));
-    printf("  %s\n    %s: %s -> %s", place, l->edit.path,
-           l->edit.from ? l->edit.from : "(not written)",
-           l->edit.to ? l->edit.to : "(take it out)");
+    const char *from    = l->edit.from ? l->edit.from : "(not written)";
+    const char *to      = l->edit.to ? l->edit.to : "(take it out)";
+    bool        is_long = strlen(l->edit.path) + strlen(from) + strlen(to) + 10 > VP_SCREEN_COLUMNS;
+    printf("  %s\n    %s:%s%s -> %s", place, l->edit.path, is_long ? "\n        " : " ", from, to);
     if (l->first)
         print_worth(l);
     printf("\n");

@@ -7,14 +7,16 @@
 
 #include <string.h>
 
-/* The only script of Python among the files given; NULL: there is none, or there are several. */
-static const char *script_of(const vp_checked *c)
+/* The only script among the files given that another program runs: a shell those with a command, before Python; NULL: there is none,
+ * or there are several. */
+static const char *script_of(const vp_checked *c, vp_format format)
 {
     const char *only = NULL;
 
     for (int f = 0; f < c->n_files; f++) {
         const vp_checked_file *file = &c->files[f];
-        if (!file->doc || file->doc->format != VP_FORMAT_PYTHON || file->is_part || !file->is_file)
+        if (!file->doc || file->doc->format != format || file->is_part || !file->is_file ||
+            (format == VP_FORMAT_FLAGS && !file->doc->program))
             continue;
         if (only && strcmp(only, file->name) != 0)
             return NULL;
@@ -40,15 +42,16 @@ static void add_rest(vp_text *command, char *const *rest, const char *from, cons
     }
 }
 
-void vp_check_played_print(const vp_checked *c, const vp_command_line *line, const char *label)
+bool vp_check_played_print(const vp_checked *c, const vp_command_line *line, const char *label)
 {
-    const char *script  = script_of(c);
-    bool        is_rest = line->rest && *line->rest;
-    vp_text     command = {0};
+    const char *shell  = script_of(c, VP_FORMAT_FLAGS),
+               *script = shell ? shell : script_of(c, VP_FORMAT_PYTHON);
+    bool    is_rest    = line->rest && *line->rest;
+    vp_text command    = {0};
 
     if (!is_rest && !script)
-        return;
-    const char *runs = "python";
+        return false;
+    const char *runs = shell ? "bash" : "python";
     size_t      n    = is_rest ? 0 : strlen(script);
     if (n > 6 && strcmp(script + n - 6, ".ipynb") == 0) {
         vp_text_printf(&command, "jupyter nbconvert --to script ");
@@ -73,6 +76,7 @@ void vp_check_played_print(const vp_checked *c, const vp_command_line *line, con
     }
     vp_screen_command(label, vp_text_string(&command));
     vp_text_release(&command);
+    return true;
 }
 
 bool vp_check_again_print(const char *why, const vp_command_line *line)

@@ -5,9 +5,9 @@
 #include "cli/cli.h"
 #include "trainers/files/check.h"
 
-/* The dry run of the very command that was given behind --, else of the script of Python that was; nothing where neither was.
+/* The dry run of the very command that was given behind --, else of the script of Python that was; false where neither was.
  * label: of the line, "next". */
-void vp_check_played_print(const vp_checked *c, const vp_command_line *line, const char *label);
+bool vp_check_played_print(const vp_checked *c, const vp_command_line *line, const char *label);
 
 /* The same question with the options that its answer lacks, as `why` names them: "--model MODEL --device CARD asks". False: it names none. */
 bool vp_check_again_print(const char *why, const vp_command_line *line);

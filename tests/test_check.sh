@@ -1053,5 +1053,12 @@ for by, n in (("$(expr 32 / $N)", 4), ("`expr 32 / $N`", 4), ("$(expr 2 \\* $N)"
 for by in ("$(expr 32 / $UNKNOWN)", "$(expr length abc)", "$(echo \"32 / 8\" | sh)", "$(expr)"):
     code, j, err = check(write("sum.sh", "swift sft --model Qwen/Qwen2.5-7B-Instruct --tuner_type full --torch_dtype bfloat16 --per_device_train_batch_size 1 --gradient_accumulation_steps %s --max_length 512\n" % by))
     ok("accumulation" not in j["common"], "nobody knows " + by, (code, j.get("common")))
+# ---- the next command of a shell's script is its dry run; what cannot be edited in place is written beside; a long key has a line of its own ----
+write("fits.sh", "python train.py --model_name_or_path gpt2 --output_dir o --per_device_train_batch_size 1 --block_size 128 --bf16 --optim adamw_torch_fused\n")
+out = subprocess.run((vplan, "check", "fits.sh", "--device", "h100"), stdout=subprocess.PIPE, universal_newlines=True).stdout
+ok("FITS" in out and out.endswith("next       vplan dryrun --device h100 -- bash fits.sh\n"), "a script's dry run", out)
+write("quick.py", "from trl import SFTTrainer\nfrom datasets import load_dataset\nSFTTrainer(model='Qwen/Qwen2.5-0.5B', train_dataset=load_dataset('a/b', split='train')).train()\n")
+out = subprocess.run((vplan, "check", "quick.py", "--device", "a100-sxm-80gb"), stdout=subprocess.PIPE, universal_newlines=True).stdout
+ok("vplan emit settings.json --for trl -o FOLDER" in out and "--edit" not in out, "nothing there to edit", out)
 finish()
 P
