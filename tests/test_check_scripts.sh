@@ -99,6 +99,21 @@ for condition in "os.environ.get('LORA')", "len(ds) > 4", "hasattr(model, 'x')":
     code, j, err = check(*CARD, write("may.py", HEAD + LOAD + "if %s:\n    " % condition + ADAPT + TAIL))
     ok(j["fits"] is None and "get_peft_model() in line 6" in (j["fits_not_answered"] or ""), "nobody knows whether: " + condition, (j.get("fits_not_answered"), j.get("findings"), err))
 
+# a function that only lines call which do not run does not, either; `a if CONDITION else b` is one of both
+FUNCTION = HEAD + PARSER + "def wrap(model):\n    config = LoraConfig(r=16, target_modules='all-linear')\n    return get_peft_model(model, config)\ndef outer(model):\n    return wrap(model)\ndef main():\n    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.bfloat16)\n    if %s:\n        model = %s(model)\n    " + TAIL + "main()\n"
+for condition, calls, words, want in (("a.lora", "wrap", "", "full"), ("a.lora", "wrap", "--lora", "lora"), ("a.lora", "outer", "", "full"), ("a.lora", "outer", "--lora", "lora"), ("os.environ.get('L')", "wrap", "", None), ("os.environ.get('L')", "outer", "", None)):
+    write("def.py", FUNCTION % (condition, calls))
+    code, j, err = check(*CARD, "--", "python", "def.py", *words.split())
+    ok(j["common"].get("tuning") == want and j["fits"] is True if want else j["fits"] is None and "get_peft_model()" in j["fits_not_answered"], "if %s: %s(model), %s" % (condition, calls, words), (j.get("common"), j.get("fits_not_answered"), j.get("findings"), err))
+code, j, err = check(*CARD, write("def.py", FUNCTION % ("a.lora", "wrap")))
+ok(any("what calls its function" in f["message"] for f in j["findings"]), "that is said", j["findings"])
+CHOICE = HEAD + PARSER + "from trl import SFTTrainer, SFTConfig\nbnb = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', bnb_4bit_use_double_quant=True) if a.how == 'four' else None\nmodel = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.bfloat16, quantization_config=bnb)\nconfig = LoraConfig(r=16 if a.rank < 4 else 64, target_modules='all-linear') if a.lora else None\nSFTTrainer(model, args=SFTConfig('o', per_device_train_batch_size=4 if a.lora else 1, bf16=True, max_length=512), train_dataset=ds, peft_config=config).train()\n"
+for words, want in (("", ("full", None, 1)), ("--lora", ("lora", 16, 4)), ("--lora --rank 8", ("lora", 64, 4)), ("--lora --how four", ("qlora", 16, 4))):
+    write("one.py", CHOICE)
+    code, j, err = check(*CARD, "--", "python", "one.py", *words.split())
+    got = tuple(j["common"].get(k) for k in ("tuning", "lora_r", "micro_batch"))
+    ok(code == 0 and got == want and j["fits"] is True, "a if b else c, " + words, (got, j.get("fits_not_answered"), j.get("findings"), err))
+
 # ---- in which format weights are loaded ----
 for script, words, want in (
         ("train.py", "--torch_dtype bfloat16", "bf16-amp"), ("train.py", "--dtype float32", "bf16-mixed"), ("train.py", "--dtype bfloat16", "bf16-amp"),

@@ -677,7 +677,7 @@ static vp_status note_adapters(vp_python_reader *r, const char *from, int line)
     while (strncmp(from, "def ", 4) != 0 && (call = next_call(r, from, &p)))
         if (strcmp(call, "get_peft_model") == 0 || strcmp(call, "peft.get_peft_model") == 0) {
             VP_TRY(vp_python_note_adapters(r, "get_peft_model()", line));
-            r->doc->may_adapt = r->doc->may_adapt || r->conditional;
+            r->doc->may_adapt = r->doc->may_adapt || r->may_run;
         }
 out:
     return st;
@@ -733,7 +733,23 @@ static vp_status read_line(vp_python_reader *r)
     return st == VP_OK && !is_import ? read_statement(r) : st;
 }
 
-vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
+/* In a function that only lines call which do not run. */
+static vp_status say_uncalled(vp_python_reader *r, const char *from, int line)
+{
+    static const char *const words[] = {"LoraConfig(", "get_peft_model(", "BitsAndBytesConfig("};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!r->doc->command && has_text(from, r->at, words[i]))
+            return vp_document_remark(r->doc, line, NULL, false, r->err,
+                                      "does not run: what calls its function stands where nothing "
+                                      "runs");
+    return VP_OK;
+}
+
+/* *reached: what of it runs, as it was read before; at NULL: it was not. *again: it may be read once more, and is to be, as functions do not
+ * run that it was read with. */
+static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
+                             vp_python_reached **reached, bool *again, vp_err *err)
 {
     vp_python_reader r = {
         .doc = doc, .at = bytes, .end = bytes + n, .line_start = bytes, .line = 1, .err = err};
@@ -742,6 +758,9 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
     vp_status        st    = VP_OK;
 
     VP_TRY(vp_python_names_find(&r));
+    if (!*reached)
+        *reached = vp_python_reached_new(&r);
+    VP_TRY_ALLOC(err, *reached);
     for (;;) {
         vp_python_skip(&r, true);
         if (r.at >= r.end)
@@ -752,11 +771,21 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         r.indent         = (int)(r.at - r.line_start);
         if (!after)
             VP_TRY(vp_python_enter_line(&open, &r));
-        if (vp_python_is_dead(&open)) {
+        vp_python_reach way    = vp_python_reach_of(&r, *reached, line);
+        bool            is_off = vp_python_is_dead(&open);
+        if (is_off || way == VP_REACH_NEVER) {
             skip_line(&r);
-            VP_TRY(vp_python_say_dead(&open, &r, from, line));
+            for (int k = line; k <= r.line && k < (*reached)->n_lines; k++)
+                (*reached)->lines[k] = VP_REACH_NEVER;
+            if (is_off)
+                VP_TRY(vp_python_say_dead(&open, &r, from, line));
+            else
+                VP_TRY(say_uncalled(&r, from, line));
             continue;
         }
+        r.may_run = way == VP_REACH_MAYBE || vp_python_is_open(&open);
+        if (r.may_run && line < (*reached)->n_lines)
+            (*reached)->lines[line] = VP_REACH_MAYBE;
         if (!ours)
             skip_condition(&r);
         r.conditional = r.conditional || (r.at > from && vp_python_is_maybe(&open));
@@ -778,7 +807,32 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
             VP_TRY(note_checkpoints(&r, from, line, vp_python_is_switched(&open)));
     }
     VP_TRY(say_adapters(&r));
-    vp_python_settle(doc, r.arguments, r.trainer);
+    *again = vp_python_reach_functions(&r, *reached) && *again;
+    if (!*again)
+        vp_python_settle(doc, r.arguments, r.trainer);
+out:
+    return st;
+}
+
+enum { MAX_READS = 4 };
+
+vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
+{
+    vp_python_reached *reached = NULL;
+    const vp_document  empty   = *doc;
+    bool               again   = true;
+    vp_status          st      = VP_OK;
+
+    for (int i = 0; i < MAX_READS && again; i++) {
+        if (i) {
+            const vp_document *fresh = vp_document_new(empty.arena, empty.name, empty.format);
+            VP_TRY_ALLOC(err, fresh);
+            *doc      = empty;
+            doc->root = fresh->root;
+        }
+        again = i + 1 < MAX_READS;
+        VP_TRY(read_script(doc, bytes, n, &reached, &again, err));
+    }
 out:
     return st;
 }

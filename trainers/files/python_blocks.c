@@ -246,6 +246,24 @@ bool vp_python_is_maybe(const vp_python_blocks *b)
     return false;
 }
 
+bool vp_python_is_open(const vp_python_blocks *b)
+{
+    for (int i = 0; i < b->n; i++)
+        if (b->open[i].is_chain && b->open[i].is_condition)
+            return true;
+    return false;
+}
+
+vp_status vp_python_decide(vp_python_reader *r, const char *from, const char *end,
+                           vp_python_runs *runs)
+{
+    verdict   v;
+    vp_status st = judge(r, (vp_piece){from, end, r->line}, 0, &v);
+
+    *runs = v.runs;
+    return st;
+}
+
 static bool has(const char *from, const char *end, const char *text)
 {
     return memmem(from, (size_t)(end - from), text, strlen(text));

@@ -35,6 +35,13 @@ vp_status vp_python_say_dead(vp_python_blocks *b, vp_python_reader *r, const cha
 /* In a block whose condition is about checkpoints. */
 bool vp_python_is_switched(const vp_python_blocks *b);
 
+/* Whether a condition of its own stands around that nothing decides. */
+bool vp_python_is_open(const vp_python_blocks *b);
+
+/* What a condition comes to: `a if CONDITION else b`. */
+vp_status vp_python_decide(vp_python_reader *r, const char *from, const char *end,
+                           vp_python_runs *runs);
+
 /* Whether a condition, or a loop, stands around that nothing decides. */
 bool vp_python_is_maybe(const vp_python_blocks *b);
 

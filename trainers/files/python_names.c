@@ -335,6 +335,80 @@ out:
     return st;
 }
 
+/* ---- what runs ---- */
+
+vp_python_reached *vp_python_reached_new(const vp_python_reader *r)
+{
+    vp_python_reached *x = vp_arena_alloc(r->doc->arena, sizeof *x);
+
+    if (!x)
+        return NULL;
+    x->n_lines = 2;
+    for (const char *p = r->at; p < r->end; p++)
+        x->n_lines += *p == '\n';
+    x->lines  = vp_arena_array(r->doc->arena, x->n_lines, 1);
+    x->blocks = vp_arena_array(r->doc->arena, VP_SCAN_BLOCKS, 1);
+    return x->lines && x->blocks ? x : NULL;
+}
+
+static bool is_followed(const vp_scan *s, int f)
+{
+    const vp_scanned_block *b = &s->blocks[f];
+
+    return !b->is_class && !b->is_mentioned && !b->is_decorated && !b->is_command &&
+           class_of(s, f) < 0;
+}
+
+/* In a function that nothing calls here: for people to try, or for other modules. */
+static bool is_spare(const vp_scan *s, int line)
+{
+    int f = function_at(s, line);
+
+    if (f < 0 || !is_followed(s, f))
+        return false;
+    for (int i = 0; i < s->n_calls; i++)
+        if (is_call_of(s, f, &s->calls[i]))
+            return false;
+    return true;
+}
+
+bool vp_python_reach_functions(const vp_python_reader *r, vp_python_reached *x)
+{
+    const vp_scan *s       = r->names ? r->names->scan : NULL;
+    bool           changed = false;
+
+    for (int f = 0; s && f < s->n_blocks; f++) {
+        int best = VP_REACH_NEVER, n = 0;
+        if (!is_followed(s, f))
+            continue;
+        for (int i = 0; i < s->n_calls; i++) {
+            int line = s->calls[i].name.line;
+            if (!is_call_of(s, f, &s->calls[i]) || line >= x->n_lines || is_spare(s, line))
+                continue;
+            int by = vp_python_reach_of(r, x, line);
+            by     = by > x->lines[line] ? by : x->lines[line];
+            best   = by < best ? by : best;
+            n++;
+        }
+        best         = n ? best : VP_REACH_RUNS;
+        changed      = changed || x->blocks[f] != best;
+        x->blocks[f] = (unsigned char)best;
+    }
+    return changed;
+}
+
+vp_python_reach vp_python_reach_of(const vp_python_reader *r, const vp_python_reached *x, int line)
+{
+    const vp_scan *s     = r->names ? r->names->scan : NULL;
+    int            least = VP_REACH_RUNS;
+
+    for (int f = 0; s && f < s->n_blocks; f++)
+        if (line >= s->blocks[f].line && line <= s->blocks[f].end && x->blocks[f] > least &&
+            !(line <= s->blocks[f].header_end))
+            least = x->blocks[f];
+    return (vp_python_reach)least;
+}
+
 /* ---- owners: what stands before a dot ---- */
 
 static owner owner_of(const vp_python_reader *r, const vp_piece *name, int line, int depth);

@@ -28,4 +28,22 @@ bool vp_python_names_in_class(const vp_python_reader *r, int line, int indent);
 /* The line on which the head of a function or class ends that begins on this one; 0: none does. */
 int vp_python_names_head(const vp_python_reader *r, int line);
 
+/* Which lines of a script run, as it is read once, and which of its functions by what calls them: those that only lines call
+ * which never run do not, either. */
+typedef enum vp_python_reach { VP_REACH_RUNS, VP_REACH_MAYBE, VP_REACH_NEVER } vp_python_reach;
+typedef struct vp_python_reached {
+    unsigned char *lines; /* by number */
+    int            n_lines;
+    unsigned char *blocks; /* by the scan's */
+} vp_python_reached;
+
+/* NULL: out of memory. Of n bytes of text; all runs. */
+vp_python_reached *vp_python_reached_new(const vp_python_reader *r);
+
+/* Of the lines the functions; false: as they were. */
+bool vp_python_reach_functions(const vp_python_reader *r, vp_python_reached *x);
+
+/* Of the functions around a line the one that runs least. */
+vp_python_reach vp_python_reach_of(const vp_python_reader *r, const vp_python_reached *x, int line);
+
 #endif

@@ -23,6 +23,7 @@ typedef struct vp_python_reader {
     bool         unread;      /* what was met is no literal: no error, but not read */
     bool         inside;      /* the statement stands in a function or behind a condition */
     bool         conditional; /* behind a condition or in a loop */
+    bool         may_run;     /* behind a condition, or in a function that is called there */
     int          indent;      /* of its first letter */
     const char  *arguments;   /* the call that makes a trainer's, "TrainingArguments"; NULL: none */
     const char  *trainer;     /* the class that is given them, "SFTTrainer"; NULL: none */

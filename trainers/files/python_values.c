@@ -2,8 +2,10 @@
  * what stands above; what they are about is python_calls.c's. */
 #include "trainers/files/python_reader.h"
 
+#include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
 #include "trainers/files/python_names.h"
+#include "trainers/files/python_scan.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -563,6 +565,53 @@ static bool is_string(const vp_python_reader *r)
     return r->at[is_raw] == '"' || r->at[is_raw] == '\'';
 }
 
+/* a if CONDITION else b: the one that the condition takes; where it is not decided, or this is none: the reader stays before it. */
+static vp_status read_choice(vp_python_reader *r, vp_value *v, int depth)
+{
+    vp_python_reader before = *r;
+    vp_value         own = *v, other = {0};
+    vp_python_runs   runs;
+    vp_status        st = VP_OK;
+
+    vp_python_skip(r, depth > 1);
+    if (!vp_python_at_word(r, "if"))
+        goto back;
+    const char *from = r->at + 2;
+    int         open = 0, lines = 0;
+    for (r->at = from; r->at < r->end && (open || !vp_python_at_word(r, "else"));) {
+        if (strchr("\n#", *r->at) || lines)
+            goto back;
+        if (*r->at == '"' || *r->at == '\'') {
+            r->at = vp_piece_behind_string(r->at, r->end, &lines);
+            continue;
+        }
+        open += strchr("([{", *r->at) ? 1 : strchr(")]}", *r->at) ? -1 : 0;
+        if (open < 0)
+            goto back;
+        r->at++;
+    }
+    if (r->at >= r->end)
+        goto back;
+    VP_TRY(vp_python_decide(r, from, r->at, &runs));
+    if (runs == VP_PYTHON_MAYBE)
+        goto back;
+    r->at += strlen("else");
+    vp_python_skip(r, depth > 1);
+    other = (vp_value){.line = v->line, .column = v->column};
+    VP_TRY(vp_python_read_value(r, &other, depth + 1));
+    if (r->unread && runs == VP_PYTHON_RUNS)
+        goto back;
+    if (runs == VP_PYTHON_NEVER) {
+        *v     = other;
+        v->key = own.key, v->next = own.next, v->line = own.line, v->column = own.column;
+    }
+    return VP_OK;
+back:
+    *r = before;
+out:
+    return st;
+}
+
 vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
 {
     vp_status st = VP_OK;
@@ -600,6 +649,8 @@ vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
         else
             r->unread = true;
     }
+    if (!r->unread)
+        VP_TRY(read_choice(r, v, depth));
 out:
     return st;
 }
