@@ -172,5 +172,22 @@ for name, text in sorted(BROUGHT.items()):
     answers = [check("--device", "h100", "--", "trl", "sft", "--config", "plain.yaml", "--accelerate_config", which) for which in (name, "own-%s.yaml" % name)]
     ok(all(code == 0 and j["fits"] is True for code, j, err in answers) and len(set(j["device_bytes"] for code, j, err in answers)) == 1, "TRL's %s.yaml" % name, [(code, j.get("device_bytes"), j.get("fits_not_answered"), j.get("findings")) for code, j, err in answers])
 
+# ---- LLaMA-Factory: all cards of each machine where nobody says how many; a precision that nobody asks for ----
+for words, world, warns in (("FORCE_TORCHRUN=1 NNODES=2 llamafactory-cli train lf.yaml", None, True), ("FORCE_TORCHRUN=1 NNODES=2 NPROC_PER_NODE=4 llamafactory-cli train lf.yaml", 8, False), ("NNODES=2 CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train lf.yaml", 4, False),
+                            ("torchrun --nnodes 2 train.py --output_dir o --bf16 --optim sgd", 2, False), ("deepspeed --num_nodes 2 train.py --output_dir o --bf16 --optim sgd", None, True)):
+    code, j, err = check("--", *words.split())
+    ok(code == 0 and j["common"].get("world", 1) == (world or 1) and (("warning", "the command", None, "world") in findings(j)) == warns and all("--world" in f["message"] for f in j["findings"] if f["key"] == "world"), words, (code, j["common"].get("world"), j["findings"]))
+    code, j, err = check("--world", "16", "--", *words.split())
+    ok(code == 0 and j["common"]["world"] == (world or 16) and not any(f["key"] == "world" for f in j["findings"]), words + " on 16", (code, j["common"].get("world"), j["findings"]))
+NO_TYPE = FACTORY.replace("bf16: true\n", "")
+for lines, tuning, precision in (("", "lora", None), ("bf16: false\n", "lora", None), ("", "full", "fp32"), ("bf16: true\n", "lora", "bf16-amp"), ("bf16: true\n", "full", "bf16-mixed"), ("bf16: true\npure_bf16: true\n", "full", "bf16-amp"), ("bf16: true\npure_bf16: true\n", "lora", "bf16-amp"),
+                                 ("pure_bf16: true\n", "full", "bf16"), ("fp16: true\n", "lora", "fp16-amp")):
+    code, j, err = check(write("type.yaml", NO_TYPE.replace("lora", tuning) + lines), "--device", "h100")
+    said = [f for f in j["findings"] if f["key"] == "bf16"]
+    ok(code in (0, 3) and j["common"].get("precision") == precision and [(f["severity"], f["instead"]) for f in said] == ([] if precision else [("warning", "bf16: true")]), "%r of %s" % (lines, tuning), (code, j.get("common"), j["findings"], err))
+    ok((j["fits"] is not None) if precision else "without bf16" in j["fits_not_answered"], "%r of %s: fit" % (lines, tuning), j.get("fits_not_answered"))
+code, j, err = check("--", "llamafactory-cli", "train", "type.yaml", "fp16=false", "bf16=true")
+ok(code == 0 and j["common"]["precision"] == "bf16-amp", "the command asks", (code, j["common"], j["findings"]))
+
 finish()
 P

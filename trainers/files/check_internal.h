@@ -89,9 +89,10 @@ void vp_judge_llamafactory(vp_judged *x);
 void vp_judge_uncounted(vp_judged *x); /* of every dialect */
 void vp_judge_own(vp_judged *x);       /* of the options of people's own scripts */
 
-void vp_judge_launch(vp_checked *c); /* of all files together */
-void vp_judge_batch(vp_checked *c);  /* the same, of what fills a batch of DeepSpeed's */
-void vp_judge_wrap(vp_checked *c);   /* the same, of FSDP's policy */
+void vp_judge_launch(vp_checked *c);  /* of all files together */
+void vp_judge_batch(vp_checked *c);   /* the same, of what fills a batch of DeepSpeed's */
+void vp_judge_unasked(vp_checked *c); /* the same, of LLaMA-Factory's precision */
+void vp_judge_wrap(vp_checked *c);    /* the same, of FSDP's policy */
 
 /* What a launcher is told by this option, and in which file's command; f may be NULL. NULL: nothing. */
 const vp_value *vp_launch_option(const vp_checked *c, const char *key, int *f);

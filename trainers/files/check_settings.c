@@ -838,6 +838,7 @@ void vp_check_settings(vp_checked *c)
     check_pairs(c);
     check_packed(c);
     vp_judge_batch(c);
+    vp_judge_unasked(c);
     vp_judge_launch(c);
     for (int f = 0; f < c->n_files; f++)
         for (const vp_dialect *d = c->files[f].doc ? c->files[f].dialect : NULL; d;

@@ -160,9 +160,15 @@ static const vp_saying llamafactory_says[] = {
     {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
     VP_SYNC_BY_ACCELERATE(),
     {VP_SETTING_SEQ, "*", "cutoff_len", "$"},
-    {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
-    {VP_SETTING_PRECISION, "fp32", "fp16", "false"},
-    {VP_SETTING_PRECISION, "fp32", "pure_bf16", "false"},
+    /* what trains is made fp32 (model/adapter.py, init_adapter()); beside adapters the rest keeps the checkpoint's format, and
+     * nothing is in autocast: judge_llamafactory.c */
+    {VP_SETTING_PRECISION, "fp32", "bf16", "false", "tuning=full,parallel!=zero3"},
+    {VP_SETTING_PRECISION, "fp32", "fp16", "false", "tuning=full,parallel!=zero3"},
+    {VP_SETTING_PRECISION, "fp32", "pure_bf16", "false", "tuning=full,parallel!=zero3"},
+    /* 16-bit weights in autocast: its parser takes both */
+    {VP_SETTING_PRECISION, "bf16-amp", "bf16", "true", "parallel!=zero3", .read_only = true},
+    {VP_SETTING_PRECISION, "bf16-amp", "fp16", "false", "parallel!=zero3", .read_only = true},
+    {VP_SETTING_PRECISION, "bf16-amp", "pure_bf16", "true", "parallel!=zero3", .read_only = true},
     {VP_SETTING_PRECISION, "bf16-mixed", "bf16", "true", "tuning=full"},
     {VP_SETTING_PRECISION, "bf16-mixed", "fp16", "false", "tuning=full"},
     {VP_SETTING_PRECISION, "bf16-mixed", "pure_bf16", "false", "tuning=full"},

@@ -31,13 +31,14 @@ static void judge_processes(vp_checked *c)
         const vp_value    *at     = launch ? vp_value_at(launch->root, "processes") : NULL;
         if (launch && judge_none(c, &c->files[f]))
             continue;
-        if (!launch || (c->settings.value[VP_SETTING_WORLD] && !c->by_default[VP_SETTING_WORLD]) ||
+        if (!launch || c->world ||
+            (c->settings.value[VP_SETTING_WORLD] && !c->by_default[VP_SETTING_WORLD]) ||
             (!at && !launch->starts_all))
             continue;
         vp_find(
             c, &c->files[f], at ? VP_WARNING : VP_NOTE, at, "world", NULL,
             "how many processes the launcher starts is not written as a number: what follows is "
-            "of one");
+            "of one; --world N says it");
     }
 }
 

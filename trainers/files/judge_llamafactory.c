@@ -64,3 +64,39 @@ void vp_judge_llamafactory(vp_judged *x)
     judge_words(x);
     judge_projections(x);
 }
+
+/* What counts of a switch: of the command before the file that it names. */
+static bool is_on(const vp_checked *c, const char *key)
+{
+    const vp_checked_file *said = NULL;
+
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_checked_file *file = &c->files[f];
+        if (file->doc && file->dialect == &vp_dialect_llamafactory &&
+            vp_value_at(file->doc->root, key) && (!said || !file->yields_to))
+            said = file;
+    }
+    return said && vp_check_holds(c, said, key, "=true");
+}
+
+/* Without bf16, fp16 or pure_bf16 weights keep the checkpoint's format (model/patcher.py, infer_optim_dtype()), and nothing is in
+ * autocast; of full tuning alone all become fp32. */
+void vp_judge_unasked(vp_checked *c)
+{
+    const vp_checked_file *at     = NULL;
+    const char            *tuning = c->settings.value[VP_SETTING_TUNING];
+
+    for (int f = 0; f < c->n_files && !at; f++) /* the first, a command where there is one */
+        if (c->files[f].doc && c->files[f].dialect == &vp_dialect_llamafactory)
+            at = &c->files[f];
+    if (!at || is_on(c, "bf16") || is_on(c, "fp16") || is_on(c, "pure_bf16") ||
+        c->unread[VP_SETTING_PRECISION] ||
+        (c->settings.value[VP_SETTING_PRECISION] && tuning && strcmp(tuning, "full") == 0))
+        return;
+    c->settings.value[VP_SETTING_PRECISION] = c->may_be[VP_SETTING_PRECISION] = NULL;
+    vp_find(c, at, VP_WARNING, vp_value_at(at->doc->root, "bf16"), "bf16", "bf16: true",
+            "without bf16, fp16 and pure_bf16 frozen weights keep the checkpoint's format, and "
+            "nothing is in autocast: what that takes is not counted, and fit not answered");
+    if (!c->uncounted)
+        c->uncounted = vp_arena_printf(c->arena, "a step without bf16 or fp16 in %s", at->name);
+}

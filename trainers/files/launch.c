@@ -300,8 +300,8 @@ static vp_status add_processes(vp_document *command, vp_err *err)
         at = included;
     } else if (!at) {
         return VP_OK;
-    } else if (!is_count(at)) {
-        n = A_SHELL_SAYS;
+    } else if (!is_count(at) || (!total && !own && starts_all(command))) {
+        n = A_SHELL_SAYS; /* of each machine all cards, and nobody says how many that are */
     } else {
         n = total ? total->integer : own ? own->integer : 1;
     }
