@@ -145,6 +145,16 @@ write("config.json", json.dumps(dict(json.loads(subprocess.run([vplan, "models",
 code, j, err = check(*CARD, "load.py", "--model", "config.json")
 ok(j["common"]["precision"] == "bf16-amp", "a config at hand says it", (j.get("common"), j.get("findings"), err))
 
+# a model that is cast after it was loaded, and one of two ways of loading it
+for after, want in (("model = model.half()\n", None), ("model.to(torch.bfloat16)\n", "bf16-amp"), ("model = model.bfloat16()\n", "bf16-amp"), ("model.to('cuda')\n", "bf16-mixed"), ("model = model.to(torch.bfloat16).float()\n", "bf16-mixed"),
+                    ("if os.environ.get('B'):\n    model = model.bfloat16()\n", None), ("head.to(torch.bfloat16)\n", "bf16-mixed"), ("B = False\nif B:\n    model = model.bfloat16()\n", "bf16-mixed")):
+    code, j, err = check(*CARD, write("cast.py", HEAD + "model = AutoModelForCausalLM.from_pretrained('openai-community/gpt2')\n" + after + TAIL))
+    got = j["may_be"].get("precision", j["common"].get("precision"))
+    ok(got == want and j["fits"] is True if want else j["fits"] is None or any("precision is fp16 here" in f["message"] for f in j["findings"]), "cast: " + after, (got, j.get("fits_not_answered"), j.get("findings"), err))
+for text in "bnb = None\nif os.environ.get('F'):\n    bnb = BitsAndBytesConfig(load_in_4bit=True)\n", "if os.environ.get('F'):\n    bnb = BitsAndBytesConfig(load_in_4bit=True)\nelse:\n    bnb = None\n":
+    code, j, err = check(*CARD, write("or.py", HEAD + text + LOAD.replace("dtype=torch.bfloat16", "dtype=torch.bfloat16, quantization_config=bnb") + TAIL))
+    ok(j["fits"] is None and "quantization_config" in (j["fits_not_answered"] or ""), "packed or not: nobody knows", (j.get("common"), j.get("fits_not_answered"), j.get("findings"), err))
+
 # ---- what trains, and what trains it, a script may say by itself ----
 for what, before, after, answered in (
         ("a body that is frozen", "for p in model.model.parameters():\n    p.requires_grad = False\n", "", False), ("a model that is frozen", "model.model.requires_grad_(False)\n", "", False),

@@ -99,7 +99,8 @@ typedef struct vp_document {
     struct vp_document *parts;
     /* of such a one: what is called, "peft.LoraConfig"; of a script what makes the trainer's arguments */
     const char *call;
-    bool        has_gap; /* it is given more than the text says: no default is one */
+    const char *variable; /* of such a part: the name that it is given; NULL */
+    bool        has_gap;  /* it is given more than the text says: no default is one */
     /* of a script of Python: the line of prepare_model_for_kbit_training(); 0: it calls it nowhere */
     int prepares;
     /* and that of what has the embeddings' output require a gradient, enable_input_require_grads() or what calls it; 0: nothing does */
