@@ -284,13 +284,15 @@ static const char *unread_of(const vp_checked *c, const vp_check_fit_options *o)
 }
 
 static vp_status fill_request(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
-                              const vp_dryrun_context *outside, vp_choose_request *r, vp_err *err)
+                              const vp_dryrun_context *outside, vp_check_fit *x, vp_err *err)
 {
-    vp_status st = VP_OK;
+    vp_choose_request *r  = &x->request;
+    vp_status          st = VP_OK;
 
     read_ligers(c, &r->job);
-    r->job.context_bytes       = outside->bytes;
-    r->job.context_least_bytes = outside->least_bytes;
+    vp_check_zero_find(arena, c, x->model, &x->zero);
+    r->job.context_bytes       = outside->bytes + x->zero.more_bytes;
+    r->job.context_least_bytes = outside->least_bytes - x->zero.less_bytes;
     r->job.prices              = vp_arena_array(arena, 1, sizeof *r->job.prices);
     r->versions                = c->versions;
     r->job.versions            = vp_hf_versions_of(arena, c->versions);
@@ -416,7 +418,7 @@ static vp_status set_up(vp_arena *arena, vp_checked *c, const vp_check_fit_optio
                  "files train none";
         goto out;
     }
-    VP_TRY(fill_request(arena, c, o, &outside, r, err));
+    VP_TRY(fill_request(arena, c, o, &outside, x, err));
 out:
     return st;
 }
@@ -534,12 +536,21 @@ static json_t *assumptions_json(const vp_check_fit *x)
         json_array_append_new(list, json_string(x->mended.now.why));
     for (int i = 0; list && i < x->mended.now.n_assumptions; i++)
         json_array_append_new(list, json_string(x->mended.now.assumptions[i]));
+    for (int i = 0; list && i < x->zero.n_lines; i++)
+        json_array_append_new(list, json_string(x->zero.lines[i]));
     if (list && x->loader.workers)
         json_array_append_new(list, json_string(vp_loader_assumed));
     if (list && *x->calibration.card)
         json_array_append_new(list,
                               vp_calibration_said(&x->calibration, x->calibration_path, false));
     return list;
+}
+
+/* By what DeepSpeed's file has smaller than was recorded. */
+static bool fits_with_less(const vp_check_fit *x)
+{
+    return !x->mended.fits &&
+           x->mended.now.high_bytes - x->zero.less_bytes <= x->request.budget_bytes;
 }
 
 void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
@@ -554,7 +565,7 @@ void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
     json_object_update_new(
         answer,
         json_pack("{s:b, s:b, s:I, s:s, s:I, s:{s:I, s:I, s:f}, s:I, s:I, s:f}", "fits",
-                  (int)m->fits, "tight", (int)m->is_tight, "device_bytes",
+                  (int)m->fits, "tight", (int)(m->is_tight || fits_with_less(x)), "device_bytes",
                   (json_int_t)m->now.device_bytes, "peak_phase", m->now.peak_phase, "budget_bytes",
                   (json_int_t)x->request.budget_bytes, "interval", "low_bytes",
                   (json_int_t)m->now.low_bytes, "high_bytes", (json_int_t)m->now.high_bytes,
@@ -837,6 +848,10 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
                        m->settings.value[VP_SETTING_PRECISION]);
     if (m->is_tight)
         print_tight(m, x->request.budget_bytes);
+    else if (fits_with_less(x))
+        vp_screen_line("tight",
+                       "it may fit all the same: DeepSpeed's file has smaller buckets than "
+                       "are counted");
     if (!m->fits)
         vp_check_lines_print(m);
     else if (is_faster(m))
@@ -849,6 +864,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
         vp_screen_line("assumed", "%s", m->now.why);
     for (int i = 0; i < m->now.n_assumptions; i++)
         vp_screen_line("assumed", "%s", m->now.assumptions[i]);
+    for (int i = 0; i < x->zero.n_lines; i++)
+        vp_screen_line("assumed", "%s", x->zero.lines[i]);
     if (allocator_text(m, text, sizeof text)[0])
         vp_screen_line("assumed", "%s", text);
     if (x->loader.workers)

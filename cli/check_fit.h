@@ -4,6 +4,7 @@
 #define VP_CLI_CHECK_FIT_H
 
 #include "cli/calibration.h"
+#include "cli/check_zero.h"
 #include "cli/cli.h"
 #include "trainers/fit/mend.h"
 #include "trainers/hf/hf_loader.h"
@@ -23,6 +24,7 @@ typedef struct vp_check_fit {
     char                 calibration_path[VP_CALIBRATION_PATH];
     vp_choose_request    request;
     vp_mended            mended;
+    vp_check_zero        zero;
     vp_hf_loader_setting loader; /* as the files write it; workers 0: they write none */
     const char          *why;    /* not answered, and this is why; NULL: mended is the answer */
 } vp_check_fit;

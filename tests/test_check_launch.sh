@@ -189,5 +189,31 @@ for lines, tuning, precision in (("", "lora", None), ("bf16: false\n", "lora", N
 code, j, err = check("--", "llamafactory-cli", "train", "type.yaml", "fp16=false", "bf16=true")
 ok(code == 0 and j["common"]["precision"] == "bf16-amp", "the command asks", (code, j["common"], j["findings"]))
 
+# ---- buckets of DeepSpeed's file against those that are counted: more is added, what may be less is said ----
+ZERO = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": %d%s}}\n'
+write("zero.yaml", "output_dir: o\ndeepspeed: zero.json\nbf16: true\nper_device_train_batch_size: 1\ngradient_checkpointing: true\n")
+
+
+def zero(stage, more):
+    write("zero.json", ZERO % (stage, more))
+    code, j, err = check("zero.yaml", "--model", "llama-3.2-1b", "--device", "h100", "--seq", "512", "--world", "8", "--versions", "transformers=4.57")
+    return j.get("device_bytes", 0), j.get("interval", {}).get("low_bytes"), [a for a in j.get("assumptions", []) if "zero.json" in a]
+
+
+n = 1235814400
+for stage in 2, 3:
+    plain, low, said = zero(stage, "")
+    ok(plain and not said, "what is counted, at stage %d" % stage, (plain, said))
+    for more, bytes_, fewer, lines in ((', "reduce_bucket_size": 5e8', 0, 0, 0), (', "reduce_bucket_size": 4e9', 2 * (4000000000 + n - 1000000000), 0, 1), (', "reduce_bucket_size": 500000000, "overlap_comm": %s' % ("true" if stage == 3 else "false"), 0, 0, 0),
+                                       (', "reduce_bucket_size": 2e8', 0, 2 * 600000000, 1), (', "reduce_bucket_size": "auto"', 0, 2 * 2 * (500000000 - 2048 * 2048), 1)):
+        took, least, said = zero(stage, more)
+        ok((took - plain, low - least, len(said)) == (bytes_, fewer, lines), "stage %d%s" % (stage, more), (took - plain, low - least, said))
+took, least, said = zero(2, ', "overlap_comm": true')
+ok(took - zero(2, "")[0] == 2 * 2 * 500000000 and len(said) == 1, "a second bucket", (took, said))
+took, least, said = zero(3, ', "stage3_prefetch_bucket_size": 4e9')
+ok(took - zero(3, "")[0] == 2 * (1000000000 - 50000000) and len(said) == 1, "fetched ahead, as far as weights may be whole", (took, said))
+took, least, said = zero(3, ', "stage3_max_live_parameters": 4e9, "stage3_max_reuse_distance": 1e9')
+ok(took - zero(3, "")[0] == 2 * (n - 1000000000) and len(said) == 1, "kept whole", (took, said))
+
 finish()
 P
