@@ -609,7 +609,8 @@ write("bloom.json", '{"model_type": "bloom",\n "hidden_size": 64}')
 write("broken.json", '{"model_type": "gpt2",\n "n_embd": "x"}')
 write("unsized.json", '{"model_type": "cohere",\n "hidden_size": 64}')
 write("co.yaml", "per_device_train_batch_size: 4\nbf16: true\nfp16: true\n")
-for name, said in (("t5.json", "no seconds yet"), ("bloom.json", 'no training step of family "bloom" was recorded'), ("unsized.json", "is missing: a size")):
+write("vit.json", json.dumps(next(m["config"] for m in json.loads(call("models", "--json")[1])["models"] if m["name"] == "vit-base-patch16-224")))
+for name, said in (("t5.json", "no seconds yet"), ("vit.json", "no seconds yet"), ("bloom.json", 'no training step of family "bloom" was recorded'), ("unsized.json", "is missing: a size")):
     code, j, err = check("co.yaml", "--model", name, "--device", "4090", "--seq", "128")
     ok(code == 4 and [f["line"] for f in j["findings"] if f["severity"] == "error"] == [3] and said in j["fits_not_answered"], "check without a graph: " + name, (code, j))
     code, out, err = call("plan", name, "--trainer", "hf", "--device", "4090", "--seq", "128", "--global-batch", "4")

@@ -115,20 +115,24 @@ int64_t vp_hf_parameters(const vp_model *model, vp_hf_shelf *shelf)
 static vp_status read_sizes(const vp_model *model, vp_hf_shelf *shelf, vp_hf_sizes *out,
                             char task[40], vp_err *err)
 {
-    vp_status st = VP_ERR_INPUT;
+    vp_err    why = {0};
+    vp_status st  = VP_ERR_INPUT;
 
     for (int i = 0; i < N_LOADING && st != VP_OK; i++) {
+        why                  = (vp_err){0};
         vp_hf_request  q     = loading(i, shelf);
         vp_hf_estimate e     = {0};
         vp_hf_found    found = {0};
         q.terse              = false; /* who asks wants to read why */
-        st                   = vp_hf_find(model, &q, VP_HF_STEP, &e, &found, err);
+        st                   = vp_hf_find(model, &q, VP_HF_STEP, &e, &found, &why);
         if (st == VP_OK) {
             *out = found.sizes;
             snprintf(task, 40, "%s", e.task);
         }
         vp_hf_found_release(&found);
     }
+    if (st != VP_OK)
+        *err = why;
     return st;
 }
 
