@@ -2,7 +2,7 @@
 """What `vplan plan --trainer` chose and `vplan emit` wrote, played by `vplan dryrun` with the real libraries: PyTorch's own peak
 against the stated interval and the card, and the next larger micro-batch, which the plan called too large.
 
-    end_to_end.py VPLAN PYTHON OUT.csv [--only TRAINER ...] [--trl-python PYTHON] [--deepspeed-python PYTHON] [--rows N] [--replay]
+    end_to_end.py VPLAN PYTHON OUT.csv [--only TRAINER ...] [--models MODEL ...] [--trl-python PYTHON] [--deepspeed-python PYTHON] [--rows N] [--replay]
 
 PYTHON has torch, transformers and accelerate; --trl-python's trl and datasets too, --deepspeed-python's DeepSpeed, Lightning and jsonargparse.
 Every case is planned again; a row of OUT.csv whose plan is what it was is not played again, what is predicted of it is today's. At most N are played; each play takes ten
@@ -45,6 +45,12 @@ LIGER = [("hf", "qwen-0.5b", "4090", 1024, 32, "--liger"), ("hf", "llama-1b", "a
 FIRST = [("hf", "qwen-0.5b", "4090", 1024, 32, "--recompute first:8"), ("hf", "llama-1b", "a100-sxm-40gb", 2048, 16, "--recompute first:4"),
          ("hf", "tiny-1b", "4090", 1024, 8, "--precision bf16 --recompute first:9"), ("torch", "tiny-1b", "4090", 2048, 16, "--precision bf16"),
          ("torch", "llama-1b", "4090", 2048, 16, "--precision bf16"), ("torch", "qwen-0.5b", "4090", 2048, 16, ""), ("torch", "smol-135m", "l4", 2048, 64, "")]
+# families that vplan has no graph of: built-in models with fewer layers
+CUT = {"granite-4": ("granite-3.3-2b", 4), "gemma3-6": ("gemma-3-1b", 6), "starcoder2-4": ("starcoder2-3b", 4), "phi2-4": ("phi-2", 4), "smollm3-4": ("smollm3-3b", 4), "mixtral-1": ("mixtral-8x7b", 1),
+       "xlmr-4": ("xlm-roberta-base", 4), "falcon-2": ("falcon-7b", 2)}
+RECORDED = [("hf", "granite-4", "4090", 512, 8, ""), ("hf", "gemma3-6", "4090", 512, 8, ""), ("hf", "starcoder2-4", "4090", 512, 8, ""), ("hf", "phi2-4", "4090", 512, 8, ""),
+            ("hf", "smollm3-4", "4090", 512, 16, "--recompute full"), ("hf", "mixtral-1", "a100-sxm-80gb", 512, 8, ""), ("hf", "xlmr-4", "4090", 512, 8, ""), ("hf", "falcon-2", "a100-sxm-40gb", 512, 8, ""),
+            ("torch", "granite-4", "4090", 1024, 8, "--precision bf16")]
 # what the cases above are played as; the others by their share of them, since they are slow
 PLAYED = {"torch": range(len(CASES)), "hf": range(len(CASES)), "trl": (0, 1, 2, 3, 5, 8, 9, 11, 17, 22), "accelerate": (0, 1, 2, 7, 10, 12, 16),
           "lightning": (0, 1, 2, 10), "deepspeed": (0, 2, 10, 12)}
@@ -190,7 +196,13 @@ def cases():
         for trainer, those in PLAYED.items():
             if i in those and not (trainer == "hf" and case[0] in LARGE):
                 yield (trainer,) + case
-    yield from WORLDS + LIGER + FIRST
+    yield from WORLDS + LIGER + FIRST + RECORDED
+
+
+def add_cut_models(a):
+    built_in = {m["name"]: m["config"] for m in json.loads(run([a.vplan, "models", "--json"])[1])["models"]}
+    for name, (of, layers) in CUT.items():
+        MODELS[name] = dict(built_in[of], num_hidden_layers=layers)
 
 
 def main():
@@ -199,14 +211,16 @@ def main():
     p.add_argument("python")
     p.add_argument("out")
     p.add_argument("--only", nargs="*")
+    p.add_argument("--models", nargs="*")
     p.add_argument("--trl-python")
     p.add_argument("--deepspeed-python")
     p.add_argument("--rows", type=int, default=1 << 30)
     p.add_argument("--replay", action="store_true")
     a = p.parse_args()
+    add_cut_models(a)
     kept = list(csv.DictReader(line for line in open(a.out) if line[0] != "#")) if os.path.exists(a.out) else []
     for trainer, *case in cases():
-        if a.only and trainer not in a.only:
+        if (a.only and trainer not in a.only) or (a.models and case[0] not in a.models):
             continue
         name = [str(x) for x in [trainer] + case]
         at = [i for i, r in enumerate(kept) if [r[k] for k in CASE] == name]
