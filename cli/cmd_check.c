@@ -436,8 +436,8 @@ const vp_command vp_cmd_check = {
          "alike. Exit 3 where it does not fit.",
          "Files that yours name are read too (deepspeed: ds.json, --config_file accelerate.yaml, "
          "llamafactory-cli train FILE; python train.py, where the command has no options of its own), "
-         "from here, from beside the file that names them or from a folder above it. Nothing is executed. Of Python, the "
-         "literals are read."},
+         "from here, from beside the file that names them or from a folder above it. Nothing is executed. Of Python, and of "
+         "the code cells of a notebook, the literals are read."},
     .examples   = {"vplan check train.yaml --model gpt2 --device 4090 --seq 1024",
                    "vplan check training_args.yaml ds_config.json accelerate.yaml",
                    "vplan check --versions transformers=5.17 -- python train.py --bf16 True"},
