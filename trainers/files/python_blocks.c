@@ -298,6 +298,20 @@ out:
     return st;
 }
 
+/* `if not args.lora: return model`, where that is so: what stands behind it in the function does not run. */
+static void note_return(vp_python_blocks *b, const vp_python_reader *r)
+{
+    for (int i = b->n - 1; i >= 0 && b->open[i].indent < r->indent; i--) {
+        if (b->open[i].is_condition || b->open[i].is_loop || b->open[i].is_dead ||
+            b->open[i].is_function)
+            return;
+        if (b->open[i].is_chain) {
+            b->open[i].returns = true;
+            return;
+        }
+    }
+}
+
 vp_status vp_python_enter_line(vp_python_blocks *b, vp_python_reader *r)
 {
     static const char *const loops[]  = {"for", "while"};
@@ -307,9 +321,20 @@ vp_status vp_python_enter_line(vp_python_blocks *b, vp_python_reader *r)
     int                      before = -1;
     vp_status                st     = VP_OK;
 
+    bool returned = false;
     while (b->n && b->open[b->n - 1].indent >= r->indent) {
         b->n--;
-        before = b->open[b->n].indent == r->indent ? b->n : -1;
+        before   = b->open[b->n].indent == r->indent ? b->n : -1;
+        returned = returned || b->open[b->n].returns;
+    }
+    if (vp_python_at_word(r, "return"))
+        note_return(b, r);
+    if (returned && r->indent > 0 && b->n + 1 < VP_DOCUMENT_MAX_DEPTH) { /* up to the end of def */
+        memset(&b->open[b->n], 0, sizeof b->open[b->n]);
+        b->open[b->n].indent  = r->indent - 1;
+        b->open[b->n].is_dead = true;
+        b->n++;
+        before = -1;
     }
     r->conditional = vp_python_is_maybe(b);
     end            = end ? end : r->end;
@@ -330,9 +355,12 @@ vp_status vp_python_enter_line(vp_python_blocks *b, vp_python_reader *r)
         VP_TRY(enter_chain(b, r, before, in_loop));
     else
         memset(&b->open[b->n], 0, sizeof b->open[b->n]);
-    b->open[b->n].indent  = r->indent;
-    b->open[b->n].is_loop = is_loop;
-    b->open[b->n].is_told = false;
+    b->open[b->n].indent      = r->indent;
+    b->open[b->n].is_loop     = is_loop;
+    b->open[b->n].is_told     = false;
+    b->open[b->n].returns     = false;
+    b->open[b->n].is_function = vp_python_at_word(r, "def") || vp_python_at_word(r, "async") ||
+                                vp_python_at_word(r, "class");
     if (!is_if && !is_further)
         b->open[b->n].is_condition = is_loop || is_other;
     b->open[b->n].is_dead =

@@ -16,6 +16,8 @@ typedef struct vp_python_blocks {
         bool is_told; /* of a dead one: what stands in it was named */
         /* of if, elif, else: whether one of them was taken so far */
         bool           is_chain;
+        bool           is_function; /* or a class */
+        bool           returns;     /* of what is taken for sure: the function ends there */
         vp_python_runs taken;
         const char    *by; /* the option whose default, or absence, it is dead by; NULL: none's */
         int            by_line;

@@ -376,6 +376,8 @@ bool vp_python_reach_functions(const vp_python_reader *r, vp_python_reached *x)
 {
     const vp_scan *s       = r->names ? r->names->scan : NULL;
     bool           changed = false;
+    /* a trainer is made where the script itself comes: it is run as it stands, and not another module's to call into */
+    bool is_run = s && r->trains_line && !is_spare(s, r->trains_line);
 
     for (int f = 0; s && f < s->n_blocks; f++) {
         int best = VP_REACH_NEVER, n = 0;
@@ -390,7 +392,7 @@ bool vp_python_reach_functions(const vp_python_reader *r, vp_python_reached *x)
             best   = by < best ? by : best;
             n++;
         }
-        best         = n ? best : VP_REACH_RUNS;
+        best         = n ? best : is_run ? VP_REACH_NEVER : VP_REACH_RUNS;
         changed      = changed || x->blocks[f] != best;
         x->blocks[f] = (unsigned char)best;
     }
