@@ -137,7 +137,8 @@ bool vp_check_is_own(const vp_checked_file *file)
  * expected to have keys of others. Its own program decides. */
 static int score_of(const vp_dialect *of, const vp_document *doc)
 {
-    if ((of->no_scripts && doc->format == VP_FORMAT_PYTHON) ||
+    if ((of->no_scripts && doc->format == VP_FORMAT_PYTHON &&
+         !(of->but_with && vp_value_member(doc->root, of->but_with))) ||
         (of->flags && doc->format != VP_FORMAT_FLAGS) || /* options stand on a command line */
         (of->only && doc->format != of->only))
         return -1;

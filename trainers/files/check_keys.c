@@ -730,7 +730,7 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
         if (!path)
             continue;
         if (!k && file->doc->format == VP_FORMAT_PYTHON &&
-            (isdigit((unsigned char)v->key[0]) || (v->is_variable && v->call)))
+            (isdigit((unsigned char)*v->key) || (v->is_variable && (v->call || v->first))))
             continue; /* an argument without a name: replace(old, ...); what a call made */
         const char *known = k ? NULL : known_at(file, s->path, v->key);
         if (!k && !known && is_of_named(c, file, s, v))

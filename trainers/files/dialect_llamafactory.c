@@ -305,9 +305,10 @@ const vp_dialect vp_dialect_llamafactory = {
     .signs        = "stage finetuning_type cutoff_len template dataset lora_rank lora_target "
                     "model_name_or_path",
     .flag_signs   = "finetuning_type template",
-    .no_scripts   = true,
     .programs     = "llamafactory-cli lmf",
-    .exponents    = true, /* OmegaConf's reader */
+    .no_scripts   = true,
+    .but_with     = "finetuning_type", /* a notebook's dict(...), which is dumped */
+    .exponents    = true,              /* OmegaConf's reader */
     .base         = &vp_dialect_transformers,
     .base_version = "5.6.0",
 };

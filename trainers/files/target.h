@@ -234,11 +234,12 @@ typedef struct vp_dialect {
     bool        exponents;      /* 2e-5 is a number to its reader of YAML, "2e-5" is not */
     bool        bool_is_number; /* false is 0 and 4.0 is 4 to its parser (pydantic) */
     bool
-              maps_take_reals; /* 1e9 is a whole number in its maps, which pydantic reads; what stands above them is passed on */
-    bool      hjson;      /* comments and commas too many are taken */
-    bool      flags;      /* a command line */
-    bool      no_scripts; /* no script of Python is one */
-    vp_format only;       /* the one form its files have; BY_NAME: any */
+                maps_take_reals; /* 1e9 is a whole number in its maps, which pydantic reads; what stands above them is passed on */
+    bool        hjson;      /* comments and commas too many are taken */
+    bool        flags;      /* a command line */
+    bool        no_scripts; /* no script of Python is one, */
+    const char *but_with;   /* unless this key is in it; NULL: none is */
+    vp_format   only;       /* the one form its files have; BY_NAME: any */
     /* keys whose product the processes are divided by before the global batch is; NULL */
     const char *shards;
     const char
