@@ -5,7 +5,10 @@
 #include <string.h>
 
 /* As counted: trainers/torch/world_zero.c, world_zero3_fetch.c. */
-static const double BUCKET = 5e8, AHEAD = 5e7, WHOLE = 1e9;
+static const double BUCKET = 5e8, AHEAD = 5e7, WHOLE = 1e9, PERSISTENT = 1e5;
+
+/* Of the width's square: a matrix of keys, with one head of 16. */
+static const double LEAST_SHARE = 16;
 
 typedef struct zero {
     vp_arena       *arena;
@@ -66,6 +69,11 @@ static void find(zero *z, const char *parallel)
             add(z, "overlap_comm with a bucket", bucket, of_bucket(z, bucket));
         return;
     }
+    /* weights up to that size stay whole on every card (DeepSpeed, parameter_offload.py); what a layer's least matrix has is not
+     * known here, so that all do */
+    double whole_up_to = number(z, "stage3_param_persistence_threshold", PERSISTENT, PERSISTENT);
+    if (whole_up_to > PERSISTENT && whole_up_to >= square / LEAST_SHARE)
+        add(z, "stage3_param_persistence_threshold", whole_up_to, z->n);
     double live   = number(z, "stage3_max_live_parameters", WHOLE, WHOLE);
     double reused = number(z, "stage3_max_reuse_distance", WHOLE, WHOLE);
     double ahead  = number(z, "stage3_prefetch_bucket_size", AHEAD, 0.9 * square);

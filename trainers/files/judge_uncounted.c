@@ -195,9 +195,27 @@ static bool is_beaten(const vp_judged *x, const char *key)
            vp_launch_option(x->c, dot + 1, NULL);
 }
 
+/* DeepSpeed's engine without ZeRO, stage 0 or no word of it, is no DistributedDataParallel: it has buckets, and in bf16 an optimizer,
+ * of its own. No other trainer's step under it was played. */
+static void judge_stage(vp_judged *x)
+{
+    static const char key[] = "zero_optimization.stage";
+
+    if (x->file->dialect != &vp_dialect_deepspeed || !x->c->target ||
+        strcmp(x->c->target->name, "deepspeed") == 0 || !vp_check_holds(x->c, x->file, key, "=0"))
+        return;
+    vp_find(x->c, x->file, VP_NOTE, vp_value_at(x->file->doc->root, key), key, NULL,
+            "ZeRO is off: every card holds all of weights, gradients and states; what DeepSpeed's "
+            "engine takes besides is not counted, and fit not answered");
+    if (!x->c->uncounted)
+        x->c->uncounted =
+            vp_arena_printf(x->c->arena, "DeepSpeed without ZeRO (%s 0) in %s", key, x->file->name);
+}
+
 void vp_judge_uncounted(vp_judged *x)
 {
     judge_program(x);
+    judge_stage(x);
     judge_kernels(x);
     vp_judge_own(x);
     for (const vp_dialect *d = x->file->dialect; d; d = d->base)
