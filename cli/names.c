@@ -141,14 +141,17 @@ vp_status vp_model_with_graph(const char *name, const vp_model_opts *opts, vp_mo
 {
     vp_model_opts alone  = {.class_name = opts->class_name, .config_only = true};
     vp_model     *config = NULL;
-    vp_err        why    = {0}, ignored;
-    vp_status     st     = vp_model_open(name, opts, out, &why);
-    bool          lacks  = st == VP_ERR_INPUT && strcmp(why.field, "model_type") == 0 &&
+    vp_err        why = {0}, ignored = {0};
+    vp_status     st    = vp_model_open(name, opts, out, &why);
+    bool          lacks = st == VP_ERR_INPUT && strcmp(why.field, "model_type") == 0 &&
                  vp_model_open(name, &alone, &config, &ignored) == VP_OK;
 
     vp_model_free(config);
     if (no_graph)
         *no_graph = lacks;
+    if (st == VP_ERR_INPUT && strcmp(why.field, "model_type") == 0 && !lacks && ignored.message[0])
+        why =
+            ignored; /* what else is wrong in it, weights in fewer bits say, counts for every trainer */
     if (lacks)
         return VP_FAIL_AT(err, st, why.file, why.line, why.field,
                           "%s. Of other trainers, whose families are more: vplan estimate %s "

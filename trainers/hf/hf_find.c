@@ -338,7 +338,7 @@ static vp_status choose_task(search *r, vp_err *err)
     }
     return VP_FAIL(err, VP_ERR_INPUT,
                    "no training step of %s %s%s was recorded for the family %s, only of %s: --task "
-                   "%.*s",
+                   "%.*s, or --class with a class of transformers' that learns it",
                    r->request->task ? "task" : "class",
                    r->request->task ? r->out->task : class_name,
                    vp_hf_has_adapters(r->request) ? " with adapters" : "", r->model->family,
