@@ -215,5 +215,43 @@ for card, dtype, flags, want in (("t4", "None", ASKS, "fp16-amp"), ("t4", "None"
 code, j, err = check(write("data.py", "from datasets import load_dataset\nstage = 'train'\ntemplate = 'a'\ncutoff_len = 1\ndataset = load_dataset('x')\n"))
 ok(j.get("target") is None and not any("refuses" in f["message"] or "none of" in f["message"] for f in j.get("findings", [])), "a script that makes a data set", (j.get("target"), j.get("findings"), err))
 
+# ---- what a script does behind its trainer, in functions that nothing calls and behind a return that is taken, trains nothing ----
+HEAD = "import argparse\nimport torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nfrom peft import LoraConfig, get_peft_model\n"
+LOADS = "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-1.5B', torch_dtype=torch.float32)\n"
+TRAINS = "args_ = TrainingArguments('o', per_device_train_batch_size=4, bf16=True)\ntrainer = Trainer(model=model, args=args_, train_dataset=d)\ntrainer.train()\n"
+ADAPTS = "    return get_peft_model(model, LoraConfig(r=16, target_modules='all-linear'))\n"
+
+
+def means(name, text, *command):
+    code, j, err = check(write(name, HEAD + text), "--device", "h100", "--seq", "512") if not command else check("--device", "h100", "--seq", "512", "--", *command)
+    return code, j.get("common", {}), j.get("fits"), [f for f in j.get("findings", []) if f["severity"] == "error"], j.get("fits_not_answered")
+
+
+for name, behind in (("to", "model = model.to(torch.bfloat16)\nmodel.save_pretrained('x')\n"), ("half", "model.half().save_pretrained('x')\n"),
+                     ("merge", "from peft import PeftModel\nbase = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-1.5B', torch_dtype=torch.float16)\nPeftModel.from_pretrained(base, 'x').merge_and_unload()\n")):
+    code, common, fits, errors, why = means("behind.py", LOADS + TRAINS + behind)
+    ok(code == 0 and common["precision"] == "bf16-mixed" and fits is True and not errors, "behind the trainer: " + name, (code, common, errors, why))
+for cast, precision in (("model.to(dtype=torch.bfloat16)", "bf16-amp"), ("model.to('cuda', dtype=torch.bfloat16)", "bf16-amp"), ("model = model.to('cuda', torch.bfloat16).eval()", "bf16-amp"),
+                        ("model.to('cuda')", "bf16-mixed"), ("model = model.bfloat16().float()", "bf16-mixed")):
+    code, common, fits, errors, why = means("cast.py", LOADS + cast + "\n" + TRAINS)
+    ok(code == 0 and common["precision"] == precision, "before the trainer: " + cast, (code, common, errors, why))
+code, common, fits, errors, why = means("spare.py", "def wrap(model):\n" + ADAPTS + "def freeze(model):\n    for p in model.parameters():\n        p.requires_grad = False\n" + LOADS + TRAINS)
+ok(code == 0 and common["tuning"] == "full" and fits is True, "functions that nothing calls", (code, common, why))
+GUARD = "def wrap(model, args):\n    if not args.use_lora:\n        return model\n" + ADAPTS + "p = argparse.ArgumentParser()\np.add_argument('--use_lora', action='store_true')\nargs = p.parse_args()\n" + LOADS + "model = wrap(model, args)\n" + TRAINS
+write("guard.py", HEAD + GUARD)
+for words, tuning in (((), "full"), (("--use_lora",), "lora")):
+    code, common, fits, errors, why = means("guard.py", GUARD, "python", "guard.py", *words)
+    ok(code == 0 and common["tuning"].startswith(tuning), "behind a return: %s" % (words,), (code, common, why))
+NESTED = "def wrap(model, on=True):\n    if on:\n        def one(x):\n            return x\n        model = one(model)\n" + ADAPTS + LOADS + "model = wrap(model)\n" + TRAINS
+code, common, fits, errors, why = means("nested.py", NESTED)
+ok(code == 0 and common["tuning"].startswith("lora"), "a return of a function within", (code, common, why))
+code, j, err = check(write("colab.py", "import json\nargs = dict(stage='sft', model_name_or_path='Qwen/Qwen2.5-7B', dataset='identity', template='qwen', finetuning_type='lora', lora_target='all', output_dir='o', per_device_train_batch_size=2, fp16=True)\njson.dump(args, open('a.json', 'w'))\n"))
+ok(j.get("target") == "llamafactory" and j["common"]["tuning"] == "lora" and not any(f["severity"] == "error" for f in j["findings"]), "LLaMA-Factory's notebook", (j.get("target"), j.get("common"), j.get("findings"), err))
+# ---- DeepSpeed without ZeRO cuts nothing ----
+for text in ('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 0}}', '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}'):
+    write("ds.json", text)
+    code, j, err = check("--device", "h100", "--seq", "512", "--", *"deepspeed --num_gpus 4 t.py --model_name_or_path Qwen/Qwen2.5-1.5B --deepspeed ds.json --bf16 --per_device_train_batch_size 2 --output_dir o".split())
+    ok(j["fits"] is None and "DeepSpeed without ZeRO" in j["fits_not_answered"], "DeepSpeed's stage 0", (code, j.get("fits"), j.get("fits_not_answered")))
+
 finish()
 P

@@ -10,6 +10,7 @@
 #include "trainers/files/document.h"
 #include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
+#include "trainers/files/python_formats.h"
 #include "trainers/files/python_names.h"
 #include "trainers/files/python_reader.h"
 #include "trainers/files/python_scan.h"
@@ -473,6 +474,8 @@ static vp_status read_statement(vp_python_reader *r)
         vp_python_be_unread(v);
         if (returns)
             vp_value_drop_last(root, v);
+    } else if (vp_python_is_part(v) && vp_python_is_reloaded(r, v)) {
+        vp_value_drop_last(root, v); /* to merge adapters, to try what was trained */
     } else if (vp_python_is_part(v)) {
         VP_TRY(vp_python_add_part(r, v));
         for (vp_document *part = r->doc->parts; part; part = part->next)
@@ -654,47 +657,6 @@ static void note_casts(vp_python_reader *r, const char *from, int line)
             r->doc->casts = line;
 }
 
-/* model.half(), model = model.to(torch.bfloat16), of what from_pretrained() gave under that name. */
-static vp_status note_format(vp_python_reader *r, const char *from, int line)
-{
-    static const char *const formats[][2] = {{".half()", "float16"},
-                                             {".bfloat16()", "bfloat16"},
-                                             {".float()", "float32"},
-                                             {".to(torch.bfloat16)", "bfloat16"},
-                                             {".to(torch.float16)", "float16"},
-                                             {".to(torch.half)", "float16"},
-                                             {".to(torch.float32)", "float32"},
-                                             {".to(dtype=torch.bfloat16)", "bfloat16"},
-                                             {".to(dtype=torch.float16)", "float16"}};
-
-    for (vp_document *part = r->doc->parts; part; part = part->next) {
-        size_t n = part->variable && vp_python_loads_model(part->call) ? strlen(part->variable) : 0;
-        if (!n || r->at - from <= (ptrdiff_t)n || memcmp(from, part->variable, n) != 0 ||
-            !strchr(". =", from[n]))
-            continue;
-        const char *call = memmem(from, (size_t)(r->at - from), part->variable, n);
-        if (from[n] != '.') /* behind the sign */
-            call = memmem(from + n, (size_t)(r->at - from) - n, part->variable, n);
-        const char *said = NULL;
-        for (size_t i = 0; call && i < sizeof formats / sizeof *formats; i++) {
-            size_t m = strlen(formats[i][0]);
-            if (r->at - call < (ptrdiff_t)(n + m) || memcmp(call + n, formats[i][0], m) != 0)
-                continue;
-            said = formats[i][1];
-            call += m, i = (size_t)-1; /* the last of several */
-        }
-        if (!said)
-            continue;
-        vp_value *v = vp_value_add(part, part->root, "dtype");
-        if (!v)
-            return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
-        v->kind = VP_VALUE_STRING, v->quoted = true, v->text = said, v->line = line;
-        if (r->may_run)
-            vp_python_be_unread(v);
-    }
-    return VP_OK;
-}
-
 /* param.requires_grad = False, model.requires_grad_(False): before adapters are made it is what peft does as well; what is freed after
  * them is trained besides. */
 static void note_frozen(vp_python_reader *r, const char *from, int line)
@@ -850,7 +812,7 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
         VP_TRY(note_files(&r, from, line));
         VP_TRY(note_adapters(&r, from, line));
         note_frozen(&r, from, line);
-        VP_TRY(note_format(&r, from, line));
+        VP_TRY(vp_python_note_format(&r, from, line));
         note_casts(&r, from, line);
         if (strncmp(from, "def ", 4) != 0)
             VP_TRY(note_checkpoints(&r, from, line, vp_python_is_switched(&open)));

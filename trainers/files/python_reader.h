@@ -27,6 +27,7 @@ typedef struct vp_python_reader {
     int          indent;      /* of its first letter */
     const char  *arguments;   /* the call that makes a trainer's, "TrainingArguments"; NULL: none */
     const char  *trainer;     /* the class that is given them, "SFTTrainer"; NULL: none */
+    int          trains_line; /* the last that makes a trainer; 0: none does yet */
     unsigned     imports;     /* VP_PYTHON_TRL and others */
     vp_value    *aliases;     /* of "import peft as p" p: "peft"; NULL: none */
     struct vp_python_names *names; /* python_names.h; NULL: none is followed */
