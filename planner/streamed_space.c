@@ -236,6 +236,26 @@ static vp_ilp of_all(const chain *c, const way *w, const vp_ilp *like)
     return p;
 }
 
+/* What is lost at the ends may be more than all outside the blocks takes: of small models, as they were timed. A bound with a constant of
+ * -d as one without: each block is said to take d less, none below 0. That is no more than the sum less d where any block takes d, and else
+ * 0, which no step undercuts. */
+static bool count_from_zero(vp_arena *arena, vp_ilp *p)
+{
+    vp_item_row *items;
+
+    if (p->const_ns >= 0)
+        return true;
+    items = vp_arena_array(arena, p->n_items, sizeof *items);
+    for (int64_t i = 0; items && i < p->n_items; i++) {
+        items[i]         = p->items[i];
+        items[i].cost_ns = vp_max_i64(0, items[i].cost_ns + p->const_ns);
+    }
+    p->items    = items;
+    p->hull     = NULL;
+    p->const_ns = 0;
+    return items != NULL;
+}
+
 vp_status vp_streamed_bound(vp_arena *arena, const vp_library *lib, const vp_figures *figures,
                             int n_slots, int64_t n_micro, int64_t arena_bytes, vp_ilp *p,
                             vp_err *err)
@@ -256,6 +276,7 @@ vp_status vp_streamed_bound(vp_arena *arena, const vp_library *lib, const vp_fig
             best    = here;
         }
     }
+    VP_TRY_ALLOC(err, count_from_zero(arena, &best));
     assert(best.const_ns >= 0);
     *p = best;
 out:
@@ -279,23 +300,34 @@ static vp_ilp_part beginning_with(const chain *c, const way *w, const vp_ilp *p,
     return x;
 }
 
-/* Of all ways that which says the most. */
-static void add_best(const chain *c, const way *ways, int n_ways, const vp_ilp *p,
+/* Such a part says nothing of its last block apart: what it would say less there was counted already. */
+static bool part_from_zero(vp_arena *arena, vp_ilp_part *x)
+{
+    if (x->ilp.const_ns < 0)
+        x->lost_at_last = 0;
+    return count_from_zero(arena, &x->ilp);
+}
+
+/* Of all ways that which says the most. False: out of memory. */
+static bool add_best(vp_arena *arena, const chain *c, const way *ways, int n_ways, const vp_ilp *p,
                      int64_t arena_bytes, int64_t s, vp_ilp_part *parts, int64_t *n)
 {
     const vp_item_row *x       = &ways[0].items[s];
     int64_t            best_ns = -1, ns;
 
     if (vp_add(p->base_bytes, vp_add(x->k_bytes, x->beta_bytes)) > arena_bytes)
-        return;
+        return true;
     for (int k = 0; k < n_ways; k++) {
         vp_ilp_part part = beginning_with(c, &ways[k], p, s);
-        if (part.ilp.const_ns >= 0 && vp_dp_bound(&part.ilp, arena_bytes, &ns) && ns > best_ns) {
+        if (!part_from_zero(arena, &part))
+            return false;
+        if (vp_dp_bound(&part.ilp, arena_bytes, &ns) && ns > best_ns) {
             best_ns   = ns;
             parts[*n] = part;
         }
     }
     *n += best_ns >= 0;
+    return true;
 }
 
 vp_status vp_streamed_parts(vp_arena *arena, const vp_ilp *p, const vp_library *lib,
@@ -319,7 +351,7 @@ vp_status vp_streamed_parts(vp_arena *arena, const vp_ilp *p, const vp_library *
         if (n_ways == 1 && as_first_ns(&c, &ways[0], s) == ways[0].items[s].cost_ns)
             some = true;
         else
-            add_best(&c, ways, n_ways, p, arena_bytes, s, *parts, n);
+            VP_TRY_ALLOC(err, add_best(arena, &c, ways, n_ways, p, arena_bytes, s, *parts, n));
     if (some) { /* a chain that begins otherwise takes no more than is said here */
         vp_ilp_part *x  = &(*parts)[(*n)++];
         *x              = (vp_ilp_part){.ilp = *p, .first = -1, .last = -1};
@@ -327,6 +359,7 @@ vp_status vp_streamed_parts(vp_arena *arena, const vp_ilp *p, const vp_library *
         x->ilp.items    = ways[0].items;
         x->ilp.hull     = NULL;
         x->ilp.const_ns = ways[0].const_ns - x->lost_at_last;
+        VP_TRY_ALLOC(err, part_from_zero(arena, x));
     }
 out:
     return st;

@@ -155,7 +155,11 @@ p = json.load(open(sys.argv[1]))
 link = p.pop("link")
 json.dump(p, open(sys.argv[2], "w"))
 json.dump(dict(p, link=dict(link, together_bytes_per_s=1e5)), open(sys.argv[3], "w"))
+json.dump(dict(p, link=dict(link, kernels_lost_s_per_byte=1e-8)), open(sys.argv[3].replace("slower", "losing"), "w"))
 PY
+# what kernels lose beside copies is more than all that stands outside the blocks: no bound is below 0
+ok "kernels that lose much beside copies" exits 0 "$BUILD/vplan" plan llama-tiny --device cpu --seq 128 --global-batch 8 --precision bf16-mixed --gradients bf16 --host-memory 20MB --budget 1500KB --profile "$work/losing.json" --json
+ok "and a proof" json 'd["proof"]["status"] == "optimal"'
 ok "without a link copies stay the plan's, assumed" bash -c "'$BUILD/vplan' explain '$work/moving.json' --profile '$work/unlinked.json' | head -1 | grep 'a step (assumed)'"
 # all that the plan moves, 260 kB where the host makes some of the steps, else 2 MB and more, crosses it at 100 kB/s
 ok "behind a slow one a plan is slow" bash -c "'$BUILD/vplan' explain '$work/moving.json' --profile '$work/slower.json' --json > '$work/out'"
