@@ -6,6 +6,7 @@
     finish()
 """
 import atexit
+import json
 import os
 import shutil
 import subprocess
@@ -38,6 +39,18 @@ def caller(program):
         p = subprocess.run((program,) + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
         return p.returncode, p.stdout.decode(), p.stderr.decode()
     return call
+
+
+def asker(program, command):
+    """ask(WORD, ...) runs `program command --json` with these words: its exit code, the document ({}: it printed none), what it said on standard error."""
+    def ask(*words):
+        p = subprocess.run((program, command, "--json") + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+        said = p.stderr.decode("utf-8", "replace")
+        try:
+            return p.returncode, json.loads(p.stdout.decode("utf-8", "replace")), said
+        except ValueError:
+            return p.returncode, {}, said
+    return ask
 
 
 def skip(why):

@@ -9,18 +9,13 @@ python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
 import json, os, subprocess, sys
 
 sys.path.insert(0, "tests")
-from check import finish, ok
+from check import asker, finish, ok
 
 vplan, work, root = sys.argv[1:4]
 os.chdir(work)
 
 
-def check(*words):
-    p = subprocess.run((vplan, "check", "--json") + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
-    try:
-        return p.returncode, json.loads(p.stdout.decode("utf-8", "replace")), p.stderr.decode("utf-8", "replace")
-    except ValueError:
-        return p.returncode, {}, p.stderr.decode("utf-8", "replace")
+check = asker(vplan, "check")
 
 
 def shown(*words):

@@ -9,7 +9,7 @@ python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
 import json, os, subprocess, sys
 
 sys.path.insert(0, "tests")
-from check import finish, ok
+from check import asker, finish, ok
 
 vplan, work, root = sys.argv[1:4]
 os.chdir(work)
@@ -20,12 +20,7 @@ def run(*words):
     return p.returncode, p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")
 
 
-def check(*words):
-    code, out, err = run("--json", *words)
-    try:
-        return code, json.loads(out), err
-    except ValueError:
-        return code, {}, err
+check = asker(vplan, "check")
 
 
 def write(name, data):
