@@ -830,7 +830,7 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
         else if ((!c->n_unjudged || !vp_check_played_print(c, line, "next")) &&
                  !vp_check_again_print(x->why, line) && !c->n_unjudged &&
                  !vp_check_played_print(c, line, "next"))
-            vp_screen_command("next", "vplan dryrun --device CARD -- COMMAND");
+            vp_check_any_print(line);
         return;
     }
     snprintf(speed, sizeof speed, "%s a step (assumed)", vp_time_text(m->now_s, time, sizeof time));

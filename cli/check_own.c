@@ -36,7 +36,7 @@ void vp_check_own_print(const vp_check_fit *x, const vp_checked *c, const vp_com
     rank = rank ? rank : number_of(c, "lora_rank");
     if (!c->own_adapts || c->own_pictures) {
         if (!vp_check_played_print(c, line, "next"))
-            vp_screen_command("next", "vplan dryrun --device CARD -- COMMAND");
+            vp_check_any_print(line);
         return;
     }
     vp_text_printf(&command, "vplan estimate ");

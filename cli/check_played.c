@@ -42,6 +42,34 @@ static void add_rest(vp_text *command, char *const *rest, const char *from, cons
     }
 }
 
+/* "vplan dryrun --device 4090"; false: no card was given. */
+static bool begin_dryrun(const vp_command_line *line, vp_text *command)
+{
+    bool has_device = false;
+
+    vp_text_printf(command, "vplan dryrun");
+    for (int i = 0; i < line->n_given; i++) {
+        bool is_device = strcmp(line->given[i].option->name, "--device") == 0;
+        if (!is_device && strcmp(line->given[i].option->name, "--budget") != 0)
+            continue;
+        has_device = has_device || is_device;
+        vp_text_printf(command, " %s ", line->given[i].option->name);
+        vp_text_quoted(command, line->given[i].text);
+    }
+    return has_device;
+}
+
+void vp_check_any_print(const vp_command_line *line)
+{
+    vp_text command = {0};
+
+    if (!begin_dryrun(line, &command))
+        vp_text_printf(&command, " --device CARD");
+    vp_text_printf(&command, " -- COMMAND");
+    vp_screen_command("next", vp_text_string(&command));
+    vp_text_release(&command);
+}
+
 bool vp_check_played_print(const vp_checked *c, const vp_command_line *line, const char *label)
 {
     const char *shell  = script_of(c, VP_FORMAT_FLAGS),
@@ -62,13 +90,7 @@ bool vp_check_played_print(const vp_checked *c, const vp_command_line *line, con
         runs   = "ipython";
         script = vp_arena_printf(c->arena, "%.*s.py", (int)n - 6, script);
     }
-    vp_text_printf(&command, "vplan dryrun");
-    for (int i = 0; i < line->n_given; i++)
-        if (strcmp(line->given[i].option->name, "--device") == 0 ||
-            strcmp(line->given[i].option->name, "--budget") == 0) {
-            vp_text_printf(&command, " %s ", line->given[i].option->name);
-            vp_text_quoted(&command, line->given[i].text);
-        }
+    begin_dryrun(line, &command);
     add_rest(&command, line->rest, NULL, NULL);
     if (!is_rest && script) {
         vp_text_printf(&command, " -- %s ", runs);

@@ -9,6 +9,9 @@
  * label: of the line, "next". */
 bool vp_check_played_print(const vp_checked *c, const vp_command_line *line, const char *label);
 
+/* The same where neither was given: of whatever command trains, on the card that was asked about. */
+void vp_check_any_print(const vp_command_line *line);
+
 /* The same question with the options that its answer lacks, as `why` names them: "--model MODEL --device CARD asks". False: it names none. */
 bool vp_check_again_print(const char *why, const vp_command_line *line);
 
