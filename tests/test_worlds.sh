@@ -129,6 +129,9 @@ refused("the same of FSDP", 4, ["--parallel fsdp2 --offload params on one card"]
 refused("one card reduces nothing", 2, ["--parallel fsdp2"], gpt2, "--sync-each-batch", "--accumulation", "2")
 refused("copies beside DeepSpeed's one card", 4, ["--resident ema"], gpt2, "--parallel", "zero2", "--resident", "ema")
 refused("offload without a way", 2, ["--parallel zero2 or zero3"], gpt2, "--offload", "optimizer")
+for recompute, warned in (("full", True), ("none", False)):
+    rc, j = estimate(dict(llama, tie_word_embeddings=True), "--world", "4", "--parallel", "zero3", "--trainer", "hf", "--seq", "512", "--liger", "--recompute", recompute)
+    ok(rc == 0 and any("2.7 % more than is said" in x for x in j["assumptions"]) == warned, "ZeRO 3, Liger, recompute %s: how far off it was" % recompute, j.get("assumptions", j.get("error")))
 lone = "--world", "4", "--parallel", "fsdp2", "--trainer", "hf", "--lora", "r=8,targets=all-linear", "--seq", "512"
 refused("Liger's loss of a head that FSDP2 cuts by itself", 4, ["--liger", "not tied", "zero3"], llama, *lone, "--liger")
 refused("its loss alone", 4, ["--loss liger", "not tied"], llama, *lone, "--loss", "liger")
