@@ -79,6 +79,9 @@ int vp_command_sets(const vp_command *command, const vp_option_set *sets[VP_MAX_
 vp_status vp_cli_parse(const vp_command *command, int argc, char **argv, vp_cli *cli,
                        void *const *values, vp_command_line *line, vp_err *err);
 
+/* VP_ERR_USAGE: what stands behind the command's name is missing. what asks for it: "which model?"; an example follows. */
+vp_status vp_cli_lacks(const vp_command *command, const char *what, vp_err *err);
+
 /* ---- help: cli/cmd_help.c ---- */
 
 /* What --help says of a command, or of vplan where it is NULL. */

@@ -397,7 +397,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         inputs[n++] = (vp_check_input){.words = (const char *const *)line.rest, .n_words = words};
     }
     if (!n)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "check wants files, or a command behind --"));
+        VP_TRY(vp_cli_lacks(&vp_cmd_check,
+                            "vplan check FILE... or -- CMD...: which files or command?", err));
     if (o.fit.device)
         VP_TRY(vp_device_named(cli, &o.fit.device, err));
     VP_TRY(find_no_bf16(arena, o.fit.device, &opts.no_bf16, err));
@@ -423,7 +424,7 @@ out:
 
 const vp_command vp_cmd_check = {
     .name    = "check",
-    .summary = "what a trainer's files will really do, and what is wrong in them",
+    .summary = "what your trainer's config files really do, and whether it fits",
     .usage   = {"FILE... [--for TARGET] [options]", "[FILE...] [options] -- CMD..."},
     .about =
         {"Reads what you have, any of the targets' files, several at once, or the command line "

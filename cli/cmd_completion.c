@@ -334,7 +334,7 @@ out:
 
 const vp_command vp_cmd_completion = {
     .name      = "completion",
-    .summary   = "a script that lets a shell complete vplan's words",
+    .summary   = "shell completion for bash, zsh and fish",
     .usage     = {"bash|zsh|fish"},
     .about     = {"The script completes commands, options, their words, built-in models and cards. "
                       "bash: put the line of the first example into ~/.bashrc; zsh: the second into "

@@ -269,7 +269,7 @@ out:
 
 const vp_command vp_cmd_devices = {
     .name    = "devices",
-    .summary = "what vplan knows of a device: usable bytes, rates, links, and their sources",
+    .summary = "the built-in GPUs and their sources; --fits MODEL: which would do",
     .usage   = {"[NAME|FILE] [--json]", "--fits MODEL [options]"},
     .about =
         {"The cards that vplan knows, and what runs here; of one card every figure with "

@@ -117,7 +117,7 @@ out:
 
 const vp_command vp_cmd_doctor = {
     .name    = "doctor",
-    .summary = "a run that died: what ran out of memory, and why; this machine",
+    .summary = "why a run ran out of memory and what helps; this machine's memory",
     .usage   = {"[--oom FILE|-] [--json]", "--snapshot FILE [--json]", "--summary FILE|- [--json]"},
     .about =
         {"Reads any log of a training, or the error alone, and finds the message that is the reason: the first refusal, not "

@@ -342,7 +342,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (args.out_dir || args.dtype)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "-o and --dtype belong to --fake-weights"));
     if (!line.rest || !line.rest[0])
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "nothing to run: vplan dryrun [options] -- CMD..."));
+        VP_TRY(vp_cli_lacks(&vp_cmd_dryrun,
+                            "nothing to run: vplan dryrun [options] -- CMD...: which command?",
+                            err));
     opts.command = line.rest;
     VP_TRY(vp_device_named(cli, &args.device, err));
     VP_TRY(choose(&args, &device, &opts, err));
@@ -369,7 +371,7 @@ out:
 
 const vp_command vp_cmd_dryrun = {
     .name    = "dryrun",
-    .summary = "the peak of a PyTorch command as its own allocator counts it, with no GPU",
+    .summary = "the peak memory of any PyTorch command, without a GPU",
     .usage   = {"[options] -- CMD...", "--fake-weights MODEL -o DIR [options] [-- PYTHON]"},
     .about =
         {"The peak of an unmodified PyTorch command, without a GPU: what PyTorch's own caching "

@@ -463,8 +463,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 
     VP_TRY_ALLOC(err, arena);
     VP_TRY(vp_cli_parse(&vp_cmd_emit, argc, argv, cli, (void *[]){&o}, &line, err));
-    if (line.n_words != 1)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "emit wants one file of settings, or a plan"));
+    if (!line.n_words)
+        VP_TRY(vp_cli_lacks(&vp_cmd_emit,
+                            "vplan emit SETTINGS|PLAN: which? vplan plan -o FILE writes either.",
+                            err));
     if (!o.target)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--for TARGET is required; vplan targets lists them"));
     VP_TRY(vp_target_named(o.target, &target, err));
@@ -504,7 +506,7 @@ out:
 
 const vp_command vp_cmd_emit = {
     .name    = "emit",
-    .summary = "settings as the files of the trainer that you use",
+    .summary = "a plan written as your trainer's config files",
     .usage   = {"SETTINGS|PLAN --for TARGET [-o DIR] [options]",
                 "SETTINGS|PLAN --for TARGET --edit FILE [--force] [options]"},
     .about =

@@ -447,7 +447,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_cli_parse(&vp_cmd_estimate, argc, argv, cli, (void *[]){&o, &o, cli}, &line, err));
     name = line.words[0];
     if (!name)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan estimate MODEL: which model?"));
+        VP_TRY(vp_cli_lacks(&vp_cmd_estimate, "vplan estimate MODEL: which model?", err));
     VP_TRY(vp_device_named(cli, &o.device, err));
     VP_TRY(vp_model_named(cli, &name, err));
     o.trainer_is_default = !o.trainer;
@@ -490,13 +490,14 @@ out:
 
 const vp_command vp_cmd_estimate = {
     .name      = "estimate",
-    .summary   = "where every byte goes, and whether it fits",
+    .summary   = "whether a training step fits, and where every byte goes",
     .usage     = {"MODEL [options]"},
     .about     = {"Where every byte is at the peak of one configuration, how high each phase "
                       "reaches, and whether it fits.",
                   "MODEL is a built-in name (vplan models), a config.json of any name, a folder that "
                       "holds one, or a Hub id that the local Hugging Face cache holds."},
-    .examples  = {"vplan estimate gpt2-xl --device 4090 --seq 1024 --recompute full",
+    .examples  = {"vplan estimate qwen2.5-7b --qlora --device 4090",
+                  "vplan estimate gpt2-xl --device 4090 --seq 1024 --recompute full",
                   "vplan estimate llama-3.1-8b --device h200 --precision bf16-mixed --max seq"},
     .sets      = {&options, &vp_estimate_trainer_options, &vp_note_options},
     .argument  = VP_TAKES_MODEL,

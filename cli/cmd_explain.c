@@ -557,7 +557,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     t.all     = w.all;
     t.html    = w.html;
     if (!path)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan explain PLAN: which plan?"));
+        VP_TRY(vp_cli_lacks(&vp_cmd_explain, "vplan explain PLAN: which plan?", err));
     if (w.buffers + w.program + w.roofline + w.timeline > 1)
         VP_TRY(VP_FAIL(
             err, VP_ERR_USAGE,
@@ -607,7 +607,7 @@ out:
 
 const vp_command vp_cmd_explain = {
     .name      = "explain",
-    .summary   = "what is alive at a plan's peak; every buffer and step",
+    .summary   = "what takes the memory at a plan's peak; every buffer and step",
     .usage     = {"PLAN [options]"},
     .about     = {"What a plan decides, what is alive at its peak, at which step that is, the "
                       "largest tensors there, and what if: bytes and time of the same plan with "

@@ -12,12 +12,20 @@ static void overview(vp_text *out)
 {
     const vp_command *c;
 
-    vp_text_printf(out, "usage: vplan COMMAND ...\n\n");
+    vp_text_printf(out,
+                   "usage: vplan COMMAND ...\n\n"
+                   "Training in limited GPU memory: will it fit, what is the fastest setting that\n"
+                   "does, and how to run it.\n\n");
     for (int i = 0; (c = vp_command_at(i)); i++) {
         vp_text_printf(out, "  %-11s", c->name);
         vp_text_wrap(c->summary, 13, 13, out);
     }
     vp_text_printf(out,
+                   "\nto begin with\n"
+                   "  vplan estimate qwen2.5-7b --qlora --device 4090    will it fit?\n"
+                   "  vplan check train.yaml --model gpt2 --device 4090  does this config fit?\n"
+                   "  vplan dryrun --device 4090 -- python train.py      does this script fit?\n"
+                   "  vplan doctor --oom train.log                       why did it run out?\n"
                    "\nvplan help COMMAND, or vplan COMMAND --help, describes every option.\n\n"
                    "Exit codes: 0 done or fits, 1 internal error, 2 usage, 3 does not fit,\n"
                    "4 invalid input, 5 device or environment, 6 no trial succeeded, 7 storage,\n"

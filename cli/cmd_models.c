@@ -149,7 +149,7 @@ out:
 
 const vp_command vp_cmd_models = {
     .name      = "models",
-    .summary   = "the models that need no file",
+    .summary   = "the built-in models",
     .usage     = {"[NAME] [--json]"},
     .about     = {"The built-in models: parameters, family, the Hub id of the same model, and "
                       "where the numbers are from; of one, named like that or by its Hub id, the "

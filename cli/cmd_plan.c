@@ -819,7 +819,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     x.said        = &o;
     x.html        = w.html;
     if (!name)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
+        VP_TRY(vp_cli_lacks(&vp_cmd_plan, "vplan plan MODEL: which model?", err));
     VP_TRY(vp_device_named(cli, &o.device, err));
     const char *const inputs[] = {name, o.recipe, o.profile, o.device};
     if (x.path)
@@ -866,7 +866,7 @@ out:
 
 const vp_command vp_cmd_plan = {
     .name    = "plan",
-    .summary = "the fastest configuration that fits a budget, with a proof",
+    .summary = "the fastest settings that fit, for vplan's runtime or your trainer",
     .usage   = {"MODEL --seq N --global-batch N [options]",
                 "MODEL --trainer TARGET --seq N --global-batch N [options]"},
     .about =

@@ -102,7 +102,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY_ALLOC(err, w);
     VP_TRY(vp_cli_parse(&vp_cmd_run, argc, argv, cli, (void *[]){&a}, &line, err));
     if (line.n_words == 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan run PLAN: which plan?"));
+        VP_TRY(vp_cli_lacks(&vp_cmd_run, "vplan run PLAN: which plan?", err));
     const char *inputs[] = {line.words[0], a.data, a.init};
     if (a.save_profile)
         VP_TRY(vp_output_check(a.save_profile, a.force, inputs, 3, err));
@@ -136,7 +136,7 @@ out:
 
 const vp_command vp_cmd_run = {
     .name     = "run",
-    .summary  = "train a plan here: predicted and measured, side by side",
+    .summary  = "train by a plan; memory predicted and measured, side by side",
     .usage    = {"PLAN... [options]"},
     .about    = {"Train a plan here, on the device it is for; print predicted and executed bytes. "
                     "Several plans take turns, a step of each, all alive at once on random tokens: "

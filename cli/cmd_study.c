@@ -253,7 +253,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY_ALLOC(err, arena);
     VP_TRY(vp_cli_parse(&vp_cmd_study, argc, argv, cli, (void *[]){&o}, &line, err));
     if (!line.words[0])
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan study FILE: which study?"));
+        VP_TRY(vp_cli_lacks(&vp_cmd_study, "vplan study FILE: which study?", err));
     if (o.csv && cli->json)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--csv and --json are two forms: one at a time"));
     s.path = line.words[0];
@@ -273,7 +273,7 @@ out:
 
 const vp_command vp_cmd_study = {
     .name      = "study",
-    .summary   = "what a study of vplan tune holds: trials, the best, all side by side",
+    .summary   = "the trials that vplan tune kept in a file",
     .usage     = {"FILE [--csv]"},
     .about     = {"What was asked for, and what was tried for it, the best first: bytes, predicted "
                       "and measured time, and how much slower than the best. Those that were run "

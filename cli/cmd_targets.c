@@ -112,7 +112,7 @@ out:
 
 const vp_command vp_cmd_targets = {
     .name      = "targets",
-    .summary   = "the trainers that emit writes for and check reads, and what each can be told",
+    .summary   = "the trainers that emit and check know, and the settings of each",
     .usage     = {"[NAME] [--json]"},
     .about     = {"Of one target: its files, the words that it has for each setting in the newest "
                       "version that is known, what your own code must say, and the command that runs it."},

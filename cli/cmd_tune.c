@@ -600,7 +600,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
                           .note       = cli->quiet ? NULL : vp_cli_progress,
                           .ended      = &asked_to_end};
     if (!name)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan tune MODEL|PLAN: which?"));
+        VP_TRY(vp_cli_lacks(&vp_cmd_tune, "vplan tune MODEL|PLAN, or -- CMD...: which?", err));
     VP_TRY(vp_device_named(cli, &o.device, err));
     if (w.path)
         VP_TRY(vp_output_check(
@@ -656,7 +656,7 @@ out:
 
 const vp_command vp_cmd_tune = {
     .name    = "tune",
-    .summary = "measure here, plan, run the best plans, return the best tested",
+    .summary = "the fastest settings that fit, found by trying them",
     .usage = {"MODEL --seq N --global-batch N [options]", "PLAN [options]", "[options] -- CMD..."},
     .about =
         {"Time the kernel calls here, plan with these times, train the fastest plan and "

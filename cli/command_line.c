@@ -260,6 +260,12 @@ out:
     return st;
 }
 
+vp_status vp_cli_lacks(const vp_command *command, const char *what, vp_err *err)
+{
+    return VP_FAIL(err, VP_ERR_USAGE, "%s For example: %s (vplan help %s lists the options)", what,
+                   command->examples[0], command->name);
+}
+
 static void say(const char *label, const char *fmt, va_list args)
 {
     char text[2000];
