@@ -288,7 +288,7 @@ static void print_text(const vp_checked *c, const vp_check_fit *fit, const vp_co
     int     n_files = 0;
 
     for (int i = 0; i < c->n_files; i++)
-        n_files += !c->files[i].is_part;
+        n_files += !c->files[i].is_part && !c->files[i].is_commands;
 
     for (int64_t i = 0; i < c->n_findings; i++)
         n[c->findings[i].severity]++;

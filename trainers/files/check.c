@@ -328,6 +328,7 @@ static void choose_command(vp_checked *c, vp_checked_file *file, const vp_target
 
     for (vp_document *doc = file->doc; doc; doc = doc->next) {
         d = dialect_of(doc, target, &score);
+        score += vp_check_runs_written(c, doc);
         if (!chosen || score > best)
             chosen = doc, file->dialect = d, best = score;
     }
@@ -545,7 +546,7 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
         return VP_OK;
     }
     if (in->bytes)
-        st = vp_document_parse_run(c->arena, in->path, in->bytes, in->n_bytes, VP_FORMAT_BY_NAME,
+        st = vp_document_parse_run(c->arena, in->path, in->bytes, in->n_bytes, in->format,
                                    vp_check_command_of(c, in->path), &file->doc, &inner);
     else if (in->path)
         st = vp_document_read_run(c->arena, in->path, VP_FORMAT_BY_NAME,
@@ -798,8 +799,12 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
     for (int i = 0; i < n; i++)
         VP_TRY(vp_check_open(out, &inputs[i], opts, NULL, err));
     out->command = NULL;
-    for (int i = 0; opts->follows && i < out->n_files; i++)
+    for (int i = 0; opts->follows && i < out->n_files; i++) {
+        VP_TRY(vp_check_open_commands(out, i, opts, err));
         VP_TRY(vp_check_open_named(out, i, opts, err));
+        if (i + 1 == out->n_files)
+            VP_TRY(vp_check_open_written(out, opts, err));
+    }
     take_kind(out);
     VP_TRY(vp_check_take_handed(out, err));
     vp_check_options(out);

@@ -32,6 +32,8 @@ typedef struct vp_checked_file {
     bool        is_file;       /* name is a path */
     bool        is_named;      /* by another of the files */
     bool        is_part;       /* of the script before it: vp_document.parts */
+    bool        is_commands;   /* of a notebook's cells: name is the notebook's path */
+    bool        is_written;    /* by a cell of a notebook: name is the path that it writes */
     const char *yields_to;     /* name of the command whose options beat what it says; NULL */
     bool        is_spoken_for; /* a command or script whose settings stand in files that it names */
 } vp_checked_file;
@@ -70,6 +72,7 @@ typedef struct vp_check_input {
     int64_t            n_words;
     const char        *bytes; /* what the file shall be taken to hold; NULL: it is read */
     int64_t            n_bytes;
+    vp_format          format; /* of them; VP_FORMAT_BY_NAME: by the path */
 } vp_check_input;
 
 typedef struct vp_check_opts {

@@ -63,6 +63,18 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
 /* named.c: reads the files that file i names. */
 vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err);
 
+/* cells.c: of file i, a notebook that trains nothing by itself, the commands that it runs. */
+vp_status vp_check_open_commands(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err);
+
+/* The files that cells write, where nothing that is read so far trains. */
+vp_status vp_check_open_written(vp_checked *c, const vp_check_opts *opts, vp_err *err);
+
+/* Whether a command runs or names a file that a cell writes. */
+bool vp_check_runs_written(const vp_checked *c, const vp_document *command);
+
+/* The file of that path which a cell of a notebook writes; NULL: none does. */
+const vp_written *vp_check_written(const vp_checked *c, const char *path);
+
 /* named.c: of files of TRL's that its command reads, the launcher's keys count as its options. */
 vp_status vp_check_take_handed(vp_checked *c, vp_err *err);
 

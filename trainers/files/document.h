@@ -123,7 +123,17 @@ typedef struct vp_document {
     vp_value *files;
     /* what stood in the file and was not read: statements of Python, words without a key */
     int64_t n_values;
+    const char
+        *commands; /* of a notebook: those that it runs, a script of the shell's; NULL: none */
+    struct vp_written *written; /* and the files that its cells write; NULL: none */
 } vp_document;
+
+/* A file that a notebook writes before it is used. */
+typedef struct vp_written {
+    const char        *path, *bytes;
+    int64_t            n_bytes;
+    struct vp_written *next;
+} vp_written;
 
 enum {
     VP_DOCUMENT_MAX_BYTES  = 4 << 20,

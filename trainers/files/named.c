@@ -45,12 +45,15 @@ static bool is_same_file(const char *a, const char *b)
     return same;
 }
 
-/* The one of the files read that path is; NULL: none of them. */
-static vp_checked_file *already(vp_checked *c, const char *path)
+/* The one of the files read that path is; NULL: none of them. written: what a cell writes by that path; NULL. */
+static vp_checked_file *already(vp_checked *c, const char *path, const vp_written *written)
 {
-    for (int i = 0; i < c->n_files; i++)
-        if (c->files[i].is_file && is_same_file(c->files[i].name, path))
-            return &c->files[i];
+    for (int i = 0; i < c->n_files; i++) {
+        vp_checked_file *file = &c->files[i];
+        if (written ? file->is_written && strcmp(file->name, path) == 0
+                    : file->is_file && is_same_file(file->name, path))
+            return file;
+    }
     return NULL;
 }
 
@@ -99,11 +102,13 @@ static void yield_to(vp_checked *c, const vp_checked_file *of, const char *name)
 static vp_status open_named(namer *x, const vp_value *at, const char *key, const char *path,
                             const vp_dialect *kind, bool beaten)
 {
-    vp_checked      *c     = x->c;
-    vp_checked_file *file  = &c->files[x->i];
-    const char      *found = find(c->arena, file->is_file ? file->name : NULL, path);
-    char             shown[256], given[256];
-    vp_checked_file *other = found ? already(c, found) : NULL;
+    vp_checked       *c       = x->c;
+    vp_checked_file  *file    = &c->files[x->i];
+    const vp_written *written = vp_check_written(c, path);
+    const char       *beside  = file->is_file || file->is_commands ? file->name : NULL;
+    const char       *found   = written ? written->path : find(c->arena, beside, path);
+    char              shown[256], given[256];
+    vp_checked_file  *other = found ? already(c, found, written) : NULL;
 
     if (other) {
         if (beaten)
@@ -133,11 +138,17 @@ static vp_status open_named(namer *x, const vp_value *at, const char *key, const
     if (c->n_files == VP_CHECK_MAX_FILES)
         return VP_FAIL(x->err, VP_ERR_USAGE, "more than %d files at once, with those they name",
                        VP_CHECK_MAX_FILES);
-    vp_find(c, file, VP_NOTE, at, key, NULL, "%s is read too",
+    vp_find(c, file, VP_NOTE, at, key, NULL,
+            written ? "%s is read too, as a cell writes it" : "%s is read too",
             vp_text_escape(found, shown, sizeof shown));
-    c->files[c->n_files].is_named  = true;
-    c->files[c->n_files].yields_to = beaten ? file->name : NULL;
-    return vp_check_open(c, &(vp_check_input){.path = found}, x->opts, kind, x->err);
+    c->files[c->n_files].is_named   = true;
+    c->files[c->n_files].is_written = written != NULL;
+    c->files[c->n_files].yields_to  = beaten ? file->name : NULL;
+    return vp_check_open(c,
+                         &(vp_check_input){.path    = found,
+                                           .bytes   = written ? written->bytes : NULL,
+                                           .n_bytes = written ? written->n_bytes : 0},
+                         x->opts, kind, x->err);
 }
 
 const vp_dialect *vp_dialect_named(const char *name)
@@ -334,12 +345,15 @@ static vp_status open_of_program(namer *x, const vp_document *doc, const vp_dial
 }
 
 /* Whether the options behind a script are those of its own parser. */
-static bool parses(vp_arena *arena, const char *path)
+static bool parses(vp_arena *arena, const char *path, const vp_written *written)
 {
     vp_document *doc    = NULL;
     vp_err       ignore = {0};
+    vp_status    st     = written ? vp_document_parse(arena, path, written->bytes, written->n_bytes,
+                                                      VP_FORMAT_BY_NAME, &doc, &ignore)
+                                  : vp_document_read(arena, path, VP_FORMAT_BY_NAME, &doc, &ignore);
 
-    return vp_document_read(arena, path, VP_FORMAT_BY_NAME, &doc, &ignore) == VP_OK && doc->parses;
+    return st == VP_OK && doc->parses;
 }
 
 /* `python train.py` without options: all that is said stands in the script. With those of a parser of its own they stand in
@@ -353,12 +367,15 @@ static vp_status open_of_script(namer *x, const vp_document *doc)
         size_t      n  = strcspn(p, " ");
         vp_value    at = {.kind = VP_VALUE_NULL, .line = doc->root->line};
         char        path[PATH_MAX];
-        const char *found = NULL;
+        const char *found = NULL, *beside = NULL;
         snprintf(path, sizeof path, "%.*s", (int)n, p);
+        const vp_written *written = vp_check_written(x->c, path);
+        if (x->c->files[x->i].is_commands)
+            beside = x->c->files[x->i].name;
         if (n > 3 && strncmp(p + n - 3, ".py", 3) == 0)
-            found = find(x->c->arena, NULL, path);
+            found = written ? written->path : find(x->c->arena, beside, path);
         if (found && doc->root->first && !has_parser)
-            has_parser = parses(x->c->arena, found);
+            has_parser = parses(x->c->arena, found, written);
         if (found && (!doc->root->first || has_parser)) {
             x->c->command             = doc;
             st                        = open_named(x, &at, path, path, NULL, true);
