@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 
-DOCUMENTS = ["README.md", "planner/README.md", "docs/plan-file.md"]
+DOCUMENTS = ["README.md", "docs/own-runtime.md", "planner/README.md", "docs/plan-file.md"]
 
 ALWAYS_MASKED = [(r"gap [\d.e+-]+( %)?, checked by vplan \(\d+ nodes\)", "gap G, checked by vplan (N nodes)")]  # GLPK's rounding decides them
 MASKS = [  # pattern, what stands for it; only in output that depends on this machine's CPU
@@ -282,8 +282,8 @@ def check_played(tell):
     near = sum(abs(float(r["miss"])) <= 0.02 for r in rows)
     larger = [r for r in rows if r["next_verdict"] != "none larger"]
     large, tight, unlisted = ([r for r in larger if r["next_said"] == word] for word in ("too large", "tight", "not said"))
-    said = ("%d settings of %d models on %d cards that were planned and written so were played with the real libraries and without a GPU: "
-            "PyTorch's own peak was within the interval and on the card in %s, within 2 %% in %d. Of the %d that had a next larger micro-batch it ended "
+    said = ("%d settings of %d models on %d GPUs that were planned and written so were then dry-run with the real libraries: "
+            "PyTorch's own peak was within the interval and the GPU's memory in %s, within 2 %% in %d. Of the %d that had a next larger micro-batch it ended "
             "out of memory in all %d that were called too large and in %d that were not listed, and ran in %d of the %d that were called tight" % (len(rows), len({r["model"] for r in rows}), len({r["card"] for r in rows}), "all" if inside == len(rows) else inside,
                                            near, len(larger), sum(r["next_verdict"] == "oom" for r in large),
                                                                      sum(r["next_verdict"] == "oom" for r in unlisted),

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/test_readme.sh: every transcript in README.md, planner/README.md and docs/plan-file.md is what the program prints now;
+# tests/test_readme.sh: every transcript in README.md, docs/own-runtime.md, planner/README.md and docs/plan-file.md is what the program prints now;
 # tests/readme.py says what is compared and what is masked. --update rewrites them. The last line counts.
 set -u
 cd "$(dirname "$0")/.." || exit 1
