@@ -819,7 +819,7 @@ static bool is_faster(const vp_mended *m)
 void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_command_line *line)
 {
     const vp_mended *m = &x->mended;
-    char             speed[64], bytes[2][32], time[32], text[160];
+    char             speed[64], bytes[2][32], time[32], text[160], phase[48];
 
     if (x->why) {
         vp_screen_line("fit", "%s", x->why);
@@ -837,7 +837,7 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
     vp_screen_answer(m->now.high_bytes, x->request.budget_bytes, m->fits ? speed : NULL);
     vp_screen_line("peak", "%s allocated, in %s; %s reserved by PyTorch",
                    vp_size_text(m->now.allocated_bytes, bytes[0], sizeof bytes[0]),
-                   m->now.peak_phase,
+                   vp_screen_phase(m->now.peak_phase, phase, sizeof phase),
                    vp_size_text(m->now.reserved_bytes, bytes[1], sizeof bytes[1]));
     vp_loader_print(&m->now.batch, &x->loader, x->request.world > 1);
     if (m->other)

@@ -192,12 +192,13 @@ static void print_ranks(const json_t *doc)
 /* "353,714,176 bytes, in step1" behind the size. */
 static void print_peaks(const json_t *doc)
 {
-    char    a[64], b[64];
+    char    a[64], b[64], phase[48];
     size_t  i;
     json_t *row;
 
     vp_screen_line("allocated", "%s at the peak, in %s: %s bytes",
-                   size_of(doc, "allocated_peak_bytes", a, sizeof a), text(doc, "peak_phase"),
+                   size_of(doc, "allocated_peak_bytes", a, sizeof a),
+                   vp_screen_phase(text(doc, "peak_phase"), phase, sizeof phase),
                    vp_count_text(number(doc, "allocated_peak_bytes"), b, sizeof b));
     vp_screen_line("reserved", "%s, with PyTorch's cache: %s bytes",
                    size_of(doc, "reserved_peak_bytes", a, sizeof a),
@@ -207,7 +208,7 @@ static void print_peaks(const json_t *doc)
                    size_of(doc, "outside_bytes", b, sizeof b), text(doc, "outside_class"));
     print_head("phase", (const char *const[]){"allocated", "reserved", NULL});
     json_array_foreach (json_object_get(doc, "phases"), i, row)
-        printf("  %-30s %14s %14s\n", text(row, "name"),
+        printf("  %-30s %14s %14s\n", vp_screen_phase(text(row, "name"), phase, sizeof phase),
                size_of(row, "allocated_bytes", a, sizeof a),
                size_of(row, "reserved_bytes", b, sizeof b));
     print_head("at the allocated peak", (const char *const[]){"bytes", NULL});
@@ -217,7 +218,7 @@ static void print_peaks(const json_t *doc)
 
 static void print_owners(const json_t *owners)
 {
-    char    count[64], what[1024];
+    char    count[64], what[1024], phase[48];
     size_t  i;
     json_t *row;
 
@@ -231,8 +232,8 @@ static void print_owners(const json_t *owners)
         }
         snprintf(what, sizeof what, "%s, %s %s, in %s: %s", text(row, "kind"),
                  vp_count_text(number(row, "tensors"), count, sizeof count),
-                 number(row, "tensors") == 1 ? "tensor" : "tensors", text(row, "phase"),
-                 text(row, "frame"));
+                 number(row, "tensors") == 1 ? "tensor" : "tensors",
+                 vp_screen_phase(text(row, "phase"), phase, sizeof phase), text(row, "frame"));
         print_sized(number(row, "bytes"), what);
     }
 }
@@ -252,7 +253,7 @@ static void print_failed(const char *what, const char *why)
 static void print_verdict(const json_t *doc)
 {
     const json_t *oom = json_object_get(doc, "oom");
-    char          asked[64], held[64], why[1024];
+    char          asked[64], held[64], phase[48], why[1024];
 
     if (strcmp(text(doc, "verdict"), "fits") == 0) {
         vp_screen_answer(number(doc, "device_bytes"), number(doc, "budget_bytes"), NULL);
@@ -263,7 +264,8 @@ static void print_verdict(const json_t *doc)
     }
     if (oom)
         snprintf(why, sizeof why, "out of memory in %s, %s asked for with %s reserved, at %s",
-                 text(oom, "phase"), size_of(oom, "requested_bytes", asked, sizeof asked),
+                 vp_screen_phase(text(oom, "phase"), phase, sizeof phase),
+                 size_of(oom, "requested_bytes", asked, sizeof asked),
                  size_of(oom, "reserved_bytes", held, sizeof held), text(oom, "where"));
     print_failed(strcmp(text(doc, "verdict"), "oom") == 0 ? "DOES NOT FIT" : "FAILED",
                  oom ? why : text(doc, "reason"));

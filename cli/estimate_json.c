@@ -118,9 +118,9 @@ json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
         json_array_append_new(
             list,
             json_sprintf(
-                "interval: %.0f %% of the reserved bytes, which held on 95 of 100 steps played "
-                "without a card%s; none was measured on one",
-                100 * reserved_share(a), a->has_device ? ", and the context's own" : ""));
+                "interval: %.0f %% of the reserved bytes, which held for 95 of 100 steps that "
+                "PyTorch ran on a simulated GPU%s; none was measured on a real one",
+                100 * reserved_share(a), a->has_device ? ", and the CUDA context's own" : ""));
     if (a->loader.workers)
         json_array_append_new(list, json_string(vp_loader_assumed));
     if (a->has_device && a->request.world > 1)

@@ -83,12 +83,12 @@ static void print_fitting(const vp_estimate_answer *a)
     char        x[64];
     const char *keeps =
         a->fitting.trains_adapters                   ? "adapters are trained, not the whole model"
-        : strstr(a->fitting.options, "--alloc-conf") ? "as PYTORCH_ALLOC_CONF before the command"
-        : strstr(a->fitting.options, "--offload")
-            ? "what is in host memory crosses the link in each step"
-        : strstr(a->fitting.options, "--world") ? "weights, gradients and states cut over the cards"
-        : strstr(a->fitting.options, "--seq")   ? "shorter samples"
-                                                : "as many samples a step";
+        : strstr(a->fitting.options, "--alloc-conf") ? "PYTORCH_ALLOC_CONF before the command"
+        : strstr(a->fitting.options, "--offload") ? "what is in host memory is copied in each step"
+        : strstr(a->fitting.options, "--world")
+            ? "weights, gradients and optimizer states sharded over the GPUs"
+        : strstr(a->fitting.options, "--seq") ? "shorter samples"
+                                              : "the same samples a step";
 
     if (a->has_fitting)
         vp_screen_line("fits with", "%s: %s; %s%s", a->fitting.options + 1,
@@ -98,7 +98,7 @@ static void print_fitting(const vp_estimate_answer *a)
                        keeps, a->fitting.only_just ? ", but only just: see its interval" : "");
     else if (!vp_estimate_fits(a))
         vp_screen_line("fits with",
-                       "none of the changes that estimate tries: it takes another card, "
+                       "none of the changes that estimate tries: it takes a larger GPU "
                        "or a smaller model%s",
                        a->fitting.lacks_adapters
                            ? "; or adapters, whose step was not recorded with these settings"
@@ -223,11 +223,11 @@ static void print_items(const vp_ledger_phase *p, bool all)
 static void print_phases(const vp_estimate_answer *a)
 {
     const vp_hf_estimate *e = &a->estimate;
-    char                  x[64], y[64];
+    char                  x[64], y[64], phase[48];
 
     printf("\n%-20s %14s %14s\n", "phase", "allocated", "reserved");
     for (int i = 0; i < e->n_phases; i++)
-        printf("%-20s %14s %14s\n", e->phases[i].name,
+        printf("%-20s %14s %14s\n", vp_screen_phase(e->phases[i].name, phase, sizeof phase),
                vp_size_text(e->phases[i].allocated_bytes, x, sizeof x),
                vp_size_text(e->phases[i].reserved_bytes, y, sizeof y));
 }
@@ -255,7 +255,7 @@ void vp_estimate_print(const vp_estimate_answer *a, const vp_command_line *line,
 {
     const vp_hf_estimate  *e = &a->estimate;
     const vp_ledger_phase *p = &e->phases[e->peak];
-    char                   x[64];
+    char                   x[64], phase[48];
 
     if (a->budget_bytes >= 0)
         vp_screen_answer(vp_estimate_device_bytes(a), a->budget_bytes, NULL);
@@ -276,7 +276,7 @@ void vp_estimate_print(const vp_estimate_answer *a, const vp_command_line *line,
     print_setting(a, all);
     print_items(p, all);
     printf("%-40s %12s   in %s\n", "allocated", vp_screen_size(e->allocated_bytes, 12, x, sizeof x),
-           p->name);
+           vp_screen_phase(p->name, phase, sizeof phase));
     printf("%-40s %12s   with PyTorch's cache\n", "reserved",
            vp_screen_size(e->reserved_bytes, 12, x, sizeof x));
     if (a->has_device)
@@ -289,7 +289,7 @@ void vp_estimate_print(const vp_estimate_answer *a, const vp_command_line *line,
     if (a->measured_in)
         vp_measured_print(&a->measured, &a->estimate, a->assumed_context_bytes);
     for (int i = 0; i < a->n_remedies; i++)
-        vp_screen_line(i ? "" : "smaller", "%s: %s%s; %s", a->remedies[i].option,
+        vp_screen_line(i ? "" : "less with", "%s: %s%s; %s", a->remedies[i].option,
                        vp_size_text(vp_estimate_bytes_with(a, a->remedies[i].reserved_bytes,
                                                            a->remedies[i].world),
                                     x, sizeof x),

@@ -29,8 +29,9 @@ static void add_words(const vp_fit_change *c, vp_text *out)
     if (c->quantises)
         vp_text_printf(out, "the same adapters, over weights in NF4");
     if (c->loss)
-        vp_text_printf(out, "%sLiger's kernels, to be installed: no logits are made",
-                       out->n_bytes ? ", and " : "");
+        vp_text_printf(
+            out, "%sLiger's kernels (package liger-kernel): the logits are never whole in memory",
+            out->n_bytes ? ", and " : "");
     if (c->trainer)
         vp_text_printf(out, ", in transformers' Trainer");
     if (c->model)

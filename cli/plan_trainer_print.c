@@ -147,7 +147,7 @@ static void print_best(const answer *a)
 {
     const vp_choice    *b = a->chosen.best;
     const vp_fit_bytes *x = b->bytes;
-    char                s[4][32], text[300], likely[16];
+    char                s[4][32], text[300], likely[16], phase[48];
     double              tokens = (double)(a->request.global_batch * a->request.seq);
 
     snprintf(likely, sizeof likely, "%.0f %%", 100 * VP_LANGUAGE_PROBABILITY);
@@ -155,7 +155,8 @@ static void print_best(const answer *a)
     vp_screen_line("memory",
                    "%s allocated, in %s; %s reserved; %s with context and libraries; %s "
                    "at most (%s)",
-                   vp_size_text(x->allocated_bytes, s[0], sizeof s[0]), x->peak_phase,
+                   vp_size_text(x->allocated_bytes, s[0], sizeof s[0]),
+                   vp_screen_phase(x->peak_phase, phase, sizeof phase),
                    vp_size_text(x->reserved_bytes, s[1], sizeof s[1]),
                    vp_size_text(x->device_bytes, s[2], sizeof s[2]),
                    vp_size_text(x->high_bytes, s[3], sizeof s[3]),

@@ -229,6 +229,28 @@ char *vp_screen_head(char *text, int width)
     return text;
 }
 
+const char *vp_screen_phase(const char *name, char *buf, size_t buf_size)
+{
+    static const struct {
+        const char *name, *words;
+    } alone[]     = {{"load", "loading"},      {"resume", "resuming"}, {"evaluate", "evaluation"},
+                     {"eval", "evaluation"},   {"save", "saving"},     {"step", "optimizer"},
+                     {"steady", "later steps"}};
+    size_t      n = strcspn(name, "0123456789");
+    const char *words = NULL, *dot = strchr(name, '.');
+
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
+        if (strlen(alone[i].name) == n && strncmp(alone[i].name, name, n) == 0)
+            words = alone[i].words;
+    if (!name[n])
+        snprintf(buf, buf_size, "%s", words ? words : name);
+    else
+        snprintf(buf, buf_size, "%.*s%s%s of step %.*s", words ? (int)strlen(words) : (int)n,
+                 words ? words : name, dot ? " " : "", dot ? dot + 1 : "",
+                 (int)strcspn(name + n, "."), name + n);
+    return buf;
+}
+
 const char *vp_screen_size(int64_t bytes, int width, char *buf, size_t buf_size)
 {
     static const char *const units[] = {"GiB", "TiB", "PiB"};

@@ -18,6 +18,10 @@ void vp_screen_line(const char *label, const char *fmt, ...) __attribute__((form
 /* The same with the text in a column of one's own. */
 void vp_screen_entry(int column, const char *head, const char *text);
 
+/* A phase of a training step as --json names it, in words: "backward2" is "backward of step 2", "backward2.3" "backward 3 of step 2".
+ * Returns buf. */
+const char *vp_screen_phase(const char *name, char *buf, size_t buf_size);
+
 /* A size for a column of this width: as vp_size_text() has it, or, where that is wider, without what is behind the point, in TiB or
  * in PiB. Returns buf. */
 const char *vp_screen_size(int64_t bytes, int width, char *buf, size_t buf_size);

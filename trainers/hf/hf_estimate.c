@@ -870,9 +870,10 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (request->batch * out->seq > 65536)
         vp_hf_assume(out,
                      "beyond 65,536 tokens at once, layer norms and large sums run kernels whose "
-                     "scratch is not known");
+                     "workspaces are not known");
     if (request->capability != 90)
-        vp_hf_assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
+        vp_hf_assume(
+            out, "kernels' workspaces are those of compute capability 9.0, reductions excepted");
 out:
     drop_resumed(&again);
     out->is_needed_too_large =
