@@ -54,6 +54,23 @@ static const char *method_named(const char *word, size_t n)
     return NULL;
 }
 
+/* Of a script that is called so: train_dpo.py. */
+static const char *method_within(const char *word, size_t n)
+{
+    const char *found = NULL;
+
+    if (strncmp(word + n, ".py", 3) != 0)
+        return NULL;
+    for (size_t i = 0, m; i < n; i += m + 1) {
+        const char *method;
+        for (m = 0; i + m < n && !strchr("_-", word[i + m]);)
+            m++;
+        method = m ? method_named(word + i, m) : NULL;
+        found  = method ? method : found;
+    }
+    return found;
+}
+
 /* Of "trl dpo", "trl.scripts.dpo" and "scripts/dpo.py"; of "DPOConfig" in a script of Python. */
 static const char *method_of_program(const char *program)
 {
@@ -67,7 +84,9 @@ static const char *method_of_program(const char *program)
         for (size_t i = 0; is && i < n - m; i++)
             word[i] = (char)tolower((unsigned char)p[i]);
         const char *method = is ? method_named(word, n - m) : method_named(p, n);
-        found              = method ? method : found;
+        if (!method && !is)
+            method = method_within(p, n);
+        found = method ? method : found;
     }
     return found;
 }
