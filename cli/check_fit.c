@@ -723,8 +723,8 @@ static void print_next(const vp_check_fit *x, const vp_checked *c, const vp_comm
     vp_text_release(&command);
     for (int i = 0; i < c->n_files; i++) {
         const vp_checked_file *file = &c->files[i];
-        if (!file->doc || !file->dialect || !file->is_file)
-            continue;
+        if (!file->doc || !file->dialect || !file->is_file || file->doc->given)
+            continue; /* what its command says no file has */
         vp_text_printf(&command, "vplan emit settings.json --for %s ", x->request.target->name);
         if (vp_check_lines_stand(c, file, &x->mended.chosen.best->settings)) {
             vp_text_printf(&command, "--edit ");

@@ -426,9 +426,10 @@ static void complete_names(const vp_checked_file *file)
 static void take_dtype(vp_document *script, const vp_document *model)
 {
     const vp_value *said = vp_value_member(model->root, "dtype");
-    vp_value       *own =
-        vp_value_member(script->root, "dtype") ? NULL : vp_value_add(script, script->root, "dtype");
+    vp_value       *own  = NULL;
 
+    if (!vp_value_member(script->root, "dtype") && !(script->takes_model && !said))
+        own = vp_value_add(script, script->root, "dtype");
     if (!own)
         return;
     own->kind = VP_VALUE_STRING, own->text = said && said->text ? said->text : "auto";
@@ -714,6 +715,9 @@ static void check_given(vp_checked *c, const vp_checked_file *file)
     if (!doc->given)
         return;
     doc->has_gap = true;
+    for (int f = (int)(file - c->files) + 1;
+         doc->takes_model && f < c->n_files && c->files[f].is_part; f++)
+        c->files[f].doc->has_gap = true; /* the command says how the model is loaded and adapted */
     for (int f = 0; f < c->n_files; f++)
         for (const vp_dialect *d =
                  c->files[f].doc && c->files[f].doc->root->first ? c->files[f].dialect : NULL;

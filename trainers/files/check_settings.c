@@ -510,6 +510,21 @@ static void merge_method(vp_checked *c)
     c->by_default[VP_SETTING_METHOD] = !method;
 }
 
+/* A script adapts its model as TRL's ModelConfig says, and no command is there that says it. */
+static bool is_tuning_open(const vp_checked *c)
+{
+    bool asks = false;
+
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_document *doc = c->files[f].doc;
+        if (doc && doc->asks_adapters)
+            asks = true;
+        else if (doc && c->files[f].dialect == &vp_dialect_trl)
+            return false;
+    }
+    return asks;
+}
+
 static void merge_setting(vp_checked *c, vp_setting setting)
 {
     merged           m   = {0};
@@ -535,6 +550,8 @@ static void merge_setting(vp_checked *c, vp_setting setting)
     bool        besides = unread && strncmp(unread, "gradient_checkpointing_enable ", 30) == 0;
     if (!all->n ||
         (unread && !besides && !all->at)) /* what is written and not read is no default */
+        return;
+    if (setting == VP_SETTING_TUNING && !all->at && is_tuning_open(c))
         return;
     /* which of several it is, what is not read may say */
     bool is_open = setting == VP_SETTING_PRECISION && all->n > 1;

@@ -116,6 +116,9 @@ typedef struct vp_document {
     /* the command that runs the script: what it says decides conditions; NULL: none, defaults do */
     const struct vp_document *command;
     bool parses; /* of such a one: it has a parser of its own, whose options are no trainer's */
+    bool
+         takes_model; /* and its parser is given TRL's ModelConfig: the model is loaded and adapted as the command says */
+    bool asks_adapters; /* by get_peft_config() of such a one */
     /* of a script of Python: an argument that its trainer is given and nothing in the text makes, "args=training_args";
      * NULL: none is */
     const char *given;

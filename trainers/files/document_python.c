@@ -101,6 +101,23 @@ static vp_status say_gap(vp_python_reader *r, vp_document *of, const vp_value *v
     return st;
 }
 
+/* dtype=model_args.dtype, quantization_config=get_quantization_config(model_args): of a model that is loaded as TRL's ModelConfig has
+ * it, which the command says. */
+static bool is_by_command(const vp_document *doc, const vp_value *call, const vp_value *m)
+{
+    static const char *const keys[] = {"dtype", "torch_dtype", "attn_implementation",
+                                       "quantization_config"};
+    bool                     unread =
+        m->call || (m->kind == VP_VALUE_STRING && !m->quoted && strncmp(m->text, "torch.", 6) != 0);
+
+    for (size_t i = 0; doc->takes_model && unread && vp_python_loads_model(call->call) &&
+                       i < sizeof keys / sizeof *keys;
+         i++)
+        if (strcmp(m->key, keys[i]) == 0)
+            return !vp_python_is_quantisation(m);
+    return false;
+}
+
 /* The part that v is, behind those that there are: with the names and values of peft's and transformers' files. */
 vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v)
 {
@@ -121,6 +138,8 @@ vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v)
             VP_TRY(say_gap(r, part, m));
             continue;
         }
+        if (is_by_command(doc, v, m))
+            continue;
         bool is_name = isdigit((unsigned char)m->key[0]) && vp_python_loads_model(v->call);
         if (isdigit((unsigned char)m->key[0]) && (!is_name || m != v->first))
             continue;
@@ -685,7 +704,9 @@ static vp_status note_adapters(vp_python_reader *r, const char *from, int line)
         has_text(from, r->at, "PeftModel"))
         r->doc->has_adapters = true;
     while (strncmp(from, "def ", 4) != 0 && (call = next_call(r, from, &p)))
-        if (strcmp(call, "get_peft_model") == 0 || strcmp(call, "peft.get_peft_model") == 0) {
+        if (r->doc->takes_model && vp_python_ends_in(call, "get_peft_config"))
+            r->doc->asks_adapters = true;
+        else if (strcmp(call, "get_peft_model") == 0 || strcmp(call, "peft.get_peft_model") == 0) {
             VP_TRY(vp_python_note_adapters(r, "get_peft_model()", line));
             r->doc->may_adapt = r->doc->may_adapt || r->may_run;
         }

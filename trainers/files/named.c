@@ -376,12 +376,13 @@ static vp_status open_of_script(namer *x, const vp_document *doc)
             found = written ? written->path : find(x->c->arena, beside, path);
         if (found && doc->root->first && !has_parser)
             has_parser = parses(x->c->arena, found, written);
-        if (found && (!doc->root->first || has_parser)) {
-            x->c->command             = doc;
-            st                        = open_named(x, &at, path, path, NULL, true);
-            x->c->command             = NULL;
-            x->c->files[x->i].dialect = NULL, x->c->files[x->i].is_spoken_for = true;
+        if (found) {
+            x->c->command = doc;
+            st            = open_named(x, &at, path, path, NULL, true);
+            x->c->command = NULL;
         }
+        if (found && (!doc->root->first || has_parser))
+            x->c->files[x->i].dialect = NULL, x->c->files[x->i].is_spoken_for = true;
         p += n + (p[n] == ' ');
     }
     return st;
@@ -426,7 +427,8 @@ vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, v
     if (!d)
         VP_TRY(open_of_engine(&x, doc));
     VP_TRY(open_of_program(&x, doc, own));
-    if (doc->format == VP_FORMAT_FLAGS && (!d || d == &vp_dialect_transformers))
+    if (doc->format == VP_FORMAT_FLAGS &&
+        (!d || d == &vp_dialect_transformers || d == &vp_dialect_trl))
         VP_TRY(open_of_script(&x, doc));
     VP_TRY(open_of_reads(&x, doc));
     /* a script with a parser of its own, which reads the file */

@@ -135,7 +135,7 @@ bool vp_python_adapts_otherwise(const vp_document *doc)
     for (const vp_document *part = doc->parts; part; part = part->next)
         if (part->call && is_of_lora(part->call))
             return false;
-    return doc->adapts && !doc->files;
+    return doc->adapts && !doc->files && !doc->asks_adapters;
 }
 
 /* Of several dictionaries for DeepSpeed the one that is given to a trainer counts, and none where nobody sees which. */
@@ -254,6 +254,8 @@ void vp_python_settle(vp_document *doc, const char *arguments, const char *train
         arguments = as_trainer_takes(doc, arguments, trainer);
     if (is_given)
         doc->given = NULL;
+    if (doc->takes_model && !doc->given)
+        doc->given = "ModelConfig";
     doc->call    = arguments;
     doc->program = is_of_unsloth(doc) ? "unsloth" : arguments;
     if (!doc->program && has_own_loop(doc))

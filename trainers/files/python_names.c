@@ -1,23 +1,15 @@
 /* trainers/files/python_names.c: a name is followed through the script's blocks from inside out, as Python does; its value is read
  * where it stands, when it is asked for. Two values that differ, or one under a condition, are none. */
-#include "trainers/files/python_names.h"
+#include "trainers/files/python_names_internal.h"
 
 #include "trainers/files/python_calls.h"
-#include "trainers/files/python_scan.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 8 };
-
-typedef struct vp_python_names {
-    vp_scan  *scan;
-    vp_value *options; /* of its parser, a list of calls; NULL: not read yet */
-    int       depth;   /* of names that are followed one by another */
-    int       parsers; /* argparse's; of two nobody sees which has an option */
-} vp_python_names;
+enum { MAX_DEPTH = VP_NAMES_MAX_DEPTH };
 
 /* What stands behind a name before its dot. */
 typedef struct owner {
@@ -65,6 +57,39 @@ static bool has_own_options(const vp_scan *s)
     return is_own;
 }
 
+/* Whether TRL's own ModelConfig is among several classes, in brackets or not. */
+static bool has_model_config(const vp_scan *s, vp_piece classes)
+{
+    vp_piece one;
+
+    classes = vp_piece_trim(classes);
+    if (classes.end - classes.at > 2 && strchr("([", *classes.at))
+        classes.at++, classes.end--;
+    while (vp_piece_next(&classes, &one))
+        if ((vp_piece_is(&one, "ModelConfig") || vp_piece_is(&one, "trl.ModelConfig")) &&
+            block_named(s, &one, true) < 0)
+            return true;
+    return false;
+}
+
+/* TrlParser((ScriptArguments, SFTConfig, ModelConfig)), or TrlParser(types) of such a tuple. */
+static bool takes_model(const vp_scan *s)
+{
+    for (int i = 0; i < s->n_calls; i++) {
+        vp_piece rest, one;
+        if (!parses_classes(&s->calls[i], &rest))
+            continue;
+        if (has_model_config(s, rest))
+            return true;
+        while (vp_piece_next(&rest, &one))
+            for (int k = 0; k < s->n_values; k++)
+                if (vp_piece_same(&s->values[k].name, &one) && s->values[k].value.at &&
+                    has_model_config(s, s->values[k].value))
+                    return true;
+    }
+    return false;
+}
+
 vp_status vp_python_names_find(vp_python_reader *r)
 {
     vp_python_names *x = vp_arena_alloc(r->doc->arena, sizeof *x);
@@ -87,6 +112,8 @@ vp_status vp_python_names_find(vp_python_reader *r)
     }
     r->names       = x->scan->is_cut ? NULL : x;
     r->doc->parses = x->parsers > 0 || has_own_options(x->scan);
+
+    r->doc->takes_model = takes_model(x->scan);
     return VP_OK;
 }
 
@@ -187,7 +214,8 @@ static bool is_plain(const vp_value *v)
 }
 
 /* The value that a piece of the text is; false: it is none that is known. */
-static vp_status read_piece(vp_python_reader *r, const vp_piece *p, vp_value *v, bool any, bool *ok)
+vp_status vp_names_read_piece(vp_python_reader *r, const vp_piece *p, vp_value *v, bool any,
+                              bool *ok)
 {
     vp_python_names *x     = r->names;
     vp_piece         piece = p->at ? vp_piece_trim(*p) : *p;
@@ -220,8 +248,8 @@ static bool same_scalar(const vp_value *a, const vp_value *b)
 }
 
 /* What else may give the value: an option of this name, or whoever calls a function that has it. */
-static vp_status be_default(vp_python_reader *r, vp_value *v, const vp_piece *name,
-                            const char *type, int line)
+vp_status vp_names_be_default(vp_python_reader *r, vp_value *v, const vp_piece *name,
+                              const char *type, int line)
 {
     bool has_dashes = name->at < name->end && *name->at == '-';
 
@@ -237,9 +265,10 @@ static vp_status be_default(vp_python_reader *r, vp_value *v, const vp_piece *na
 
 /* ---- functions ---- */
 
-/* The parameter of that name, by its place; -1: none. *otherwise: its default. *is_self: it is a method's first. */
+/* The parameter of that name, by its place; -1: none. *otherwise: its default. *annotation: what it is said to be. *is_self: it is a
+ * method's first. */
 static int parameter_of(const vp_scan *s, int function, const vp_piece *name, vp_piece *otherwise,
-                        bool *is_self)
+                        vp_piece *annotation, bool *is_self)
 {
     vp_piece rest  = s->blocks[function].brackets, one;
     int      place = 0;
@@ -251,8 +280,10 @@ static int parameter_of(const vp_scan *s, int function, const vp_piece *name, vp
             own.at++;
         if (!vp_piece_same(&own, name))
             continue;
-        *is_self   = place == 0 && class_of(s, function) >= 0;
-        *otherwise = (vp_piece){equals ? equals + 1 : NULL, one.end, one.line};
+        *is_self    = place == 0 && class_of(s, function) >= 0;
+        *otherwise  = (vp_piece){equals ? equals + 1 : NULL, one.end, one.line};
+        *annotation = (vp_piece){colon && *colon == ':' ? colon + 1 : NULL,
+                                 equals ? equals : one.end, one.line};
         return *one.at == '*' ? 1 << 16 : place;
     }
     return -1;
@@ -318,16 +349,15 @@ static vp_status parameter_value(vp_python_reader *r, int function, const vp_pie
         if (!given.at)
             given = *otherwise;
         other = *v;
-        VP_TRY(read_piece(r, &given, &other, false, &all));
+        VP_TRY(vp_names_read_piece(r, &given, &other, false, &all));
         all = all && (n == 0 || same_scalar(v, &other));
         if (n++ == 0)
             *v = other;
     }
     if (n == 0 && !f->is_mentioned && !f->is_decorated) {
-        VP_TRY(read_piece(r, otherwise, v, false, &all));
+        VP_TRY(vp_names_read_piece(r, otherwise, v, false, &all));
         if (all && !v->option)
-            VP_TRY(
-                be_default(r, v, name, f->is_command ? "" : VP_OPTION_PARAMETER, otherwise->line));
+            VP_TRY(vp_names_be_default(r, v, name, VP_OPTION_PARAMETER, otherwise->line));
         n = all;
     }
     *ok = n > 0 && all && !f->is_mentioned && !f->is_decorated;
@@ -372,6 +402,34 @@ static bool is_spare(const vp_scan *s, int line)
     return true;
 }
 
+/* Whether a program, "python train.py tune", says the name of a function that is a command of its own. */
+static bool is_said(const char *program, const vp_piece *name)
+{
+    for (const char *p = program; p && *p; p += strcspn(p, " "), p += *p == ' ') {
+        size_t n = strcspn(p, " "), i = 0;
+        while (i < n && (ptrdiff_t)i < name->end - name->at &&
+               (p[i] == name->at[i] || (p[i] == '-' && name->at[i] == '_')))
+            i++;
+        if (n && i == n && (ptrdiff_t)n == name->end - name->at)
+            return true;
+    }
+    return false;
+}
+
+/* Of several commands that a script has (typer's, click's) the one that its words say. */
+static bool is_other_command(const vp_python_reader *r, int f)
+{
+    const vp_scan *s       = r->names->scan;
+    const char    *program = r->doc->command ? r->doc->command->program : NULL;
+
+    if (!s->blocks[f].is_command || !program || is_said(program, &s->blocks[f].name))
+        return false;
+    for (int i = 0; i < s->n_blocks; i++)
+        if (s->blocks[i].is_command && is_said(program, &s->blocks[i].name))
+            return true;
+    return false;
+}
+
 bool vp_python_reach_functions(const vp_python_reader *r, vp_python_reached *x)
 {
     const vp_scan *s       = r->names ? r->names->scan : NULL;
@@ -381,6 +439,10 @@ bool vp_python_reach_functions(const vp_python_reader *r, vp_python_reached *x)
 
     for (int f = 0; s && f < s->n_blocks; f++) {
         int best = VP_REACH_NEVER, n = 0;
+        if (is_other_command(r, f)) {
+            changed      = changed || x->blocks[f] != VP_REACH_NEVER;
+            x->blocks[f] = VP_REACH_NEVER;
+        }
         if (!is_followed(s, f))
             continue;
         for (int i = 0; i < s->n_calls; i++) {
@@ -505,7 +567,7 @@ static owner owner_of(const vp_python_reader *r, const vp_piece *name, int line,
 {
     const vp_scan *s    = r->names->scan;
     owner          none = {.kind = NOTHING};
-    vp_piece       otherwise, given;
+    vp_piece       otherwise, annotation, given;
     bool           is_self;
     int            function = function_at(s, line);
 
@@ -517,7 +579,8 @@ static owner owner_of(const vp_python_reader *r, const vp_piece *name, int line,
         for (int i = 0; i < s->n_values; i++)
             if (s->values[i].block == function && vp_piece_same(&s->values[i].name, name))
                 only = &s->values[i], n++;
-        int place = function < 0 ? -1 : parameter_of(s, function, name, &otherwise, &is_self);
+        int place =
+            function < 0 ? -1 : parameter_of(s, function, name, &otherwise, &annotation, &is_self);
         if (place >= 0) {
             if (is_self && !n)
                 return (owner){.kind = CLASS, .class = class_of(s, function)};
@@ -649,124 +712,11 @@ static vp_status attribute_value(vp_python_reader *r, const owner *of, const vp_
     }
     if (!given.at && (n != 1 || !a))
         goto out;
-    VP_TRY(read_piece(r, given.at ? &given : &a->value, v, true, &ok));
+    VP_TRY(vp_names_read_piece(r, given.at ? &given : &a->value, v, true, &ok));
     if (!ok || !take_field(v))
         goto out;
     if (of->options && !v->option)
-        VP_TRY(be_default(r, v, name, "", a ? a->name.line : 0));
-    *meant = VP_PYTHON_MEANT;
-out:
-    return st;
-}
-
-/* ---- options of argparse ---- */
-
-/* Whether an option is stored as that attribute. *option: its name with the dashes, "" of one by place. */
-static bool is_stored_as(const vp_value *call, const vp_piece *name, const char **option)
-{
-    const vp_value *dest = vp_value_member(call, "dest"), *first = NULL;
-    char            attribute[160];
-
-    for (const vp_value *m = call->first; m; m = m->next) {
-        if (!isdigit((unsigned char)m->key[0]) || m->kind != VP_VALUE_STRING || !m->quoted)
-            continue;
-        if (!first || (strncmp(first->text, "--", 2) != 0 && strncmp(m->text, "--", 2) == 0))
-            first = m;
-    }
-    if (!first)
-        return false;
-    *option = first->text[0] == '-' ? first->text : "";
-    snprintf(attribute, sizeof attribute, "%s", first->text + strspn(first->text, "-"));
-    for (char *p = attribute; *p; p++)
-        *p = *p == '-' ? '_' : *p;
-    return vp_piece_is(name, dest && dest->text ? dest->text : attribute);
-}
-
-static const char *text_of(const vp_value *call, const char *key)
-{
-    const vp_value *v = vp_value_member(call, key);
-
-    return v && v->kind == VP_VALUE_STRING && v->text ? v->text : "";
-}
-
-/* What add_argument() is called with, each once. */
-static vp_status read_options(vp_python_reader *r)
-{
-    vp_python_names *x = r->names;
-    vp_value        *v;
-    bool             ok;
-    vp_status        st = VP_OK;
-
-    if (x->options)
-        return VP_OK;
-    x->options = vp_arena_alloc(r->doc->arena, sizeof *x->options);
-    VP_TRY_ALLOC(r->err, x->options);
-    x->options->kind = VP_VALUE_LIST;
-    for (int i = 0; i < x->scan->n_calls; i++) {
-        vp_piece whole = x->scan->calls[i].name;
-        if (whole.end - whole.at < 12 || memcmp(whole.end - 12, "add_argument", 12) != 0)
-            continue;
-        whole.end = x->scan->calls[i].brackets.end + 1;
-        VP_TRY(vp_python_add(r, x->options, NULL, &v));
-        VP_TRY(read_piece(r, &whole, v, true, &ok));
-        v->line = whole.line;
-        if (!ok)
-            vp_python_be_unread(v);
-    }
-out:
-    return st;
-}
-
-static vp_status option_value(vp_python_reader *r, const vp_piece *name, vp_value *v,
-                              vp_python_meant *meant)
-{
-    const vp_scan  *s     = r->names->scan;
-    const vp_value *found = NULL;
-    const char     *option, *named = NULL;
-    int             n  = 0;
-    vp_status       st = VP_OK;
-
-    *meant = VP_PYTHON_HIDDEN;
-    if (s->sets_by_name)
-        goto out;
-    for (int i = 0; i < s->n_values; i++) { /* args.lr = ... */
-        const vp_piece *own = &s->values[i].name;
-        const char     *dot = memrchr(own->at, '.', (size_t)(own->end - own->at));
-        if (dot && vp_piece_same(&(vp_piece){dot + 1, own->end, 0}, name) &&
-            !(dot - own->at == 4 && memcmp(own->at, "self", 4) == 0))
-            goto out;
-    }
-    VP_TRY(read_options(r));
-    for (const vp_value *call = r->names->options->first; call; call = call->next)
-        if (is_stored_as(call, name, &option))
-            found = call, n++, named = option;
-    if (n != 1)
-        goto out;
-    const vp_value *otherwise = vp_value_member(found, "default");
-    const char     *action    = text_of(found, "action");
-    bool            is_true   = strcmp(action, "store_true") == 0,
-         is_switch            = is_true || strcmp(action, "store_false") == 0;
-    if (otherwise) {
-        vp_python_be_same(v, otherwise);
-    } else if (is_switch) {
-        v->kind = VP_VALUE_BOOL, v->boolean = !is_true, v->text = is_true ? "False" : "True";
-    } else {
-        bool is_required = vp_value_member(found, "required") || !*named;
-        v->kind = VP_VALUE_NULL, v->text = "None";
-        if (is_required)
-            vp_python_be_unread(v);
-    }
-    const char *type = vp_value_member(found, "nargs")    ? VP_OPTION_UNKNOWN
-                       : is_switch                        ? action
-                       : vp_value_member(found, "type")   ? text_of(found, "type")
-                       : vp_value_member(found, "action") ? VP_OPTION_UNKNOWN
-                                                          : "str";
-    VP_TRY(be_default(r, v, &(vp_piece){named, named + strlen(named), 0}, type, found->line));
-    if (v->kind == VP_VALUE_STRING && v->quoted &&
-        (strcmp(v->option_type, "int") == 0 || strcmp(v->option_type, "float") == 0)) {
-        v->quoted = false;
-        vp_value_resolve(v); /* as argparse converts a default that is text */
-    }
+        VP_TRY(vp_names_be_default(r, v, name, "", a ? a->name.line : 0));
     *meant = VP_PYTHON_MEANT;
 out:
     return st;
@@ -804,7 +754,7 @@ static vp_status only_value(vp_python_reader *r, const vp_piece *name, vp_value 
         if (vp_piece_same(&s->values[i].name, name))
             only = &s->values[i], n++;
     if (n == 1 && only->place < 0)
-        VP_TRY(read_piece(r, &only->value, v, false, &ok));
+        VP_TRY(vp_names_read_piece(r, &only->value, v, false, &ok));
     if (ok)
         *meant = VP_PYTHON_MEANT;
 out:
@@ -816,7 +766,7 @@ vp_status vp_python_names_value(vp_python_reader *r, const char *name, const vp_
 {
     vp_python_names *x   = r->names;
     const char      *dot = strchr(name, '.'), *end = name + strlen(name);
-    vp_piece         whole = {name, end, r->line}, otherwise;
+    vp_piece         whole = {name, end, r->line}, otherwise, annotation;
     vp_status        st    = VP_OK;
     bool             ok, same, always, is_self;
 
@@ -831,11 +781,11 @@ vp_status vp_python_names_value(vp_python_reader *r, const char *name, const vp_
         if (of.kind == CLASS)
             VP_TRY(attribute_value(r, &of, &behind, v, meant));
         else if (of.kind == OPTIONS)
-            VP_TRY(option_value(r, &behind, v, meant));
+            VP_TRY(vp_names_option(r, &behind, v, meant));
         goto out;
     }
     for (int f = function_at(x->scan, r->line); f >= 0; f = function_around(x->scan, f)) {
-        int place = parameter_of(x->scan, f, &whole, &otherwise, &is_self);
+        int place = parameter_of(x->scan, f, &whole, &otherwise, &annotation, &is_self);
         if (place < 0) {
             if (is_given_again(x->scan, f, &whole, &always))
                 break; /* a name of the function's own */
@@ -847,7 +797,12 @@ vp_status vp_python_names_value(vp_python_reader *r, const char *name, const vp_
                          : VP_PYTHON_HIDDEN;
             break;
         }
-        VP_TRY(parameter_value(r, f, &whole, place, &otherwise, v, &ok, &same));
+        same = false;
+        if (x->scan->blocks[f].is_command)
+            VP_TRY(vp_names_command_option(r, &x->scan->blocks[f], &whole, &annotation, &otherwise,
+                                           v, &ok));
+        else
+            VP_TRY(parameter_value(r, f, &whole, place, &otherwise, v, &ok, &same));
         *meant = ok ? VP_PYTHON_MEANT : same ? VP_PYTHON_NOBODYS : VP_PYTHON_HIDDEN;
         break;
     }

@@ -121,7 +121,8 @@ typedef struct scanner {
     const char *at, *end;
     int         line;
     int         open[64], n_open; /* blocks that the statement stands in */
-    bool        decorates;
+    bool decorates, commands; /* what is defined next; that is a command of typer's or click's */
+    int  decorated;           /* the line of the first of it; 0: nothing does */
 } scanner;
 
 static vp_piece word_at(const char *at, const char *end, int line, bool dots)
@@ -233,7 +234,9 @@ static void open_block(scanner *x, vp_piece s, bool is_class, int indent)
                               .indent       = indent,
                               .body         = -1,
                               .above        = x->n_open ? x->open[x->n_open - 1] : -1,
-                              .is_decorated = x->decorates};
+                              .is_decorated = x->decorates && !x->commands,
+                              .is_command   = x->commands,
+                              .decorated    = x->decorated};
     rest = vp_piece_trim((vp_piece){b->name.end, s.end, rest.line});
     if (rest.at < rest.end && *rest.at == '(') {
         int         line  = rest.line;
@@ -278,19 +281,23 @@ static void take_statement(scanner *x, vp_piece s, int indent)
     if (begins(&s, "async"))
         s = behind_word(s);
     if (*s.at == '@') {
-        x->decorates = true;
+        vp_piece name = word_at(s.at + 1, s.end, s.line, true);
+        x->decorates  = true;
+        x->decorated  = x->decorated ? x->decorated : s.line;
+        x->commands   = x->commands || vp_piece_is(&name, "command") ||
+                      (name.end - name.at > 8 && memcmp(name.end - 8, ".command", 8) == 0);
         return;
     }
     const char *colon = find(s.at, s.end, ":", &line);
     if (begins(&s, "def") || begins(&s, "class")) {
         bool is_class = begins(&s, "class");
         open_block(x, (vp_piece){s.at, colon, s.line}, is_class, indent);
-        x->decorates = false;
+        x->decorates = x->commands = false, x->decorated = 0;
         if (colon < s.end)
             take_rest(x, colon, &s, line, indent);
         return;
     }
-    x->decorates = false;
+    x->decorates = x->commands = false, x->decorated = 0;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         if (!begins(&s, heads[i]) || colon == s.end)
             continue;
@@ -380,7 +387,8 @@ static vp_piece last_of(vp_piece name)
 static bool is_parsers(const vp_piece *last)
 {
     static const char *const words[] = {"add_argument",   "ArgumentParser", "HfArgumentParser",
-                                        "add_subparsers", "set_defaults",   "TrlParser"};
+                                        "add_subparsers", "set_defaults",   "TrlParser",
+                                        "option"};
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (vp_piece_is(last, words[i]))

@@ -23,7 +23,8 @@ typedef struct vp_scanned_block { /* a class or a function */
     vp_piece brackets;     /* what stands in those behind its name */
     bool     is_decorated;
     bool     is_mentioned; /* other than by a call */
-    bool     is_command;   /* fire.Fire(train): its parameters are options */
+    int      decorated;  /* the line of the first of what decorates a command of click's; 0: none */
+    bool     is_command; /* fire.Fire(train), @app.command(): its parameters are options */
 } vp_scanned_block;
 
 typedef struct vp_scanned_value { /* a = value; of `return value` the name is return */

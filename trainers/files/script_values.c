@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 static bool is_short(const char *word)
 {
@@ -37,12 +38,41 @@ static void be_bool(vp_value *v, bool is)
     v->call = NULL, v->option = NULL;
 }
 
+static bool is_listed(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = list; *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strcspn(p, " ") == n && strncasecmp(p, word, n) == 0)
+            return true;
+    return false;
+}
+
+/* str2bool("yes"), as people write it. */
+static void be_switched(vp_value *v, const char *word)
+{
+    if (is_listed("yes true t y 1 on", word))
+        be_bool(v, true);
+    else if (is_listed("no false f n 0 off none", word))
+        be_bool(v, false);
+    else
+        be_unknown(v);
+}
+
+/* Types that leave a text what it is. */
+static bool keeps_text(const char *type)
+{
+    const char *dot = strrchr(type, '.');
+
+    return is_listed("str Path", dot ? dot + 1 : type);
+}
+
 /* What argparse makes of a word: by the option's type, of a dataclass's field by its default. */
 static void be_given(vp_value *v, const vp_value *given)
 {
-    const char *type = v->option_type;
-    bool is_text = strcmp(type, "str") == 0 || (!*type && v->kind == VP_VALUE_STRING && v->quoted);
-    bool is_number = strcmp(type, "int") == 0 || strcmp(type, "float") == 0;
+    const char *type      = v->option_type;
+    bool        is_text   = keeps_text(type) || (!*type && v->kind == VP_VALUE_STRING && v->quoted);
+    bool        is_number = strcmp(type, "int") == 0 || strcmp(type, "float") == 0;
 
     if (strcmp(type, "store_true") == 0 || strcmp(type, "store_false") == 0) {
         be_bool(v, type[6] == 't');
@@ -52,7 +82,11 @@ static void be_given(vp_value *v, const vp_value *given)
         be_bool(v, given->text && given->text[0]);
         return;
     }
-    bool is_own = !*type || is_text || is_number || strstr(type, "bool");
+    if (strstr(type, "bool") && given->text && given->kind < VP_VALUE_LIST) {
+        be_switched(v, given->text[0] ? given->text : "true");
+        return;
+    }
+    bool is_own = !*type || is_text || is_number;
     if (!is_own || !given->text || given->kind >= VP_VALUE_LIST ||
         (given->kind == VP_VALUE_BOOL && !given->text[0] && *type) ||
         (is_number && given->kind != VP_VALUE_INT && given->kind != VP_VALUE_REAL)) {
@@ -64,6 +98,27 @@ static void be_given(vp_value *v, const vp_value *given)
     v->call = NULL, v->option = NULL;
     if (v->kind == VP_VALUE_STRING)
         v->quoted = true;
+}
+
+void vp_script_value_default(vp_value *v)
+{
+    const char *type = v->option_type, *option = v->option;
+    int         line = v->option_line;
+
+    if (v->kind != VP_VALUE_STRING || !v->quoted || !*type || keeps_text(type) ||
+        strcmp(type, VP_OPTION_PARAMETER) == 0)
+        return;
+    if (strcmp(type, "int") == 0 || strcmp(type, "float") == 0) {
+        v->quoted = false;
+        vp_value_resolve(v);
+    } else if (strcmp(type, "bool") == 0) {
+        be_bool(v, v->text[0] != '\0');
+    } else if (strstr(type, "bool")) {
+        be_switched(v, v->text);
+    } else {
+        be_unknown(v);
+    }
+    v->option = option, v->option_type = type, v->option_line = line;
 }
 
 void vp_script_value_given(const vp_document *command, vp_value *v, bool unknown)

@@ -11,4 +11,7 @@ bool vp_script_has_letters(const vp_document *command);
  * where the text does not tell, or may have been told by a letter. */
 void vp_script_value_given(const vp_document *command, vp_value *v, bool has_letters);
 
+/* v is such a default, or another value: what the option's type makes of it where it is text, as argparse converts that. */
+void vp_script_value_default(vp_value *v);
+
 #endif

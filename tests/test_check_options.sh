@@ -1,0 +1,104 @@
+#!/bin/bash
+# tests/test_check_options.sh: scripts whose options argparse, typer, click or TRL's parser reads: what a command says, or a default, as
+# those make a value of it. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
+import os, subprocess, sys
+
+sys.path.insert(0, "tests")
+from check import asker, finish, ok
+
+vplan, work, root = sys.argv[1:4]
+os.chdir(work)
+check = asker(vplan, "check")
+CARD = ("--device", "4090", "--seq", "512")
+
+
+def write(name, text):
+    with open(name, "w") as f:
+        f.write(text)
+    return name
+
+
+HEAD = "import torch, argparse, typer, click\nfrom typing import Annotated, Optional\nfrom transformers import AutoModelForCausalLM, TrainingArguments, Trainer\nfrom peft import LoraConfig, get_peft_model\n"
+BODY = """    model = AutoModelForCausalLM.from_pretrained(model_id, dtype=torch.bfloat16)
+    if lora:
+        model = get_peft_model(model, LoraConfig(r=rank, target_modules='all-linear'))
+    args = TrainingArguments('o', per_device_train_batch_size=batch_size, bf16=True, gradient_checkpointing=ckpt)
+    Trainer(model, args, train_dataset=ds).train()
+"""
+M = "'Qwen/Qwen2.5-0.5B'"
+PROGRAMS = {
+    "typer.Option": HEAD + "app = typer.Typer()\n@app.command()\ndef main(model_id: str = %s, batch_size: int = typer.Option(4, '--batch-size', '--bs', help='x'), lora: bool = typer.Option(False), rank: int = typer.Option(default=8, min=1), ckpt: bool = True):\n" % M + BODY + "if __name__ == '__main__':\n    app()\n",
+    "typer, annotated": HEAD + "def main(\n    model_id: Annotated[str, typer.Option(help='x = y')] = %s,\n    batch_size: Annotated[int, typer.Option('-b', '--batch-size')] = 4,\n    lora: Annotated[bool, typer.Option('--lora/--full')] = False,\n    rank: int = 8,\n    ckpt: bool = True,\n):\n" % M + BODY + "typer.run(main)\n",
+    "click": HEAD + "@click.command()\n@click.option('--model_id', default=%s, help='m')\n@click.option('--batch-size', '-b', type=int, default=4, show_default=True)\n@click.option('--lora', is_flag=True)\n@click.option('--rank', 'rank', default=8)\n@click.option('--ckpt/--no-ckpt', default=True)\ndef main(model_id, batch_size, lora, rank, ckpt):\n" % M + BODY + "if __name__ == '__main__':\n    main()\n",
+    "fire": HEAD + "import fire\ndef main(model_id=%s, batch_size: int = 4, lora=False, rank=8, ckpt=True):\n" % M + BODY + "fire.Fire(main)\n",
+}
+for name, text in PROGRAMS.items():
+    write("t.py", text)
+    for words, want in (("", (4, "full", None, "full")), ("--batch-size 2 --lora --rank 16", (2, "lora", 16, "full")), ("--batch-size 2 --no-ckpt", (2, "full", None, "none"))):
+        code, j, err = check(*CARD, "--", "python", "t.py", *words.split())
+        got = tuple(j.get("common", {}).get(k) for k in ("micro_batch", "tuning", "lora_r", "recompute"))
+        ok(code == 0 and got == want and j["fits"] is True and not j["common"].get("missing"), "%s: %s" % (name, words), (code, got, j.get("findings"), j.get("fits_not_answered"), err))
+    code, j, err = check(*CARD, "t.py")
+    said = sorted(f["key"] for f in j["findings"] if "is the default of" in f["message"] or "by the default of" in f["message"])
+    ok("per_device_train_batch_size" in said and "" in said, name + ": defaults are said", (said, j["findings"]))
+write("two.py", HEAD + "app = typer.Typer()\n@app.command()\ndef try_out(model_id: str = 'gpt2'):\n    m = AutoModelForCausalLM.from_pretrained(model_id, dtype='float32')\n@app.command()\ndef fine_tune(model_id: str = %s, batch_size: int = 4, lora: bool = True, rank: int = 8, ckpt: bool = False):\n" % M + BODY + "app()\n")
+code, j, err = check(*CARD, "--", "python", "two.py", "fine-tune", "--rank", "32")
+ok(code == 0 and j["common"]["lora_r"] == 32 and j["model"] == "qwen2.5-0.5b" and j["fits"] is True, "one command of two", (code, j.get("common"), j.get("model"), j.get("findings"), err))
+for bad in "@click.option('--batch-size', multiple=True, default=[4])", "@click.option('--batch-size', required=True, type=int)", "@click.option('--batch-size', default=compute())":
+    code, j, err = check(*CARD, write("t.py", PROGRAMS["click"].replace("@click.option('--batch-size', '-b', type=int, default=4, show_default=True)", bad)))
+    ok("micro_batch" not in j["common"] and j["fits"] is None, bad, (j.get("common"), j.get("fits_not_answered")))
+
+# ---- argparse converts a default that is text ----
+ARGS = HEAD + "def str2bool(v):\n    return v.lower() in ('yes', 'true')\np = argparse.ArgumentParser()\np.add_argument('--lora', %s)\np.add_argument('--batch', %s)\na = p.parse_args()\nmodel_id, lora, rank, batch_size, ckpt = %s, a.lora, 8, a.batch, False\nif True:\n" % ("%s", "%s", M) + BODY.replace("if lora", "if a.lora").replace("=batch_size", "=a.batch").replace("(model_id", "(" + M).replace("=rank", "=8").replace("=ckpt", "=False")
+for how, words, want in (("type=str2bool, default='false'", "", "full"), ("type=str2bool, default='yes'", "", "lora"), ("type=str2bool, default=False", "--lora 1", "lora"), ("type=str2bool, default='true'", "--lora no", "full"), ("type=str2bool, nargs='?', const=True, default=False", "--lora", "lora"),
+                         ("type=bool, default='False'", "", "lora"), ("type=bool, default=''", "", "full"), ("type=bool, default=False", "--lora False", "lora"), ("action=argparse.BooleanOptionalAction, default=True", "--no-lora", "full"), ("action=argparse.BooleanOptionalAction, default=False", "--lora", "lora"),
+                         ("action='store_true', default=False", "--lora", "lora"), ("type=int, default='0'", "", "full"), ("type=int, default='0'", "--lora 1", "lora"), ("type=lambda x: x == 'on', default='on'", "", None), ("type=lambda x: x == 'on', default=False", "--lora on", None), ("type=lambda x: x == 'on', default=False", "", "full"), ("type=str2bool, default='maybe'", "", None)):
+    code, j, err = check(*CARD, "--", "python", write("a.py", ARGS % (how, "type=int, default='8'")), *words.split())
+    got = j.get("common", {}).get("tuning") if j.get("fits") else None
+    ok(code in (0, 3) and got == want, "--lora of %s: %s" % (how, words), (code, got, j.get("common"), j.get("fits_not_answered"), j.get("findings"), err))
+    ok(j["common"]["micro_batch"] == 8, "type=int, default='8'", j["common"])
+for how, words, want in (("type=int, default='2'", "", 2), ("default=2", "--batch 3", 3), ("type=float, default='2'", "", 2), ("type=eval, default='2'", "", None)):
+    code, j, err = check(*CARD, "--", "python", write("a.py", ARGS % ("action='store_true'", how)), *words.split())
+    got = j.get("common", {}).get("micro_batch") if j.get("fits") else None
+    ok(("is text, not a number" in str(j["findings"])) == (how == "default=2"), "text stays text: " + how, j["findings"])
+    ok(got == want, "--batch of %s: %s" % (how, words), (code, got, j.get("findings"), err))
+
+# ---- TRL's parser: its ModelConfig says how a model is loaded and adapted, in a command of a script's own too ----
+TRL = """from trl import ModelConfig, ScriptArguments, %(c)s, %(t)s, TrlParser, get_kbit_device_map, get_peft_config, get_quantization_config
+from transformers import AutoModelForCausalLM
+def main(script_args, training_args, model_args):
+    quantization_config = get_quantization_config(model_args)
+    kwargs = dict(revision=model_args.model_revision, torch_dtype=model_args.dtype, attn_implementation=model_args.attn_implementation, quantization_config=quantization_config)
+    model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, **kwargs)
+    %(t)s(model, args=training_args, train_dataset=ds, peft_config=get_peft_config(model_args)).train()
+%(p)s
+script_args, training_args, model_args = parser.parse_args_and_config()
+main(script_args, training_args, model_args)
+"""
+WORDS = "--model_name_or_path Qwen/Qwen2.5-0.5B --output_dir o --per_device_train_batch_size 2 --bf16 --gradient_checkpointing --max_length 512"
+LORA = " --use_peft --lora_r 16 --lora_target_modules all-linear --dtype bfloat16"
+for parser in "parser = TrlParser((ScriptArguments, %(c)s, ModelConfig))", "types = (ScriptArguments, %(c)s, ModelConfig)\nparser = TrlParser(types)", "parser = HfArgumentParser((ScriptArguments, %(c)s, ModelConfig))":
+    for more, want in (("", ("full", None, "bf16-mixed", True)), (LORA, ("lora", 16, "bf16-amp", True)), (LORA + " --load_in_4bit", ("qlora", 16, "bf16-amp", True))):
+        names = {"c": "SFTConfig", "t": "SFTTrainer"}
+        write("own.py", TRL % dict(names, p=parser % names))
+        code, j, err = check(*CARD, "--", "python", "own.py", *(WORDS + more).split())
+        got = tuple(j["common"].get(k) for k in ("tuning", "lora_r", "precision")) + (j["fits"],)
+        ok(code == 0 and got == want, "%s%s" % (parser, more), (code, got, j.get("fits_not_answered"), j.get("findings"), err))
+        ok(not any("not read: no literal" in f["message"] for f in j["findings"]), "what the command says is no gap", j["findings"])
+    names = {"c": "DPOConfig", "t": "DPOTrainer"}
+    code, j, err = check(*CARD, "--", "python", write("own.py", TRL % dict(names, p=parser % names)), *(WORDS + LORA).split())
+    ok(j["common"].get("method") == "dpo", "a command's method is that of its script, which is there", (j.get("common"), err))
+code, j, err = check(*CARD, "--model", "gpt2", "own.py")
+ok(j["fits"] is None and "tuning" not in j["common"], "without its command nobody knows whether it adapts", (j.get("common"), j.get("fits_not_answered")))
+p = subprocess.run((vplan, "check") + CARD + ("--", "python", "own.py") + tuple(WORDS.split()), stdout=subprocess.PIPE)
+ok(b"--edit own.py" not in p.stdout, "the script has no line to edit", p.stdout)
+for script, method in (("train_dpo.py", "dpo"), ("run-kto.py", "kto"), ("reward_modeling.py", "reward"), ("dpo_sft.py", "sft"), ("adopt.py", "sft"), ("train_rm.py", "reward")):
+    code, j, err = check(*CARD, "--", "python", script, *WORDS.split())
+    ok(j["common"].get("method") == method or (method in ("kto", "reward") and j["fits"] is None and method in j["fits_not_answered"]), script, (j.get("common"), j.get("fits_not_answered"), err))
+finish()
+P
