@@ -616,12 +616,14 @@ static void check_remarks(vp_checked *c, const vp_checked_file *file)
         vp_find(c, file,
                 (r->is_error && !harmless) || (!r->key && file->doc->format == VP_FORMAT_JSON)
                     ? VP_ERROR
-                : r->is_gap ? VP_WARNING
-                            : VP_NOTE,
+                : r->is_gap || r->is_uncounted ? VP_WARNING
+                                               : VP_NOTE,
                 &at, r->key, NULL, "%s", r->text);
         c->findings[c->n_findings - 1].from = NULL;
         if (r->is_gap && !c->gap)
             c->gap = vp_arena_printf(c->arena, "%.*s", (int)strcspn(r->text, ":"), r->text);
+        if (r->is_uncounted && !c->uncounted)
+            c->uncounted = vp_arena_printf(c->arena, "%.*s", (int)strcspn(r->text, ":"), r->text);
     }
 }
 

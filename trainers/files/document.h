@@ -76,8 +76,9 @@ typedef struct vp_remark {
     const char       *key;
     const char       *text;
     bool              is_error;
-    bool              is_torn; /* options that are none of the command's */
-    bool              is_gap;  /* options that nobody knows */
+    bool              is_torn;      /* options that are none of the command's */
+    bool              is_gap;       /* options that nobody knows */
+    bool              is_uncounted; /* something that no estimate counts */
     struct vp_remark *next;
 } vp_remark;
 
@@ -109,10 +110,8 @@ typedef struct vp_document {
     /* what gives the model adapters of whatever kind, "get_peft_model() in line 8"; NULL: nothing does */
     const char *adapts;
     int         adapts_line;
-    int         freezes; /* a line that says by itself which weights are trained; 0: none does */
-    bool        freezes_adapted; /* after adapters were made */
-    bool        may_adapt;       /* behind a condition that the text does not decide */
-    bool        has_adapters;    /* it speaks of a PeftModel besides */
+    bool        may_adapt;    /* behind a condition that the text does not decide */
+    bool        has_adapters; /* it speaks of a PeftModel besides */
     /* the command that runs the script: what it says decides conditions; NULL: none, defaults do */
     const struct vp_document *command;
     bool parses; /* of such a one: it has a parser of its own, whose options are no trainer's */

@@ -14,6 +14,7 @@
 #include "trainers/files/python_names.h"
 #include "trainers/files/python_reader.h"
 #include "trainers/files/python_scan.h"
+#include "trainers/files/python_trained.h"
 
 #include "base/text.h"
 #include "trainers/files/launch.h"
@@ -630,6 +631,18 @@ static vp_status note_reentrant(vp_python_reader *r, vp_document *doc, const cha
     return VP_OK;
 }
 
+/* Whether a text has the word; NULL is none. */
+static bool is_word(const char *from, const char *end, const char *word)
+{
+    size_t n = word ? strlen(word) : 0;
+
+    for (const char *p = from; n && (p = memmem(p, (size_t)(end - p), word, n)) != NULL; p++)
+        if ((p == from || !(isalnum((unsigned char)p[-1]) || p[-1] == '_')) &&
+            (p + n == end || !(isalnum((unsigned char)p[n]) || p[n] == '_')))
+            return true;
+    return false;
+}
+
 /* What switches checkpoints on in the model itself, whatever its trainer is told (transformers' modeling_utils.py; peft's
  * utils/other.py, where it is the default). Behind a condition of its own nobody knows whether; behind one about the trainer's
  * switch that says it. */
@@ -649,7 +662,8 @@ static vp_status note_checkpoints(vp_python_reader *r, const char *from, int lin
         has_text(from, r->at, "requires_grad_(True)") || prepares || (enables && !r->doc->adapts))
         r->doc->requires_grads = line;
     for (vp_document *p = r->doc->parts; p; p = p->next)
-        if (p->call && vp_python_loads_model(p->call))
+        if (p->call && vp_python_loads_model(p->call) &&
+            !(model && is_word(from, r->at, model->variable)))
             model = p;
     vp_document *doc   = model ? model : r->doc;
     vp_value    *known = vp_value_member(doc->root, "gradient_checkpointing_enable");
@@ -674,23 +688,6 @@ static void note_casts(vp_python_reader *r, const char *from, int line)
     for (size_t i = 0; i < sizeof casts / sizeof *casts && !r->doc->casts; i++)
         if (has_text(from, r->at, casts[i]))
             r->doc->casts = line;
-}
-
-/* param.requires_grad = False, model.requires_grad_(False): before adapters are made it is what peft does as well; what is freed after
- * them is trained besides. */
-static void note_frozen(vp_python_reader *r, const char *from, int line)
-{
-    bool frees = has_text(from, r->at, ".requires_grad = True");
-    bool is_so = has_text(from, r->at, ".requires_grad = ") ||
-                 has_text(from, r->at, ".requires_grad=") ||
-                 has_text(from, r->at, ".requires_grad_(False)");
-
-    /* of a model beside it, which is trained by nobody */
-    if (!is_so || has_text(from, r->at, "ref_model") || has_text(from, r->at, "teacher") ||
-        (frees && !r->doc->adapts))
-        return;
-    r->doc->freezes         = r->doc->freezes ? r->doc->freezes : line;
-    r->doc->freezes_adapted = r->doc->freezes_adapted || r->doc->adapts;
 }
 
 /* get_peft_model() of peft's; Unsloth's own says by its arguments what it makes. */
@@ -719,16 +716,6 @@ static vp_status say_adapters(vp_python_reader *r)
 {
     vp_status st = VP_OK;
 
-    const vp_document *doc = r->doc;
-    if (doc->freezes && (!doc->adapts || doc->freezes_adapted) &&
-        !(r->imports & VP_PYTHON_UNSLOTH)) {
-        VP_TRY(vp_document_remark(r->doc, doc->freezes, NULL, false, r->err,
-                                  "requires_grad in line %d: which weights are trained the script "
-                                  "says by itself, and those that are not have no gradients and no "
-                                  "states; that is missing from this answer",
-                                  doc->freezes));
-        r->doc->last_remark->is_gap = true;
-    }
     if (r->doc->may_adapt && !r->doc->has_adapters && !r->doc->files) {
         VP_TRY(vp_document_remark(r->doc, r->doc->adapts_line, NULL, false, r->err,
                                   "%s: whether it is called a condition says that the text does "
@@ -782,13 +769,19 @@ static vp_status say_uncalled(vp_python_reader *r, const char *from, int line)
 static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
                              vp_python_reached **reached, bool *again, vp_err *err)
 {
-    vp_python_reader r = {
-        .doc = doc, .at = bytes, .end = bytes + n, .line_start = bytes, .line = 1, .err = err};
+    vp_python_reader r     = {.doc        = doc,
+                              .begin      = bytes,
+                              .at         = bytes,
+                              .end        = bytes + n,
+                              .line_start = bytes,
+                              .line       = 1,
+                              .err        = err};
     vp_python_blocks open  = {.n = 0};
     bool             after = false; /* a semicolon, on the line of another statement */
     vp_status        st    = VP_OK;
 
     VP_TRY(vp_python_names_find(&r));
+    VP_TRY(vp_python_trained_begin(&r));
     if (!*reached)
         *reached = vp_python_reached_new(&r);
     VP_TRY_ALLOC(err, *reached);
@@ -832,12 +825,14 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
             skip_line(&r);
         VP_TRY(note_files(&r, from, line));
         VP_TRY(note_adapters(&r, from, line));
-        note_frozen(&r, from, line);
+        vp_python_note_trained(&r, from, line);
+        vp_python_note_frozen(&r, from, line);
         VP_TRY(vp_python_note_format(&r, from, line));
         note_casts(&r, from, line);
         if (strncmp(from, "def ", 4) != 0)
             VP_TRY(note_checkpoints(&r, from, line, vp_python_is_switched(&open)));
     }
+    VP_TRY(vp_python_trained_end(&r));
     VP_TRY(say_adapters(&r));
     *again = vp_python_reach_functions(&r, *reached) && *again;
     if (!*again)

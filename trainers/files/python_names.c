@@ -20,8 +20,6 @@ typedef struct owner {
     bool options; /* of HfArgumentParser: its fields are options */
 } owner;
 
-static int block_named(const vp_scan *s, const vp_piece *name, bool is_class);
-
 /* HfArgumentParser((A, B)), TrlParser(A): the classes in the brackets. */
 static bool parses_classes(const vp_scanned_call *call, vp_piece *classes)
 {
@@ -48,7 +46,7 @@ static bool has_own_options(const vp_scan *s)
         if (!parses_classes(&s->calls[i], &rest))
             continue;
         while (vp_piece_next(&rest, &one)) {
-            int k = block_named(s, &one, true);
+            int k = vp_names_block_named(s, &one, true);
             if (k < 0 || s->blocks[k].brackets.at)
                 return false; /* another's, or built on one */
             is_own = true;
@@ -67,7 +65,7 @@ static bool has_model_config(const vp_scan *s, vp_piece classes)
         classes.at++, classes.end--;
     while (vp_piece_next(&classes, &one))
         if ((vp_piece_is(&one, "ModelConfig") || vp_piece_is(&one, "trl.ModelConfig")) &&
-            block_named(s, &one, true) < 0)
+            vp_names_block_named(s, &one, true) < 0)
             return true;
     return false;
 }
@@ -125,7 +123,7 @@ static bool is_in(const vp_scan *s, int block, int line)
 }
 
 /* The innermost function that the line stands in; -1: none. */
-static int function_at(const vp_scan *s, int line)
+int vp_names_function_at(const vp_scan *s, int line)
 {
     int found = -1;
 
@@ -136,7 +134,7 @@ static int function_at(const vp_scan *s, int line)
 }
 
 /* The function around a block, for names: a class's own are not seen from within. */
-static int function_around(const vp_scan *s, int block)
+int vp_names_function_around(const vp_scan *s, int block)
 {
     do
         block = s->blocks[block].above;
@@ -152,7 +150,7 @@ static int class_of(const vp_scan *s, int function)
 }
 
 /* The only class or function of that name; -1: there is none, or two. */
-static int block_named(const vp_scan *s, const vp_piece *name, bool is_class)
+int vp_names_block_named(const vp_scan *s, const vp_piece *name, bool is_class)
 {
     int found = -1;
 
@@ -168,7 +166,7 @@ static int block_named(const vp_scan *s, const vp_piece *name, bool is_class)
 bool vp_python_names_own(const vp_python_reader *r, const char *call)
 {
     vp_piece name = {call, call + strlen(call), 0};
-    int      k    = r->names ? block_named(r->names->scan, &name, true) : -1;
+    int      k    = r->names ? vp_names_block_named(r->names->scan, &name, true) : -1;
 
     /* of TrainingArguments it is one of them */
     return k >= 0 && !(r->names->scan->blocks[k].brackets.at &&
@@ -289,8 +287,17 @@ static int parameter_of(const vp_scan *s, int function, const vp_piece *name, vp
     return -1;
 }
 
+int vp_names_parameter(const vp_scan *s, int function, const vp_piece *name, bool *of_method)
+{
+    vp_piece otherwise, annotation;
+    bool     is_self;
+
+    *of_method = class_of(s, function) >= 0;
+    return parameter_of(s, function, name, &otherwise, &annotation, &is_self);
+}
+
 /* What a call gives a parameter. false: the call gives more than the text says. */
-static bool argument_of(const vp_piece *brackets, const vp_piece *name, int place, vp_piece *out)
+bool vp_names_argument(const vp_piece *brackets, const vp_piece *name, int place, vp_piece *out)
 {
     vp_piece rest = *brackets, one;
     int      n    = 0;
@@ -311,7 +318,7 @@ static bool argument_of(const vp_piece *brackets, const vp_piece *name, int plac
 }
 
 /* Whether a call is of this function: by its name, of a method by the last of it, of __init__ by its class's. */
-static bool is_call_of(const vp_scan *s, int function, const vp_scanned_call *call)
+bool vp_names_is_call_of(const vp_scan *s, int function, const vp_scanned_call *call)
 {
     const vp_scanned_block *f = &s->blocks[function];
     int class                 = class_of(s, function);
@@ -340,12 +347,13 @@ static vp_status parameter_value(vp_python_reader *r, int function, const vp_pie
 
     *ok = *same = false;
     for (int i = 0; i < s->n_calls && all; i++) {
-        if (!is_call_of(s, function, &s->calls[i]))
+        if (!vp_names_is_call_of(s, function, &s->calls[i]))
             continue;
-        all = argument_of(&s->calls[i].brackets, name, place - skipped, &given);
+        all = vp_names_argument(&s->calls[i].brackets, name, place - skipped, &given);
         if (!all)
             goto out;
-        *same = given.at && vp_piece_same(&given, name) && function_at(s, given.line) != function;
+        *same = given.at && vp_piece_same(&given, name) &&
+                vp_names_function_at(s, given.line) != function;
         if (!given.at)
             given = *otherwise;
         other = *v;
@@ -392,12 +400,12 @@ static bool is_followed(const vp_scan *s, int f)
 /* In a function that nothing calls here: for people to try, or for other modules. */
 static bool is_spare(const vp_scan *s, int line)
 {
-    int f = function_at(s, line);
+    int f = vp_names_function_at(s, line);
 
     if (f < 0 || !is_followed(s, f))
         return false;
     for (int i = 0; i < s->n_calls; i++)
-        if (is_call_of(s, f, &s->calls[i]))
+        if (vp_names_is_call_of(s, f, &s->calls[i]))
             return false;
     return true;
 }
@@ -447,7 +455,7 @@ bool vp_python_reach_functions(const vp_python_reader *r, vp_python_reached *x)
             continue;
         for (int i = 0; i < s->n_calls; i++) {
             int line = s->calls[i].name.line;
-            if (!is_call_of(s, f, &s->calls[i]) || line >= x->n_lines || is_spare(s, line))
+            if (!vp_names_is_call_of(s, f, &s->calls[i]) || line >= x->n_lines || is_spare(s, line))
                 continue;
             int by = vp_python_reach_of(r, x, line);
             by     = by > x->lines[line] ? by : x->lines[line];
@@ -499,7 +507,7 @@ static owner owner_of_place(const vp_python_reader *r, int place)
         if (n++)
             return (owner){.kind = NOTHING}; /* which of two nobody sees */
         for (int k = 0; vp_piece_next(&rest, &one); k++) {
-            int class = k == place ? block_named(s, &one, true) : -1;
+            int class = k == place ? vp_names_block_named(s, &one, true) : -1;
             if (class >= 0)
                 found = (owner){.kind = CLASS, .class = class, .options = true};
         }
@@ -557,10 +565,10 @@ static owner owner_of_value(const vp_python_reader *r, const vp_scanned_value *v
         return place >= 0 ? owner_of_place(r, place) : none;
     if (place >= 0 || dot)
         return none;
-    class = block_named(s, &name, true);
+    class = vp_names_block_named(s, &name, true);
     if (class >= 0)
         return (owner){.kind = CLASS, .class = class, .called = brackets};
-    return owner_returned(r, block_named(s, &name, false), depth + 1);
+    return owner_returned(r, vp_names_block_named(s, &name, false), depth + 1);
 }
 
 static owner owner_of(const vp_python_reader *r, const vp_piece *name, int line, int depth)
@@ -569,11 +577,11 @@ static owner owner_of(const vp_python_reader *r, const vp_piece *name, int line,
     owner          none = {.kind = NOTHING};
     vp_piece       otherwise, annotation, given;
     bool           is_self;
-    int            function = function_at(s, line);
+    int            function = vp_names_function_at(s, line);
 
     if (depth > MAX_DEPTH)
         return none;
-    for (;; function = function_around(s, function)) {
+    for (;; function = vp_names_function_around(s, function)) {
         const vp_scanned_value *only = NULL;
         int                     n    = 0;
         for (int i = 0; i < s->n_values; i++)
@@ -586,17 +594,18 @@ static owner owner_of(const vp_python_reader *r, const vp_piece *name, int line,
                 return (owner){.kind = CLASS, .class = class_of(s, function)};
             const vp_scanned_call *call = NULL;
             for (int i = 0; i < s->n_calls; i++)
-                if (is_call_of(s, function, &s->calls[i]))
+                if (vp_names_is_call_of(s, function, &s->calls[i]))
                     call = &s->calls[i], n++;
             if (n != 1 || !call || s->blocks[function].is_mentioned ||
-                !argument_of(&call->brackets, name, place - (class_of(s, function) >= 0), &given) ||
+                !vp_names_argument(&call->brackets, name, place - (class_of(s, function) >= 0),
+                                   &given) ||
                 !given.at)
                 return none;
             return owner_of_value(r, &(vp_scanned_value){.value = given, .place = -1}, depth + 1);
         }
         if (n == 1 && only->value.at)
             return owner_of_value(r, only, depth + 1);
-        int class = n <= 1 && function < 0 ? block_named(s, name, true) : -1;
+        int class = n <= 1 && function < 0 ? vp_names_block_named(s, name, true) : -1;
         if (class >= 0)
             return (owner){.kind = CLASS, .class = class};
         if (n || function < 0)
@@ -647,8 +656,8 @@ static int base_of(const vp_scan *s, int class, bool *is_known)
             known = known || vp_piece_is(&one, plain[i]);
         if (known)
             continue;
-        *is_known = base < 0 && block_named(s, &one, true) >= 0;
-        base      = block_named(s, &one, true);
+        *is_known = base < 0 && vp_names_block_named(s, &one, true) >= 0;
+        base      = vp_names_block_named(s, &one, true);
         if (!*is_known)
             return -1;
     }
@@ -706,8 +715,8 @@ static vp_status attribute_value(vp_python_reader *r, const owner *of, const vp_
     }
     if (of->called.at && of->called.at < of->called.end && !has_init(s, of->class)) {
         vp_piece first = {0};
-        if (!argument_of(&of->called, name, -1, &given) ||
-            (argument_of(&of->called, &(vp_piece){0}, 0, &first) && first.at))
+        if (!vp_names_argument(&of->called, name, -1, &given) ||
+            (vp_names_argument(&of->called, &(vp_piece){0}, 0, &first) && first.at))
             goto out; /* by place: which field that is depends on all before it */
     }
     if (!given.at && (n != 1 || !a))
@@ -784,7 +793,8 @@ vp_status vp_python_names_value(vp_python_reader *r, const char *name, const vp_
             VP_TRY(vp_names_option(r, &behind, v, meant));
         goto out;
     }
-    for (int f = function_at(x->scan, r->line); f >= 0; f = function_around(x->scan, f)) {
+    for (int f = vp_names_function_at(x->scan, r->line); f >= 0;
+         f     = vp_names_function_around(x->scan, f)) {
         int place = parameter_of(x->scan, f, &whole, &otherwise, &annotation, &is_self);
         if (place < 0) {
             if (is_given_again(x->scan, f, &whole, &always))

@@ -22,6 +22,19 @@ vp_status vp_names_read_piece(vp_python_reader *r, const vp_piece *p, vp_value *
 vp_status vp_names_be_default(vp_python_reader *r, vp_value *v, const vp_piece *name,
                               const char *type, int line);
 
+/* Of a scan's blocks: the innermost function around a line, that around a block for names (-1: none), the only function of a name (-1: none,
+ * or two), and whether a call is of one. */
+int  vp_names_function_at(const vp_scan *s, int line);
+int  vp_names_function_around(const vp_scan *s, int block);
+int  vp_names_block_named(const vp_scan *s, const vp_piece *name, bool is_class);
+bool vp_names_is_call_of(const vp_scan *s, int function, const vp_scanned_call *call);
+
+/* The place of a function's parameter of that name, a method's own object counted; -1: none. */
+int vp_names_parameter(const vp_scan *s, int function, const vp_piece *name, bool *of_method);
+
+/* What a call gives a parameter, by its name or its place; false: it gives more than the text says. */
+bool vp_names_argument(const vp_piece *brackets, const vp_piece *name, int place, vp_piece *out);
+
 /* python_options.c: args.NAME of argparse's parser. */
 vp_status vp_names_option(vp_python_reader *r, const vp_piece *name, vp_value *v,
                           vp_python_meant *meant);

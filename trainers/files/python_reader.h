@@ -18,7 +18,7 @@ enum {
 
 typedef struct vp_python_reader {
     vp_document *doc;
-    const char  *at, *end, *line_start;
+    const char  *begin, *at, *end, *line_start;
     int          line;
     bool         unread;      /* what was met is no literal: no error, but not read */
     bool         inside;      /* the statement stands in a function or behind a condition */
@@ -30,8 +30,9 @@ typedef struct vp_python_reader {
     int          trains_line; /* the last that makes a trainer; 0: none does yet */
     unsigned     imports;     /* VP_PYTHON_TRL and others */
     vp_value    *aliases;     /* of "import peft as p" p: "peft"; NULL: none */
-    struct vp_python_names *names; /* python_names.h; NULL: none is followed */
-    vp_err                 *err;
+    struct vp_python_names   *names;   /* python_names.h; NULL: none is followed */
+    struct vp_python_trained *trained; /* python_trained.h */
+    vp_err                   *err;
 } vp_python_reader;
 
 /* The member of a call or a dictionary that stands for `**names`, of which nothing is known; its text is what stands there. */

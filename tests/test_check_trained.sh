@@ -1,0 +1,98 @@
+#!/bin/bash
+# tests/test_check_trained.sh: which of a script's models is trained, which of its weights, and which of its adapters are handed to
+# anybody: answered where the text is certain, said where it is not. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
+import os, sys
+
+sys.path.insert(0, "tests")
+from check import asker, finish, ok
+
+vplan, work, root = sys.argv[1:4]
+os.chdir(work)
+check = asker(vplan, "check")
+CARD = ("--device", "4090", "--seq", "512")
+HEAD = "import torch\nfrom transformers import AutoModelForCausalLM, TrainingArguments, Trainer\nfrom peft import LoraConfig, get_peft_model\nfrom trl import SFTTrainer, SFTConfig, DPOTrainer, DPOConfig\n"
+LOAD = "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.bfloat16)\n"
+ADAPT = "model = get_peft_model(model, LoraConfig(r=16, target_modules='all-linear'))\n"
+TRAIN = "Trainer(model, args=TrainingArguments('o', per_device_train_batch_size=2, bf16=True), train_dataset=ds).train()\n"
+
+
+def script(*lines):
+    with open("t.py", "w") as f:
+        f.write(HEAD + "".join(lines))
+    return "t.py"
+
+
+def asks(what, lines, tuning="full", model="qwen2.5-0.5b", why=None):
+    """Answered about that model and tuning; why: not answered, and this is said."""
+    code, j, err = check(*CARD, script(*lines))
+    said = j.get("fits_not_answered") or ""
+    if why:
+        ok(code == 0 and j.get("fits") is None and why in said, what, (code, said, j.get("findings"), err))
+    else:
+        ok(code == 0 and j.get("fits") is True and j["common"].get("tuning") == tuning and j["model"] == model, what, (code, said, j.get("common"), j.get("model"), j.get("findings"), err))
+    return j
+
+
+# ---- requires_grad ----
+ALL = "for p in model.parameters():\n    p.requires_grad = %s\n"
+NAMED = "for name, p in model.named_parameters():\n    if %s:\n        p.requires_grad = %s\n"
+for what, lines, tuning, why in (
+        ("all freed is what it was", (LOAD, ALL % "True", TRAIN), "full", None),
+        ("frozen, then freed", (LOAD, ALL % "False", ALL % "True", TRAIN), "full", None),
+        ("frozen by its method, then freed", (LOAD, "model.requires_grad_(False)\n", "model.requires_grad_(True)\n", TRAIN), "full", None),
+        ("frozen, then freed by the method's default", (LOAD, ALL % "False", "model.requires_grad_()\n", TRAIN), "full", None),
+        ("frozen", (LOAD, ALL % "False", TRAIN), None, "requires_grad in line 7"),
+        ("a part frozen, all freed before", (LOAD, ALL % "True", "for p in model.model.layers[:4].parameters():\n    p.requires_grad = False\n", TRAIN), None, "requires_grad in line 9"),
+        ("all frozen, a part freed", (LOAD, ALL % "False", "for p in model.lm_head.parameters():\n    p.requires_grad = True\n", TRAIN), None, "requires_grad in line 7"),
+        ("freed where nobody knows", (LOAD, ALL % "False", "if os.environ.get('F'):\n    for p in model.parameters():\n        p.requires_grad = True\n", TRAIN), None, "requires_grad in line 7"),
+        ("frozen, then adapters", (LOAD, ALL % "False", ADAPT, TRAIN), "lora", None),
+        ("adapters alone, by their names", (LOAD, ADAPT, NAMED % ("'lora' in name", "True") + "    else:\n        p.requires_grad = False\n", TRAIN), "lora", None),
+        ("the same by what they are not", (LOAD, ADAPT, NAMED % ("'lora_' not in name", "False"), TRAIN), "lora", None),
+        ("the same by an expression", (LOAD, ADAPT, "for n, p in model.named_parameters():\n    p.requires_grad = \"lora\" in n  # adapters\n", TRAIN), "lora", None),
+        ("all frozen, then adapters freed", (LOAD, ADAPT, ALL % "False", NAMED % ("'lora' in name", "True"), TRAIN), "lora", None),
+        ("on one line", (LOAD, ADAPT, "for n, p in model.named_parameters(): p.requires_grad = 'lora' in n\n", TRAIN), "lora", None),
+        ("another condition", (LOAD, ADAPT, NAMED % ("'norm' in name", "True"), TRAIN), None, "requires_grad in line 9"),
+        ("two conditions", (LOAD, ADAPT, NAMED % ("'lora' in name or 'norm' in name", "True"), TRAIN), None, "requires_grad in line 9"),
+        ("adapters frozen", (LOAD, ADAPT, NAMED % ("'lora' in name", "False"), TRAIN), None, "requires_grad in line 9"),
+        ("all freed beside adapters", (LOAD, ADAPT, ALL % "True", TRAIN), None, "requires_grad in line 8"),
+        ("the head freed beside adapters", (LOAD, ADAPT, "model.lm_head.weight.requires_grad = True\n", TRAIN), None, "requires_grad in line 7"),
+        ("it is only read", (LOAD, "n = sum(p.numel() for p in model.parameters() if p.requires_grad)\nfor n, p in model.named_parameters():\n    if p.requires_grad == True:\n        print(n, p.requires_grad)\n", TRAIN), "full", None)):
+    asks(what, lines, tuning, why=why)
+
+# ---- the model that the trainer is given ----
+TEACHER = "teacher = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', dtype=torch.float16)\nteacher.eval()\n"
+for what, lines in (
+        ("a teacher before", (TEACHER, LOAD, TRAIN)), ("and after", (LOAD, TEACHER, TRAIN)), ("whose weights are frozen", (TEACHER, LOAD, "for p in teacher.parameters():\n    p.requires_grad = False\n", TRAIN)),
+        ("by another name", (TEACHER.replace("teacher", "big"), LOAD, "for p in big.parameters():\n    p.requires_grad = False\n", TRAIN))):
+    j = asks(what, lines, why="takes is not counted")
+    ok(not any(f["severity"] == "error" for f in j["findings"]) and j["model"] == "qwen2.5-0.5b", what + ": no contradiction", (j["model"], j["findings"]))
+asks("a model that goes before", (TEACHER, "labels = [teacher(x) for x in ds]\ndel teacher\ntorch.cuda.empty_cache()\n", LOAD, TRAIN))
+asks("the one with another name", ("base = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.bfloat16)\n", ADAPT.replace("(model,", "(base,"), TRAIN), "lora")
+FUNCTIONS = "def load(name, dtype):\n    m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.bfloat16)\n    m.config.use_cache = False\n    return m, None\ndef reference():\n    return AutoModelForCausalLM.from_pretrained('gpt2')\ndef main():\n    %s\n    trained, tok = load('a', 1)\n    wrapped = trained\n    " + TRAIN.replace("(model", "(model=wrapped") + "main()\n"
+asks("through functions and names", (FUNCTIONS % "pass",))
+asks("through functions, beside another", (FUNCTIONS % "other = reference()",), why="takes is not counted")
+asks("a function that is given it", (LOAD, "def fit(net):\n    " + TRAIN.replace("(model", "(net") + "fit(model)\n"))
+asks("who is trained nobody sees", ("a = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.bfloat16)\nb = AutoModelForCausalLM.from_pretrained('gpt2')\nmodels = {}\nfill(models)\n", TRAIN.replace("(model", "(models['x']")), why="a in line 5 beside b in line 6 takes is not counted")
+j = asks("checkpoints of the trained one", (LOAD, TEACHER, "model.gradient_checkpointing_enable()\n", "del teacher\n", TRAIN))
+ok(j["common"]["recompute"] == "full", "they are on", j["common"])
+j = check(*CARD, script(LOAD, "ref_model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.bfloat16)\nDPOTrainer(model, ref_model, args=DPOConfig('o', per_device_train_batch_size=1, bf16=True, max_length=512), train_dataset=ds).train()\n"))[1]
+ok(j["common"].get("method") == "dpo" and not any("beside the one" in f["message"] for f in j["findings"]), "a reference is its method's", (j["common"], j["findings"]))
+
+# ---- adapters that nobody is given ----
+CONFIG = "config = LoraConfig(r=16, target_modules='all-linear')\n"
+SFT = "SFTTrainer(model, args=SFTConfig('o', per_device_train_batch_size=2, bf16=True, max_length=512), train_dataset=ds%s).train()\n"
+for what, lines, tuning in (
+        ("of Trainer", (LOAD, CONFIG, TRAIN), "full"), ("of SFTTrainer", (LOAD, CONFIG, SFT % ""), "full"), ("handed to SFTTrainer", (LOAD, CONFIG, SFT % ", peft_config=config"), "lora"), ("handed to peft", (LOAD, CONFIG, "model = get_peft_model(model, config)\n", TRAIN), "lora"),
+        ("by the model's own method", (LOAD, CONFIG, "model.add_adapter(config)\n", TRAIN), "lora"), ("only in a comment", (LOAD, CONFIG, "# model = get_peft_model(model, config)\n", TRAIN), "full"), ("one of two", (LOAD, CONFIG.replace("16", "64").replace("config", "other"), CONFIG, "model = get_peft_model(model, config)\n", TRAIN), "lora")):
+    j = asks("adapters, " + what, lines, tuning)
+    ok(any("is handed to nobody" in f["message"] for f in j["findings"]) == (tuning == "full" or what == "one of two"), what + ": said", j["findings"])
+    ok(tuning == "full" or j["common"]["lora_r"] == 16, what + ": the rank", j["common"])
+code, j, err = check(script(LOAD, CONFIG, "args = TrainingArguments('o', per_device_train_batch_size=2, bf16=True)\n"))
+ok(j["common"]["tuning"] != "full", "a piece of a script, whose rest is not here", j["common"])
+finish()
+P
