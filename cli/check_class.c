@@ -85,7 +85,7 @@ static const char *by_script(vp_arena *arena, const vp_checked_file *file, const
     if (n > sizeof loop - 1 && strcmp(name + n - (sizeof loop - 1), loop) == 0)
         return vp_arena_printf(arena,
                                "not answered: %s.py has a training loop of its own around "
-                               "Accelerate; vplan dryrun -- COMMAND plays it",
+                               "Accelerate; vplan dryrun -- COMMAND runs it without a GPU",
                                vp_text_escape(name, shown, sizeof shown));
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
         if (strcmp(scripts[i].script, name) == 0)

@@ -222,7 +222,7 @@ static const char *read_preparation(vp_arena *arena, const vp_checked *c, vp_fit
         if (x && x->casts && !c->files[f].is_part)
             return vp_arena_printf(
                 arena,
-                "not answered: %s:%d casts weights of a model by itself, and recorded were those that peft's prepare_model_for_kbit_training() casts, or none; vplan dryrun -- COMMAND plays it",
+                "not answered: %s:%d casts weights of a model by itself, and recorded were those that peft's prepare_model_for_kbit_training() casts, or none; vplan dryrun -- COMMAND runs it without a GPU",
                 x->name, x->casts);
     }
     if (said && job->in_bytes)
@@ -268,7 +268,7 @@ static const char *other_method(vp_arena *arena, const vp_checked *c, const vp_t
         return NULL;
     return vp_arena_printf(arena,
                            "not answered: %s says %s, and no such step of %s was recorded; vplan "
-                           "dryrun -- COMMAND plays it",
+                           "dryrun -- COMMAND runs it without a GPU",
                            said, method, target ? target->name : "it");
 }
 
@@ -334,23 +334,24 @@ static vp_status set_up(vp_arena *arena, vp_checked *c, const vp_check_fit_optio
     r->model_name = model;
     r->seq        = o->seq;
     if (c->others) {
-        x->why = vp_arena_printf(arena, "not answered: %s; a dry run plays it without a GPU",
+        x->why = vp_arena_printf(arena, "not answered: %s; a dry run counts it without a GPU",
                                  vp_text_escape(c->others, shown, sizeof shown));
         VP_TRY_ALLOC(err, x->why);
         goto out;
     }
     if (!device) {
-        x->why =
-            model ? "not asked; --device CARD asks" : "not asked; --model MODEL --device CARD asks";
+        x->why = model ? "not checked; add --device CARD"
+                       : "not checked; add --model MODEL --device CARD";
         goto out;
     }
     if (!model) {
         x->why = c->missing ? unread_file(arena, c)
-                 : o->named ? vp_arena_printf(arena,
-                                              "not asked; %s is not built in: --model with its "
-                                              "config.json asks, of the families in vplan models",
-                                              vp_text_escape(o->named, shown, sizeof shown))
-                            : "not asked; the files name no model: --model MODEL asks";
+                 : o->named
+                     ? vp_arena_printf(arena,
+                                       "not checked: %s is not built in; add --model with its "
+                                       "config.json, of a family in vplan models",
+                                       vp_text_escape(o->named, shown, sizeof shown))
+                     : "not checked: the files name no model; add --model MODEL";
         VP_TRY_ALLOC(err, x->why);
         goto out;
     }
@@ -816,10 +817,19 @@ static bool is_faster(const vp_mended *m)
     return m->chosen.best && m->chosen.best->seconds < 0.98 * m->now_s;
 }
 
+void vp_check_fit_answer(const vp_check_fit *x)
+{
+    const vp_mended *m = &x->mended;
+    char             speed[64], time[32];
+
+    snprintf(speed, sizeof speed, "%s a step (assumed)", vp_time_text(m->now_s, time, sizeof time));
+    vp_screen_answer(m->now.high_bytes, x->request.budget_bytes, m->fits ? speed : NULL);
+}
+
 void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_command_line *line)
 {
     const vp_mended *m = &x->mended;
-    char             speed[64], bytes[2][32], time[32], text[160], phase[48];
+    char             bytes[2][32], time[32], text[160], phase[48];
 
     if (x->why) {
         vp_screen_line("fit", "%s", x->why);
@@ -827,25 +837,27 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
             vp_check_missing_print(c, line);
         else if (c->own && x->model)
             vp_check_own_print(x, c, line);
-        else if ((!c->n_unjudged || !vp_check_played_print(c, line, "next")) &&
+        else if (!vp_check_whose_print(c, line) &&
+                 (!c->n_unjudged || !vp_check_played_print(c, line, "next")) &&
                  !vp_check_again_print(x->why, line) && !c->n_unjudged &&
                  !vp_check_played_print(c, line, "next"))
             vp_check_any_print(line);
         return;
     }
-    snprintf(speed, sizeof speed, "%s a step (assumed)", vp_time_text(m->now_s, time, sizeof time));
-    vp_screen_answer(m->now.high_bytes, x->request.budget_bytes, m->fits ? speed : NULL);
+    if (c->n_errors) /* which come first */
+        vp_check_fit_answer(x);
     vp_screen_line("peak", "%s allocated, in %s; %s reserved by PyTorch",
                    vp_size_text(m->now.allocated_bytes, bytes[0], sizeof bytes[0]),
                    vp_screen_phase(m->now.peak_phase, phase, sizeof phase),
                    vp_size_text(m->now.reserved_bytes, bytes[1], sizeof bytes[1]));
     vp_loader_print(&m->now.batch, &x->loader, x->request.world > 1);
     if (m->other)
-        vp_screen_line("or",
-                       "%s as %s: this is of %s, and the files do not say in which format weights "
-                       "are loaded",
-                       vp_size_text(m->other_bytes, bytes[0], sizeof bytes[0]), m->other,
-                       m->settings.value[VP_SETTING_PRECISION]);
+        vp_screen_line(
+            "or",
+            "%s as %s: the files do not say in which format weights are loaded, and %s is "
+            "counted",
+            vp_size_text(m->other_bytes, bytes[0], sizeof bytes[0]), m->other,
+            m->settings.value[VP_SETTING_PRECISION]);
     if (m->is_tight)
         print_tight(m, x->request.budget_bytes);
     else if (fits_with_less(x))

@@ -35,6 +35,9 @@ vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_o
                             vp_check_fit *out, vp_err *err);
 void      vp_check_fit_release(vp_check_fit *fit);
 
+/* FITS or DOES NOT FIT, in a line; where `why` is NULL. */
+void vp_check_fit_answer(const vp_check_fit *x);
+
 /* fits, device_bytes, peak_phase and what goes with them, added to the answer; lines to its
  * "changes". */
 void vp_check_fit_json(const vp_check_fit *fit, json_t *answer);

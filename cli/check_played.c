@@ -101,6 +101,30 @@ bool vp_check_played_print(const vp_checked *c, const vp_command_line *line, con
     return true;
 }
 
+/* Whether all that was read is settings, of YAML or JSON, and of no trainer that is known. */
+static bool are_nobodys(const vp_checked *c)
+{
+    for (int i = 0; i < c->n_files; i++)
+        if (!c->files[i].doc || c->files[i].doc->format == VP_FORMAT_FLAGS ||
+            c->files[i].doc->format == VP_FORMAT_PYTHON)
+            return false;
+    return c->n_files > 0 && c->n_unjudged == c->n_files;
+}
+
+bool vp_check_whose_print(const vp_checked *c, const vp_command_line *line)
+{
+    const vp_option_change whose   = {"--for", "TRAINER", false, false};
+    vp_text                command = {0};
+
+    if (!are_nobodys(c))
+        return false;
+    vp_changed_command("check", line, NULL, &whose, 1, &command);
+    add_rest(&command, line->rest, NULL, NULL);
+    vp_screen_command("next", vp_text_string(&command));
+    vp_text_release(&command);
+    return true;
+}
+
 bool vp_check_again_print(const char *why, const vp_command_line *line)
 {
     /* what stands for a value; "--model with its config.json" too */

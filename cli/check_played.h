@@ -12,7 +12,10 @@ bool vp_check_played_print(const vp_checked *c, const vp_command_line *line, con
 /* The same where neither was given: of whatever command trains, on the card that was asked about. */
 void vp_check_any_print(const vp_command_line *line);
 
-/* The same question with the options that its answer lacks, as `why` names them: "--model MODEL --device CARD asks". False: it names none. */
+/* The same question with --for, where all that was read is settings and nobody knows whose; false: it is not. */
+bool vp_check_whose_print(const vp_checked *c, const vp_command_line *line);
+
+/* The same question with the options that its answer lacks, as `why` names them: "add --model MODEL --device CARD". False: it names none. */
 bool vp_check_again_print(const char *why, const vp_command_line *line);
 
 /* The same question with the file that is named and was not read; of one that torchtune brings first the command that writes it. */

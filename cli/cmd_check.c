@@ -282,10 +282,20 @@ static vp_status print_json(const vp_checked *c, const vp_check_fit *fit, vp_err
     return vp_print_json(j, err);
 }
 
+/* Whether a file could be read; where none could there is nothing to ask about. */
+static bool is_any_read(const vp_checked *c)
+{
+    for (int i = 0; i < c->n_files; i++)
+        if (c->files[i].doc)
+            return true;
+    return false;
+}
+
 static void print_text(const vp_checked *c, const vp_check_fit *fit, const vp_command_line *line)
 {
     int64_t n[3]    = {0};
     int     n_files = 0;
+    bool    answers = !c->n_errors && !fit->why; /* whether it fits: then that is what was asked */
 
     for (int i = 0; i < c->n_files; i++)
         n_files += !c->files[i].is_part && !c->files[i].is_commands;
@@ -293,24 +303,26 @@ static void print_text(const vp_checked *c, const vp_check_fit *fit, const vp_co
     for (int64_t i = 0; i < c->n_findings; i++)
         n[c->findings[i].severity]++;
     if (c->n_errors && c->n_errors == c->n_unjudged)
-        printf("NOT JUDGED: %d of %d file%s %s of no trainer that vplan reads\n", c->n_unjudged,
+        printf("NOT CHECKED: %d of %d file%s %s of no trainer that vplan reads\n", c->n_unjudged,
                n_files, n_files == 1 ? "" : "s", c->n_unjudged == 1 ? "is" : "are");
     else if (c->n_errors)
         printf("WRONG: %lld error%s, %lld warning%s in %d file%s%s%s\n", (long long)n[VP_ERROR],
                n[VP_ERROR] == 1 ? "" : "s", (long long)n[VP_WARNING], n[VP_WARNING] == 1 ? "" : "s",
                n_files, n_files == 1 ? "" : "s", c->target ? ", read as " : "",
                c->target ? c->target->name : "");
-    else
-        printf("no contradiction in %d file%s%s%s; %lld warning%s\n", n_files,
-               n_files == 1 ? "" : "s", c->target ? ", read as " : "",
-               c->target ? c->target->name : "", (long long)n[VP_WARNING],
-               n[VP_WARNING] == 1 ? "" : "s");
+    else if (answers)
+        vp_check_fit_answer(fit);
+    if (!c->n_errors)
+        printf("no errors in %d file%s%s%s; %lld warning%s\n", n_files, n_files == 1 ? "" : "s",
+               c->target ? ", read as " : "", c->target ? c->target->name : "",
+               (long long)n[VP_WARNING], n[VP_WARNING] == 1 ? "" : "s");
     for (int severity = VP_ERROR; severity >= VP_NOTE; severity--)
         for (int64_t i = 0; i < c->n_findings; i++)
             if ((int)c->findings[i].severity == severity)
                 print_finding(&c->findings[i]);
     print_settings(c);
-    vp_check_fit_print(fit, c, line);
+    if (is_any_read(c) || !c->n_errors)
+        vp_check_fit_print(fit, c, line);
 }
 
 /* The reason why the card of these files has no bf16; NULL: it has, or there is none. */

@@ -74,8 +74,7 @@ static vp_status check_ranks(const arguments *args, vp_err *err)
     if (strcmp(p, "all") == 0)
         return args->world <= MAX_PLAYED
                    ? VP_OK
-                   : VP_FAIL(err, VP_ERR_USAGE, "--rank all: at most %d ranks are played",
-                             MAX_PLAYED);
+                   : VP_FAIL(err, VP_ERR_USAGE, "--rank all: at most %d ranks are run", MAX_PLAYED);
     for (;; p = end + 1) {
         long long rank = strtoll(p, &end, 10);
         if (end == p || rank < 0 || (*end && *end != ',') || ++n > MAX_PLAYED)
@@ -250,16 +249,15 @@ static const vp_option card_rows[] = {
      .help      = "End CMD after this time",
      .otherwise = "none",
      .example   = "600"},
-    {.name  = "--steps",
-     .kind  = VP_OPTION_COUNT,
-     .at    = offsetof(arguments, steps),
-     .value = "N",
-     .unit  = "optimizer steps",
-     .min   = 1,
-     .max   = 100000,
-     .help =
-         "Play so many; then the data is over, so that what follows training is played too, with "
-         "three batches of each evaluation and without writing checkpoints",
+    {.name      = "--steps",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(arguments, steps),
+     .value     = "N",
+     .unit      = "optimizer steps",
+     .min       = 1,
+     .max       = 100000,
+     .help      = "Run so many; then the data ends, so that what follows training is run too, with "
+                  "three batches of each evaluation and without writing checkpoints",
      .otherwise = "as many as CMD does",
      .example   = "3"},
     {.name  = "--repeat",

@@ -192,7 +192,7 @@ static const vp_option rows[] = {
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_estimate_options, compiles),
      .help = "The model goes through torch.compile (Trainer's torch_compile): the eager step is "
-             "counted, and the interval is as wide as compiled steps that were played differed"},
+             "counted, and the interval is as wide as compiled steps differed in dry runs"},
     {.name      = "--alloc-conf",
      .kind      = VP_OPTION_TEXT,
      .at        = offsetof(vp_estimate_options, alloc_conf),
@@ -243,7 +243,7 @@ static const vp_option rows[] = {
      .at    = offsetof(vp_estimate_options, versions),
      .value = "LIBRARY=VERSION,...",
      .help = "The libraries that the answer has to be about: torch, transformers, peft. Those with "
-             "which the step was not played are refused, with what it was played with",
+             "which the step was not recorded are refused, with what it was recorded with",
      .otherwise = "the newest that were recorded, which the answer names",
      .example   = "transformers=4.57"},
     {.name = "--keep-output",

@@ -58,7 +58,7 @@ static const meaning memory[] = {
     {"--tp|--tensor-parallel|--tensor-parallel-size|--pp|--pipeline-parallel|"
      "--pipeline-parallel-size",
      NULL,
-     "tensor and pipeline parallel are not estimated; vplan dryrun plays a command that uses them"},
+     "tensor and pipeline parallel are not estimated; vplan dryrun runs a command that uses them"},
     {"--allocator|--expandable-segments|--pytorch-alloc-conf|--pytorch-cuda-alloc-conf",
      "--alloc-conf", NULL},
     {"--cpu-offload|--offload-optimizer|--offload-params|--offload-param", "--offload", NULL},

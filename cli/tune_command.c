@@ -361,7 +361,7 @@ static void print_best(const vp_command_result *r, const vp_device *device, int6
 static void add_reason(vp_text *out, int64_t n, const char *why)
 {
     if (n)
-        vp_text_printf(out, "%s %lld %s", out->n_bytes ? "," : " Not played:", (long long)n, why);
+        vp_text_printf(out, "%s %lld %s", out->n_bytes ? "," : " Not tried:", (long long)n, why);
 }
 
 /* n_left: settings that were not played. */
@@ -379,7 +379,7 @@ static void print_played(const vp_command_result *r, int64_t n_left, bool had_be
                n_left - r->n_ruled_out_memory - r->n_ruled_out_speed - r->n_no_use -
                    r->n_expected_slower - r->n_expected_too_large,
                "others");
-    vp_screen_line("played", "%lld of %lld settings were played%s, in %.0f s.%s",
+    vp_screen_line("tried", "%lld of %lld settings were tried%s, in %.0f s.%s",
                    (long long)(r->n_settings - n_left), (long long)r->n_settings,
                    had_beside ? " and the command as it is" : "", r->wall_s, vp_text_string(&why));
     vp_text_release(&why);
@@ -446,7 +446,7 @@ static void print_interrupted(const vp_command_result *r, int64_t n_played)
 {
     char rate[64];
 
-    printf("INTERRUPTED: %lld of %lld settings were played", (long long)n_played,
+    printf("INTERRUPTED: %lld of %lld settings were tried", (long long)n_played,
            (long long)r->n_settings);
     if (r->best && r->best->trial.samples_per_s > 0)
         printf("; best so far %s samples/s (assumed)",
@@ -468,7 +468,7 @@ static void print_resume(const vp_command_line *line, const char *study)
     vp_text again = {0};
 
     vp_screen_line("study",
-                   study ? "what was played is kept; the same command goes on where this one ended"
+                   study ? "what was tried is kept; the same command goes on where this one ended"
                          : "nothing is kept without --study FILE; with it the next run goes on");
     add_asked(&again, line, study);
     vp_screen_command("next", vp_text_string(&again));

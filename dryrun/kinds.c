@@ -133,7 +133,7 @@ static void say(const world *w, const played *of, json_t *doc)
     if (w->ended) {
         json_object_set_new(doc, "alike", json_pack("[[I]]", (json_int_t)of->rank));
         vp_dryrun_text_add(json_object_get(doc, "assumptions"),
-                           "this is rank %lld of %lld; after it no other rank was played",
+                           "this is rank %lld of %lld; after it no other rank was run",
                            (long long)of->rank, (long long)w->opts->world);
         return;
     }
@@ -141,7 +141,7 @@ static void say(const world *w, const played *of, json_t *doc)
     if (w->n < w->opts->world)
         vp_dryrun_text_add(
             json_object_get(doc, "assumptions"),
-            "%lld of %lld ranks were played, each by itself; the others lie between two that took the "
+            "%lld of %lld ranks were run, each by itself; the others lie between two that took the "
             "same bytes in every phase, and are taken to be like these",
             (long long)w->n, (long long)w->opts->world);
 }

@@ -23,7 +23,7 @@ static bool is_ours(const char *type)
 static const char *help_with(const char *message)
 {
     if (strstr(message, "invalid device ordinal") || strstr(message, "Invalid device id"))
-        return " (a dry run has one card, cuda:0, for each process: ranks are played by a launcher "
+        return " (a dry run has one card, cuda:0, for each process: ranks are run by a launcher "
                "or --world, one process over several cards is not)";
     if (strstr(message, "--local_rank=") || strstr(message, "--local-rank="))
         return " (deepspeed and torch.distributed.launch give --local_rank to the script: its parser "
@@ -100,7 +100,7 @@ static const char *values_read(const vp_json_node *error, char *buf, size_t size
 static const char *shorter(const vp_dryrun_opts *opts, bool trained)
 {
     return trained && !opts->steps
-               ? " (with --steps 3 it plays three optimizer steps, then evaluation and saving, and "
+               ? " (with --steps 3 it runs three optimizer steps, then evaluation and saving, and "
                  "ends by itself)"
                : "";
 }
@@ -185,8 +185,8 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
         out->verdict   = "fits"; /* the training did; what follows it met data that we ended */
         out->exit_code = 0;
         snprintf(out->reason, sizeof out->reason,
-                 "after the last step that was played the command ended with %s: what follows "
-                 "training was not played to its end",
+                 "after the last step that was run the command ended with %s: what follows "
+                 "training was not run to its end",
                  vp_text_escape(type, shown, sizeof shown));
     } else if (strcmp(type, "ModuleNotFoundError") == 0 &&
                strstr(vp_dryrun_report_text(&error, "message"), "'torch'")) {
@@ -210,7 +210,7 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
         snprintf(out->reason, sizeof out->reason,
                  "only ranks other than 0 were started (RANK, WORLD_SIZE): rank 0 is the one that "
-                 "is played");
+                 "is run");
     } else if (!have || !vp_dryrun_report_text(&root, "torch")[0]) {
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
         snprintf(out->reason, sizeof out->reason,

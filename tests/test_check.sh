@@ -1010,7 +1010,7 @@ for words, says, then in ((("--device", "4090", "--", "python", "finetune.py") +
     code, j, err = check(*words)
     ok(code == 4 and j["target"] is None and [says in f["message"] for f in j["findings"] if f["severity"] == "error"] == [True], "of no trainer: %s" % (words[-1],), (code, j["target"], j["findings"]))
     p = subprocess.run((vplan, "check") + words, stdout=subprocess.PIPE, universal_newlines=True)
-    ok(p.stdout.startswith("NOT JUDGED: 1 of 1 file is of no trainer that vplan reads") and then in " ".join(p.stdout.replace("\\\n", " ").split()), "and a dry run is next: %s" % (words[-1],), p.stdout)
+    ok(p.stdout.startswith("NOT CHECKED: 1 of 1 file is of no trainer that vplan reads") and then in " ".join(p.stdout.replace("\\\n", " ").split()), "and a dry run is next: %s" % (words[-1],), p.stdout)
 # ---- what the answer lacks is in the next command ----
 write("lacks.yaml", "per_device_train_batch_size: 2\noptim: adamw_torch\n")
 for words, then in (((), "vplan check lacks.yaml --model MODEL --device CARD"), (("--model", "gpt2"), "vplan check lacks.yaml --model gpt2 --device CARD"),

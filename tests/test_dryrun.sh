@@ -136,7 +136,7 @@ P
 expect "a second card in one process" 4 "exit code 1: ProcessRaisedException: RuntimeError: CUDA error: invalid device ordinal (a dry run has one card" dry -- sh "$work/spawned.sh"
 expect "a command that dies" 139 "signal 11" dry -- sh -c 'kill -SEGV $$'
 expect "a command that hangs" 4 "longer than --timeout" dry --timeout 1 -- sleep 60
-expect "a training that takes too long is told of --steps" 4 "was ended (with --steps 3 it plays three" dry --timeout 1 -- sh -c \
+expect "a training that takes too long is told of --steps" 4 "was ended (with --steps 3 it runs three" dry --timeout 1 -- sh -c \
     'printf "{\"cuda\":true,\"torch\":\"2.11.0\",\"phases\":[]}" > "$VPLAN_NULL_REPORT/report.1.json"; sleep 60'
 dry --timeout 1 -- sh -c 'sleep 63 & sleep 64' > /dev/null 2>&1
 pgrep -f 'sleep 6[34]' > /dev/null && bad "a process was left behind at --timeout" || ok
@@ -271,7 +271,7 @@ kinds() { rm -f "$work/kinds"; VPLAN_KINDS=$work/kinds dry --world 64 --rank kin
 played() { [ "$(sort -n "$work/kinds" | tr '\n' ' ')" = "$2 " ] && ok || bad "$1: played $(sort -n "$work/kinds" | tr '\n' ' ')"; }
 expect "64 ranks that are alike" 0 "0 and 63 more" kinds 99 99 none none
 played "64 ranks that are alike" "0 63"
-expect "what was not played is said" 0 "2 of 64 ranks were played, each by itself; the others lie between two" kinds 99 99 none none
+expect "what was not played is said" 0 "2 of 64 ranks were run, each by itself; the others lie between two" kinds 99 99 none none
 expect "the last that is smaller than the others" 0 "63 " kinds 63 99 none none
 played "the last that is smaller" "0 31 47 55 59 61 62 63"
 expect "three kinds" 0 "all the above is of rank 40, the worst" kinds 20 40 none none
@@ -887,7 +887,7 @@ whole=$(figures -- "$python" "$work/same_data.py")
 cut=$(figures --steps 3 -- "$python" "$work/same_data.py")
 [ "$whole" = "$cut" ] && [ "${cut##* }" = eval ] && ok || bad "an evaluation of the training's data: cut $cut, whole $whole" "$work/err"
 expect "rank 3 of a command that starts none" 4 "rank 3, and the command started no ranks: say how many with --world" dry --rank 3 -- "$python" -c "import torch; torch.zeros(1, device=\"cuda\")"
-expect "what fails after the cut is said" 0 "after the last step that was played the command ended with ZeroDivisionError" \
+expect "what fails after the cut is said" 0 "after the last step that was run the command ended with ZeroDivisionError" \
     dry --steps 2 -- "$python" -c '
 import torch
 net = torch.nn.Linear(8, 8).cuda()

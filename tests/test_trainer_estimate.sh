@@ -440,7 +440,7 @@ p = subprocess.run([vplan, "estimate", "bert-base-uncased", "--trainer", "hf", "
 ok(p.returncode == 4 and "only of seqcls: --task seqcls, or --class" in p.stderr, "adapters of a masked model are of classes", p.stderr)
 for words in (("--optimizer", "galore_adamw:targets=mlp"), ("--optimizer", "galore_adamw_layerwise:targets=all-linear")):
     p = subprocess.run([vplan, "estimate", "smollm2-135m", "--trainer", "hf", "--lora", "r=16,targets=all-linear", *words], stderr=subprocess.PIPE, text=True)
-    ok(p.returncode == 4 and "was not played" in p.stderr, "GaLore of some adapters, or layerwise", p.stderr)
+    ok(p.returncode == 4 and "was not recorded" in p.stderr, "GaLore of some adapters, or layerwise", p.stderr)
 refused("activations that nobody recomputes", llama, ["--seq", "256", "--offload", "activations", "--recompute", "none"], 2, ["--recompute full"])
 refused("activations of several cards", llama, ["--seq", "256", "--offload", "activations", "--world", "2"], 4, ["one card"])
 refused("layers that are no whole groups", dict(llama, num_hidden_layers=5), ["--seq", "256", "--recompute", "every:2", "--precision", "bf16-mixed"], 4, ["groups of 2"])

@@ -110,7 +110,7 @@ ok "was played before that is said" json '[(value(t, "--batch"), t["verdict"]) f
 ok "one trial, of one that does not fit" exits 6 "$vplan" tune --device l4 --budget 4300MiB --max-trials 1 --try --batch=64,1 -- "${cmd[@]}" --batch 64
 ok "does not say that none would" says "NO ANSWER"
 ok "one value, for people" exits 0 "$vplan" tune --device l4 --try --batch=1 -- "${cmd[@]}"
-ok "is one setting, beside the command" says "1 of 1 settings were played and the command as it is"
+ok "is one setting, beside the command" says "1 of 1 settings were tried and the command as it is"
 ok "a command that has the best" exits 0 tune --budget 4300MiB --try --batch=8,16,32 -- "${cmd[@]}" --batch=16 --optim b
 ok "is told so" json 'd["had"]["settings"] == {"--batch": "16"}' 'd["best"]["command"][2] == "--batch=32"'
 ok "for people" exits 0 "$vplan" tune --device l4 --budget 4300MiB --try b=8,16,32 -- "${cmd[@]}" --batch={b} --optim b
@@ -118,7 +118,7 @@ ok "whether it fits first" sh -c "head -1 $work/out | grep -q '^FITS: [0-9.]* of
 ok "the command line last" sh -c "tail -1 $work/out | grep -q '^next       python3 training.py --batch=32 --optim b$'"
 ok "in 80 columns" sh -c "! grep -q '.\{81\}' $work/out"
 ok "progress" says "best so far"
-ok "and what was not played" says "settings were played"
+ok "and what was not played" says "settings were tried"
 ok "the peak to the byte" sh -c "grep -q '^memory .* allocated, [0-9,]* bytes; .* reserved' $work/out"
 ok "nothing that fits, for people" exits 3 "$vplan" tune --device l4 --budget 1100MiB --try --batch=64,128 -- "${cmd[@]}" --batch 64
 ok "says which needs the least" says "least      batch 64: at least "

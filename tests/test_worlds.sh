@@ -144,7 +144,7 @@ for way in ("zero2", "zero3"):
     refused("adapters of quantised weights under " + way, 4, ["adapters", way], llama, "--world", "2", "--parallel", way, "--qlora")
 refused("8-bit weights are not cut", 4, ["int8", "fsdp2"], llama, "--world", "2", "--parallel", "fsdp2", "--lora", "r=8", "--load", "int8")
 refused("nor packed ones beside fp32", 4, ["nf4-dq", "bf16-mixed"], llama, "--world", "2", "--parallel", "fsdp2", "--qlora", "--precision", "bf16-mixed")
-refused("a step that computes in bf16 beside fp32 adapters", 4, ["packed weights that are cut", "whole on each card"], llama, "--world", "2", "--parallel", "fsdp2", "--qlora", "--precision", "bf16")
+refused("a step that computes in bf16 beside fp32 adapters", 4, ["quantised weights that are sharded", "whole on each GPU"], llama, "--world", "2", "--parallel", "fsdp2", "--qlora", "--precision", "bf16")
 # ---- with offload accelerate puts DeepSpeedCPUAdam in the place of nearly every optimizer: two states in fp32, and it is said ----
 def offloaded(optimizer):
     out = subprocess.run([vplan, "estimate", "tinyllama-1.1b", "--trainer", "hf", "--optimizer", optimizer, "--parallel", "zero2", "--offload", "optimizer", "--device", "4090", "--seq", "512", "--json"], stdout=subprocess.PIPE).stdout

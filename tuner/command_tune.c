@@ -668,8 +668,7 @@ vp_status vp_command_tune(const vp_command_opts *opts, vp_command_result *r, vp_
     q->r       = r;
     q->start_s = vp_now_s();
     VP_TRY(prepare(q, err));
-    note(q, "%lld settings; each is played as a dry run, without the card",
-         (long long)r->n_settings);
+    note(q, "%lld settings; each is tried in a dry run, without the GPU", (long long)r->n_settings);
     VP_TRY(try_had(q, err));
     VP_TRY(search_all(q, err));
     count_rulings(q);

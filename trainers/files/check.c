@@ -755,10 +755,10 @@ static void find_others(vp_checked *c, const vp_checked_file *file, const vp_val
         vp_find(c, file, VP_ERROR, place, "", NULL,
                 "not judged: " OWN_LOOP
                 ": what it keeps between its steps stands in its statements, "
-                "not in settings; vplan dryrun -- COMMAND plays it without a GPU");
+                "not in settings; vplan dryrun -- COMMAND runs it without a GPU");
     else
         vp_find(c, file, VP_ERROR, place, at ? at->key : "", NULL,
-                "not judged: %s of %s, whose files are no target's; vplan dryrun -- COMMAND plays "
+                "not judged: %s of %s, whose files are no target's; vplan dryrun -- COMMAND runs "
                 "its training without a GPU",
                 at                                      ? "a key"
                 : file->doc->format == VP_FORMAT_PYTHON ? "a call"
@@ -778,13 +778,13 @@ static void find_nobodys(vp_checked *c, const vp_checked_file *file)
 
     vp_find(
         c, file, severity, NULL, "", NULL,
-        is_command ? "no option of a trainer that vplan knows stands in it; --for names the "
-                     "trainer, vplan dryrun -- COMMAND plays any"
+        is_command ? "no option of a trainer that vplan knows stands in it; name the trainer with "
+                     "--for, or find the peak of any command by vplan dryrun -- COMMAND"
         : file->doc->format == VP_FORMAT_PYTHON
             ? "no trainer that vplan knows is called in it: what a loop of its own keeps stands "
-              "in its statements, not in settings; vplan dryrun -- COMMAND plays it"
-            : "whose file is it? No key of a trainer that vplan knows stands in it; --for names "
-              "the trainer");
+              "in its statements, not in settings; vplan dryrun -- COMMAND runs it without a GPU"
+            : "whose file is it? No key of a trainer that vplan knows stands in it; name the trainer "
+              "with --for");
     c->n_unjudged += severity == VP_ERROR;
 }
 

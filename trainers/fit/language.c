@@ -60,7 +60,7 @@ static const vp_axis torch_axes[] = {
 #define AXES(list) .axes = list, .n_axes = sizeof list / sizeof *list
 
 #define RECORDED   VP_LANGUAGE_RECORDED, VP_LANGUAGE_RECORDED, VP_LANGUAGE_RECORDED_BASIS
-#define NOT_PLAYED "no run of it was held against this: a guess"
+#define NOT_PLAYED "no run of it was compared with this: a guess"
 #define WIDENED    0.10, 0.15, NOT_PLAYED
 /* tests/emit/end_to_end.csv */
 #define PLAYED     VP_LANGUAGE_RECORDED, VP_LANGUAGE_RECORDED, PLAYED_BASIS
@@ -95,7 +95,7 @@ static const vp_nearer_step unsloths_step = {
     .bytes = vp_fit_by_unsloth,
     .low   = 0.20,
     .high  = 0.10,
-    .basis = "runs of Unsloth's own, played on one card, took 12 % less to 6 % more",
+    .basis = "dry runs of Unsloth's own on one card took 12 % less to 6 % more",
     .why   = "Unsloth's own step was not recorded: bytes are those of SFTTrainer's, which has no "
              "whole logits either, less the checkpoints that Unsloth moves to the host"};
 
@@ -118,7 +118,7 @@ static const vp_language languages[] = {
      .wraps = "at stage 0 DeepSpeed's engine keeps 16-bit weights and gradients and fp32 copies of "
               "the weights: such a step was not recorded. Known are its stages 1 to 3 on several "
               "cards, --world N, and --precision fp32. For yours: vplan dryrun -- COMMAND, which "
-              "plays your own script"},
+              "runs your own script"},
     {"lightning", "torch", PLAYED_LOW, ITS_LOOP("Lightning"), NULL, AXES(lightning_axes)},
     {"torchtitan", "torch", 0.15, 0.15,
      "4 steps of torchtitan 0.2's Llama model in a loop of ours, on one card, without its trainer and "
@@ -136,7 +136,7 @@ static const vp_language languages[] = {
     {"unsloth", "hf", 0.70, 0.15, NOT_PLAYED,
      "Unsloth's kernels and checkpoints, which take less, are not modelled: bytes are assumed to "
      "be no more than those of transformers' Trainer, with a wide interval; vplan dryrun -- "
-     "COMMAND plays yours",
+     "COMMAND runs yours",
      NULL, AXES(unsloth_axes), .nearer = &unsloths_step, .prepare = VP_HF_PREPARE_OFF,
      .is_foreign = true,
      .families   = "llama mistral gemma gemma2 qwen2 qwen3 qwen3_moe cohere granite"},
@@ -152,7 +152,7 @@ vp_status vp_language_of(const vp_target *target, const vp_language **out, vp_er
             return VP_FAIL(
                 err, VP_ERR_INPUT,
                 "%s: %s, whose bytes vplan does not model; it does not answer with those "
-                "of transformers' modules. For yours: vplan dryrun -- COMMAND, which plays your own "
+                "of transformers' modules. For yours: vplan dryrun -- COMMAND, which runs your own "
                 "script",
                 target->name, languages[i].why);
         return VP_OK;

@@ -142,7 +142,7 @@ static const char *attention_of(const vp_settings *s)
 static const char *const BORROWED_BASIS =
     "another step stands in, which was at most 6.7 % off where both were recorded";
 
-static const char *const RANKS_BASIS = "most of the ranks that were played are within less";
+static const char *const RANKS_BASIS = "most of the ranks that were dry-run are within less";
 
 static const char *const OWN_BASIS =
     "recorded steps are within 2 % of PyTorch's own count, runs of TRL's own script within 3.5 %";

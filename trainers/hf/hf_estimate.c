@@ -134,10 +134,11 @@ static vp_status check_head(run *r, vp_err *err)
     const vp_hf_request *q = r->request;
 
     if (vp_hf_is_shared(q))
-        return VP_FAIL(err, VP_ERR_INPUT,
-                       "adapters beside a head of classes under --parallel %s were not played; on "
-                       "one card they were",
-                       q->parallel);
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "adapters beside a head of classes under --parallel %s were not recorded; on "
+            "one card they were",
+            q->parallel);
     if (strcmp(q->precision, "fp16-amp") == 0)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--precision fp16-amp trains the head of classes beside adapters in fp16, "
@@ -852,11 +853,10 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
                      "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
                      "math; cuDNN's attention is off");
     if (request->compiles)
-        vp_hf_assume(
-            out,
-            "torch.compile: the eager step is counted; compiled ones that were played took "
-            "1 to 48 %% less, and the interval is %.0f %% less to %.0f %% more",
-            100 * VP_HF_COMPILED_LOW, 100 * VP_HF_COMPILED_HIGH);
+        vp_hf_assume(out,
+                     "torch.compile: the eager step is counted; compiled ones, dry-run, took "
+                     "1 to 48 %% less, and the interval is %.0f %% less to %.0f %% more",
+                     100 * VP_HF_COMPILED_LOW, 100 * VP_HF_COMPILED_HIGH);
     vp_hf_trained_assume(request, out);
     if (out->positions && out->seq + request->lora.virtual_tokens > out->positions)
         vp_hf_assume(out,

@@ -268,7 +268,7 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
     list_families(path, kind, known, sizeof known);
     return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
                       "no %s of family \"%s\"%s%s%s was recorded; there are %s. For "
-                      "yours: %svplan dryrun -- COMMAND, which plays your own script",
+                      "yours: %svplan dryrun -- COMMAND, which runs your own script",
                       r->pass == VP_HF_SECOND ? "pass of a second model"
                       : evaluates(r)          ? "evaluation"
                                               : "training step",
@@ -712,9 +712,8 @@ static vp_status find_training(search *r, vp_err *err)
                      "Liger's kernels have no scratch beside what Python allocates for them");
         if (r->request->parallel && strcmp(r->request->parallel, "zero3") == 0 &&
             strcmp(recompute_of(r), "none") != 0)
-            vp_hf_assume(r->out,
-                         "ZeRO 3 with Liger and checkpoints: runs that were played allocated up to "
-                         "2.7 %% more than is said here, or 1.4 %% less; why is not known");
+            vp_hf_assume(r->out, "ZeRO 3 with Liger and checkpoints: dry runs allocated up to "
+                                 "2.7 %% more than is said here, or 1.4 %% less; why is not known");
     } else if (r->found->plain || find_own_step(r) != VP_OK ||
                !vp_hf_knows_versions(r->request, r->found)) {
         r->found->plain = true;

@@ -272,7 +272,7 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
     return VP_FAIL(
         err, VP_ERR_INPUT,
         "%s with %s is not covered: no such %s was recorded. The nearest "
-        "that was has %s. For yours: vplan dryrun -- COMMAND, which plays your own script",
+        "that was has %s. For yours: vplan dryrun -- COMMAND, which runs your own script",
         family, asked,
         has_word(key, "eval=2", strlen("eval=2"))   ? "pass of a second model"
         : has_word(key, "eval=1", strlen("eval=1")) ? "evaluation"
@@ -371,11 +371,11 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
                        "(--trainer hf)");
     if (vp_hf_freezes(q) && vp_hf_is_shared(q))
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "--freeze under --parallel %s was not played; on one card it was",
+                       "--freeze under --parallel %s was not recorded; on one card it was",
                        q->parallel);
     if (vp_hf_has_other_adapters(q) && vp_hf_is_shared(q))
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "--peft %s under --parallel %s was not played; on one card it was",
+                       "--peft %s under --parallel %s was not recorded; on one card it was",
                        q->lora.targets, q->parallel);
     if (vp_hf_is_shared(q) && vp_hf_has_adapters(q) && !vp_world_adapts(q->parallel, is_quantised))
         return VP_FAIL(err, VP_ERR_INPUT, "%s under --parallel %s are not known; %s",
@@ -383,11 +383,10 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
                        is_quantised ? "those of ddp, fsdp and fsdp2 are"
                                     : "those of ddp, fsdp, fsdp2 and zero1 to zero3 are");
     if (vp_hf_cuts_quantised(q) && strcmp(q->load, "int8") == 0)
-        return VP_FAIL(
-            err, VP_ERR_INPUT,
-            "--load int8 --parallel %s was not played: cards that cut weights cut those of "
-            "nf4 and nf4-dq; --parallel ddp keeps them whole",
-            q->parallel);
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--load int8 --parallel %s was not recorded: sharded are the weights of "
+                       "nf4 and nf4-dq; --parallel ddp keeps them whole",
+                       q->parallel);
     if (vp_hf_cuts_quantised(q) && q->prepare == VP_HF_PREPARE_ON)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--prepare on --parallel %s does not run: prepare_model_for_kbit_training() "
@@ -397,15 +396,15 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
     if (vp_hf_cuts_quantised(q) && vp_hf_weight_bytes(vp_hf_meant_precision(q)) != 2)
         return VP_FAIL(
             err, VP_ERR_INPUT,
-            "--load %s --parallel %s --precision %s was not played: weights that are cut "
-            "with packed ones are 16 bits wide (--precision bf16-amp)",
+            "--load %s --parallel %s --precision %s was not recorded: weights that are sharded "
+            "beside quantised ones are of 16 bits (--precision bf16-amp)",
             q->load, q->parallel, q->precision);
     if (vp_hf_cuts_quantised(q) && !vp_hf_halves_adapters(q))
         return VP_FAIL(
             err, VP_ERR_INPUT,
-            "--precision %s --parallel %s was not played with fp32 adapters beside packed weights "
-            "that are cut over cards: --precision bf16-amp was, and --parallel ddp, which leaves "
-            "them whole on each card",
+            "--precision %s --parallel %s was not recorded with fp32 adapters beside quantised weights "
+            "that are sharded: --precision bf16-amp was, and --parallel ddp, which leaves "
+            "them whole on each GPU",
             q->precision, q->parallel);
     return VP_OK;
 }
@@ -456,8 +455,8 @@ static vp_status refuse_tower(const vp_model *model, const vp_hf_request *q, vp_
     if (!vp_hf_is_shared(q) || !vp_model_field(model, "vision_config"))
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT,
-                   "--parallel %s of %s was not played, whose tower of images texts leave without "
-                   "gradients; on one card it was. For yours: vplan dryrun --world %lld -- COMMAND",
+                   "--parallel %s of %s was not recorded: its vision tower gets no gradients from "
+                   "text; on one GPU it was. For yours: vplan dryrun --world %lld -- COMMAND",
                    q->parallel, model->family, (long long)q->world);
 }
 
@@ -504,8 +503,8 @@ static vp_status refuse_optimizers(const vp_hf_request *q, vp_err *err)
         return VP_OK;
     if (not )
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "optimizer %.*s %s was not played; of a whole model on one card it was%s", n,
-                       q->optimizer, not,
+                       "optimizer %.*s %s was not recorded; of a whole model on one card it was%s",
+                       n, q->optimizer, not,
                        fused || !vp_hf_has_adapters(q) || vp_hf_is_shared(q)
                            ? ""
                            : ", and of LoRA's adapters alone with targets=all-linear");

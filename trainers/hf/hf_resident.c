@@ -114,7 +114,7 @@ vp_status vp_hf_resident_load(const vp_model *model, const vp_hf_request *q,
     if (r->kind->penalises && q->accumulation > 1)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
                        "--resident %s with --accumulation %lld: how its gradients meet those that "
-                       "are accumulated was not played",
+                       "are accumulated was not recorded",
                        q->resident, (long long)q->accumulation));
     r->bytes = vp_recorded_parameters(step, &r->n);
     VP_TRY(r->kind->is_model ? load_second(r, model, q, seq, err) : make_copies(r, err));

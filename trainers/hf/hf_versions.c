@@ -180,7 +180,8 @@ vp_status vp_hf_choose_versions(const vp_hf_request *q, bool is_newest, vp_hf_fo
         if (!also)
             VP_TRY(refuse(q, found, err));
         if ((found->as >= 0 || !is_newest) && (vp_hf_is_shared(q) || q->compiles))
-            VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "--versions: %s with %s was not played, but with %s",
+            VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                           "--versions: %s with %s was not recorded, but with %s",
                            q->compiles ? "torch.compile" : "a step of several cards", also,
                            is_newest ? own : "the newest"));
     }
