@@ -158,6 +158,9 @@ vp_status vp_doctor_next_of(vp_arena *arena, const vp_oom *oom, vp_doctor_next *
     vp_status st = VP_OK;
 
     *out = (vp_doctor_next){0};
+    if (oom->class_ == VP_OOM_CLASS_NOT_OOM &&
+        !oom->line) /* a process that the kernel ended says nothing */
+        vp_text_printf(add(out), "sudo dmesg -T | vplan doctor --oom -");
     if (oom->class_ == VP_OOM_CLASS_NOT_OOM)
         goto out;
     if (oom->command)

@@ -50,6 +50,9 @@ static void print_answer(const vp_oom *oom)
              vp_oom_class_word(oom->class_));
     vp_doctor_print_answer(word, is_none && oom->says ? oom->says : vp_oom_class_text(oom->class_),
                            is_none);
+    if (is_none && !oom->line)
+        vp_screen_line("perhaps", "the kernel killed the process, for want of the host's memory: "
+                                  "then the kernel's own log says so, not this one");
 }
 
 /* Who said it, and where. */

@@ -192,10 +192,15 @@ bool vp_argument_meant(const vp_command *command, const char *word, char *buf, s
                    word[strspn(word, "0123456789.")] != '\0' &&
                    vp_size_parse(word, &bytes, &ignored) == VP_OK;
 
-    if (is_card || is_size)
-        snprintf(buf, buf_size, "did you mean %s %s?", is_card ? "--device" : "--budget",
+    const char *option = is_card                   ? "--device"
+                         : is_size                 ? "--budget"
+                         : takes(command, "--oom") ? "--oom"
+                                                   : NULL;
+
+    if (option)
+        snprintf(buf, buf_size, "did you mean %s %s?", option,
                  vp_text_escape(word, shown, sizeof shown));
-    return is_card || is_size;
+    return option != NULL;
 }
 
 bool vp_command_meant(const char *word, char *buf, size_t buf_size)

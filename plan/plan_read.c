@@ -678,6 +678,29 @@ static const char *const setting_keys[]  = {"trainer",      "device",    "seq",
                                             "global_batch", "precision", "optimizer",
                                             "attention",    "dropout",   NULL};
 
+/* What somebody took for a plan: a model's config, a trainer's settings, or neither's. */
+static vp_status refuse_other_files(const vp_json_node *root, vp_err *err)
+{
+    bool      has_version = vp_json_has(root, "schema_version");
+    vp_status st          = VP_OK;
+
+    if (vp_json_has(root, "model_type") && !has_version)
+        VP_TRY(
+            vp_json_fail(root, "schema_version", err,
+                         "is missing: this is a model's config, no plan; vplan plan makes one of "
+                         "it, with -o plan.json"));
+    if (vp_json_has(root, "common") && !vp_json_has(root, "templates"))
+        VP_TRY(vp_json_fail(root, "common", err,
+                            "this is no plan but settings for a trainer; vplan emit writes its "
+                            "files from them"));
+    if (json_is_object(root->value) && !has_version && !vp_json_has(root, "templates") &&
+        !vp_json_has(root, "decisions"))
+        VP_TRY(vp_json_fail(root, NULL, err,
+                            "this is no plan file; vplan plan MODEL -o plan.json writes one"));
+out:
+    return st;
+}
+
 vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err)
 {
     vp_plan     *plan = vp_plan_new();
@@ -689,11 +712,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
 
     *out = NULL;
     VP_TRY_ALLOC(err, plan);
-    if (vp_json_has(root, "model_type") && !vp_json_has(root, "schema_version"))
-        VP_TRY(
-            vp_json_fail(root, "schema_version", err,
-                         "is missing: this is a model's config, no plan; vplan plan makes one of "
-                         "it, with -o plan.json"));
+    VP_TRY(refuse_other_files(root, err));
     VP_TRY(vp_json_int(root, "schema_version", 0, INT64_MAX, &version, err));
     if (version != VP_PLAN_SCHEMA)
         VP_TRY(vp_json_fail(root, "schema_version", err, "is %lld; this vplan reads version %d",
