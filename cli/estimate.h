@@ -55,7 +55,7 @@ typedef struct vp_estimate_lora {
 
 /* "r=16,targets=all-linear,..." for a family of models. VP_ERR_USAGE: no such words. VP_ERR_INPUT: no such
  * modules. */
-vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimate_lora *out,
+vp_status vp_estimate_read_lora(const char *given, const char *family, vp_estimate_lora *out,
                                 vp_err *err);
 
 /* "ia3", "prompt:tokens=20": methods of peft in the place of LoRA. VP_ERR_USAGE: no such words. */

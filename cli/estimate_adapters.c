@@ -150,13 +150,28 @@ static vp_status choose_targets(const char *text, const char *family, vp_estimat
     return VP_FAIL(err, st, "%s", why.message);
 }
 
-vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimate_lora *out,
+/* Blanks say nothing: a long list is folded over lines within its quotes. */
+static char *without_blanks(const char *text)
+{
+    char *plain = strdup(text), *to = plain;
+
+    for (const char *at = text; plain && *at; at++)
+        if (*at != ' ')
+            *to++ = *at;
+    if (plain)
+        *to = '\0';
+    return plain;
+}
+
+vp_status vp_estimate_read_lora(const char *given, const char *family, vp_estimate_lora *out,
                                 vp_err *err)
 {
     unsigned  seen = 0;
+    char     *text = without_blanks(given);
     vp_status st   = VP_OK;
 
     *out = (vp_estimate_lora){.lora.rank = PEFT_RANK, .alpha = PEFT_ALPHA};
+    VP_TRY_ALLOC(err, text);
     for (const char *at = text; *at; at += strcspn(at, ","), at += *at == ',')
         VP_TRY(read_word(out, &seen, at, strcspn(at, ","), err));
     VP_TRY(choose_targets(text, family, out, err));
@@ -166,6 +181,7 @@ vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimat
         out->lora.save = out->saved;
     }
 out:
+    free(text);
     return st;
 }
 

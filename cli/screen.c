@@ -175,6 +175,33 @@ static size_t words_that_fit(const char *at, size_t n_bytes)
     return option ? option : word ? word : i;
 }
 
+/* A list of adapters that is wider than the screen goes over several lines in quotes; its reader skips the blanks that come in so.
+ * Bytes of it that were printed; 0: the word is another, or it fits. */
+static size_t print_adapters(const char *command, const char *at, size_t room)
+{
+    static const char option[] = "--lora ";
+    size_t            n = strcspn(at, " "), done = 0, before = sizeof option - 1;
+    bool is_list = (size_t)(at - command) >= before && memcmp(at - before, option, before) == 0 &&
+                   strcspn(at, "'\"$\\`") >= n;
+
+    if (!is_list || n <= room + 2)
+        return 0;
+    while (done < n) {
+        size_t fits = n - done, last = 0;
+        for (size_t i = 0; fits > room - 1 && i < room - 1; i++)
+            last = strchr(",+", at[done + i]) ? i + 1 : last;
+        fits = fits > room - 1 && last ? last : fits;
+        printf("%-*s%s    %s%.*s%s%s\n", VP_SCREEN_LABEL, "", vp_paint(VP_PAINT_COMMAND),
+               done ? "" : "\"", (int)fits, at + done,
+               done + fits < n ? "\\"
+               : at[n]         ? "\" \\"
+                               : "\"",
+               vp_paint_end());
+        done += fits;
+    }
+    return n;
+}
+
 void vp_screen_command(const char *label, const char *command)
 {
     enum { ROOM = VP_SCREEN_COLUMNS - VP_SCREEN_LABEL - 2 }; /* for the backslash */
@@ -182,7 +209,12 @@ void vp_screen_command(const char *label, const char *command)
     int         room = ROOM;
 
     while (*at) {
-        size_t n = that_fit(at, room + 2);
+        size_t n = at > command ? print_adapters(command, at, (size_t)room) : 0;
+        for (at += n; n && *at == ' ';)
+            at++;
+        if (n)
+            continue;
+        n = that_fit(at, room + 2);
         if (at[n])
             n = words_that_fit(at, that_fit(at, room));
         printf("%-*s%s%s%.*s%s%s\n", VP_SCREEN_LABEL, at == command ? label : "",

@@ -1055,5 +1055,12 @@ ok("FITS" in out and out.endswith("next       vplan dryrun --device h100 -- bash
 write("quick.py", "from trl import SFTTrainer\nfrom datasets import load_dataset\nSFTTrainer(model='Qwen/Qwen2.5-0.5B', train_dataset=load_dataset('a/b', split='train')).train()\n")
 out = subprocess.run((vplan, "check", "quick.py", "--device", "a100-sxm-80gb"), stdout=subprocess.PIPE, universal_newlines=True).stdout
 ok("vplan emit settings.json --for trl -o FOLDER" in out and "--edit" not in out, "nothing there to edit", out)
+# ---- a list of adapters wider than the screen is folded, and what is copied runs ----
+write("seven.py", "import torch\nfrom transformers import AutoModelForCausalLM, TrainingArguments, Trainer\nfrom peft import LoraConfig, get_peft_model\nmodel = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', dtype=torch.bfloat16)\nmodel = get_peft_model(model, LoraConfig(r=16, target_modules=['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']))\nTrainer(model, TrainingArguments('o', per_device_train_batch_size=8, bf16=True, gradient_checkpointing=True), train_dataset=ds).train()\n")
+out = subprocess.run((vplan, "check", "seven.py", "--device", "4090", "--seq", "2048"), stdout=subprocess.PIPE, universal_newlines=True).stdout
+ok(max(len(l) for l in out.split("\n")) <= 80, "80 columns", [l for l in out.split("\n") if len(l) > 80])
+copied = "vplan() { '%s' \"$@\"; }\n" % vplan + out[out.index("next  "):].split("\n           vplan emit")[0].replace("next  ", "", 1)
+p = subprocess.run(("bash", "-c", copied), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+ok(p.returncode == 0 and json.load(open("settings.json"))["common"]["lora_targets"].count("+") == 6, "the folded command as it is copied", (copied, p.returncode, p.stdout, p.stderr))
 finish()
 P
