@@ -295,9 +295,9 @@ static void print_both(const estimate *e, const char *model_name, const vp_estim
     o.seq         = e->scenario.seq;
     if (!vp_estimate_beside(model_name, &o, &of_trainer))
         return;
-    vp_screen_line("by vplan", "%s in its own runtime, which the lines below are about",
+    vp_screen_line("by vplan", "%s in its own runtime: what follows is about it",
                    vp_size_text(e->plan->peak_bytes + e->plan->outside_bytes, a, sizeof a));
-    vp_screen_line("by Trainer", "%s in transformers' Trainer, set likewise: --trainer hf",
+    vp_screen_line("by Trainer", "%s in transformers' Trainer, same settings: --trainer hf",
                    vp_size_text(of_trainer, a, sizeof a));
 }
 

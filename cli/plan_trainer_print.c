@@ -83,8 +83,9 @@ static void print_alternatives(const answer *a)
         any_tight |= c->is_tight;
     }
     if (any_tight)
-        vp_screen_line("tight", "may fit all the same: as it is predicted, or since PyTorch gives "
-                                "back its cache, which takes time");
+        vp_screen_line("tight",
+                       "may fit: by the estimate itself, not at the upper end of its interval, or "
+                       "once PyTorch gives cached memory back, which takes time");
 }
 
 static void print_next_gib(const answer *a)
@@ -93,9 +94,9 @@ static void print_next_gib(const answer *a)
     char             text[300], time[32];
 
     if (!r)
-        vp_screen_line("one GiB", "more buys nothing");
+        vp_screen_line("1 GiB more", "would not be faster");
     else
-        vp_screen_line("one GiB", "more saves %s a step: %s",
+        vp_screen_line("1 GiB more", "would save %s a step: %s",
                        vp_time_text(a->chosen.best->seconds - r->seconds, time, sizeof time),
                        text_of(&r->settings, text, sizeof text));
 }
@@ -116,7 +117,7 @@ static void print_faster(const answer *a)
     char             option[64];
 
     if (a->with_liger.best)
-        print_one_faster(a->with_liger.best, "--liger", "Liger's kernels, to be installed");
+        print_one_faster(a->with_liger.best, "--liger", "Liger's kernels (package liger-kernel)");
     if (!first)
         return;
     snprintf(option, sizeof option, "--recompute %s", first->settings.value[VP_SETTING_RECOMPUTE]);
@@ -192,11 +193,10 @@ static void print_compared(const answer *a)
 
     if (c->n_priced < c->n_space)
         vp_count_text(c->n_priced, priced, sizeof priced);
-    vp_screen_line("compared", "%s settings that %s can be told here: seconds of %s, bytes of %s%s",
+    vp_screen_line("compared", "%s settings that %s has here: the time of %s, the memory of %s%s",
                    vp_count_text(c->n_space, space, sizeof space), a->request.target->name, priced,
                    vp_count_text(c->n_played, played, sizeof played),
-                   c->best ? ", from the fastest on until one fits, and of those listed"
-                           : ", none of which fits");
+                   c->best ? ", from the fastest on until one fitted" : ", none of which fits");
 }
 
 void vp_plan_trainer_print(const answer *a, const json_t *doc)
