@@ -62,8 +62,7 @@ for r in rows + adapted + synced + single + quantised + trained + parted + drawn
     worst = max(int(r["allocated_" + p]) for p in PHASES)
     error = j["allocated_peak_bytes"] / worst - 1
     off.setdefault(r["parallel"], []).append(abs(error))
-    known = r in asked and r["parallel"] == "zero3" and r["recompute"] == "full" and r["model"] != "tinyllama-1.1b"         # why ZeRO 3 holds more of a recomputed layer under Liger is not known
-    most = 0.03 if known else 0.002 if r in asked and r["load"] != "none" else 0.012 if r in asked and r["parallel"] == "zero3" and r["lora"] != "none" else 0.01 if r not in asked or r["model"] == "qwen3-0.6b" else 0.004
+    most = 0.002 if r in asked and (r["load"] != "none" or r["parallel"] == "zero3" and r["lora"] == "none") else 0.012 if r in asked and r["parallel"] == "zero3" else 0.01 if r not in asked or r["model"] == "qwen3-0.6b" else 0.004
     ok(abs(error) <= most, "%s: allocated" % name, "%+.3f %%" % (100 * error))
     if r in trained:
         beyond = {p for p in PHASES[1:] if abs(phases[p] / int(r["allocated_" + p]) - 1) > 0.001}
@@ -78,7 +77,7 @@ for r in rows + adapted + synced + single + quantised + trained + parted + drawn
     ok((-0.04 if r["parallel"] == "zero3" else -wide) <= error <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
     for p in PHASES if r["parallel"] == "zero3" and r not in asked or r in quantised else PHASES[1:]:         # asked: a loop's model is whole before it is cut, Trainer's is not
         there = int(r["allocated_" + p])
-        ok(abs(phases[p] - there) <= (0.12 if known and p[:8] == "backward" else 0.035 if r not in quantised else 0.004 if r["load"] != "none" else 0.02) * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
+        ok(abs(phases[p] - there) <= (0.035 if r not in quantised else 0.004 if r["load"] != "none" else 0.02) * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
 ok({r["world"] for r in rows} == {"2", "4", "8"} and len({r["model"] for r in rows}) >= 3 and set(off) >= {"ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"},
    "worlds, models and ways", sorted(off))
 for way, most in (("ddp", 0.002), ("fsdp", 0.0005), ("fsdp2", 0.0005), ("zero1", 0.0001), ("zero2", 0.0001), ("zero3", 0.001)):
@@ -129,9 +128,6 @@ refused("the same of FSDP", 4, ["--parallel fsdp2 --offload params on one card"]
 refused("one card reduces nothing", 2, ["--parallel fsdp2"], gpt2, "--sync-each-batch", "--accumulation", "2")
 refused("copies beside DeepSpeed's one card", 4, ["--resident ema"], gpt2, "--parallel", "zero2", "--resident", "ema")
 refused("offload without a way", 2, ["--parallel zero2 or zero3"], gpt2, "--offload", "optimizer")
-for recompute, warned in (("full", True), ("none", False)):
-    rc, j = estimate(dict(llama, tie_word_embeddings=True), "--world", "4", "--parallel", "zero3", "--trainer", "hf", "--seq", "512", "--liger", "--recompute", recompute)
-    ok(rc == 0 and any("2.7 % more than is said" in x for x in j["assumptions"]) == warned, "ZeRO 3, Liger, recompute %s: how far off it was" % recompute, j.get("assumptions", j.get("error")))
 lone = "--world", "4", "--parallel", "fsdp2", "--trainer", "hf", "--lora", "r=8,targets=all-linear", "--seq", "512"
 refused("Liger's loss of a head that FSDP2 cuts by itself", 4, ["--liger", "not tied", "zero3"], llama, *lone, "--liger")
 refused("its loss alone", 4, ["--loss liger", "not tied"], llama, *lone, "--loss", "liger")

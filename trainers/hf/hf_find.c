@@ -710,10 +710,6 @@ static vp_status find_training(search *r, vp_err *err)
         VP_TRY(find_step(r, &r->found->program, err));
         vp_hf_assume(r->out,
                      "Liger's kernels have no scratch beside what Python allocates for them");
-        if (r->request->parallel && strcmp(r->request->parallel, "zero3") == 0 &&
-            strcmp(recompute_of(r), "none") != 0)
-            vp_hf_assume(r->out, "ZeRO 3 with Liger and checkpoints: dry runs allocated up to "
-                                 "2.7 %% more than is said here, or 1.4 %% less; why is not known");
     } else if (r->found->plain || find_own_step(r) != VP_OK ||
                !vp_hf_knows_versions(r->request, r->found)) {
         r->found->plain = true;

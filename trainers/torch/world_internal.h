@@ -45,7 +45,9 @@ struct vp_world {
     int64_t          *trained, n_trained;
     int64_t           pinned_bytes, host_elements;
     int64_t           filled, done; /* of the bucket so far; of the buckets before it */
-    vp_ledger_block  *large;        /* a gradient beyond the bucket's size */
+    int64_t           back_unit, back,
+        back_end; /* ZeRO 3's layer in backward; its weight in use, and the first that was; -1: none */
+    vp_ledger_block *large;                            /* a gradient beyond the bucket's size */
     bool is_backward, reduces, is_traced, is_measured; /* how weights are used is known */
     int  n_steps;
     struct vp_zero3_fetch *fetch; /* ZeRO 3's, or NULL */

@@ -197,6 +197,7 @@ static vp_status begin(vp_world *w, vp_err *err)
         return hold_head(w, err);
     if (w->is_backward)
         return w->is_traced ? use(w, w->head, true, err) : VP_OK;
+    w->back_unit = w->back = -1;
     if (!w->fetch)
         VP_TRY(vp_zero3_fetch_new(w, &w->fetch, err));
     vp_zero3_fetch_reset(w->fetch);
@@ -208,16 +209,11 @@ out:
     return st;
 }
 
-static vp_status turn(vp_world *w, int64_t done, int64_t u, vp_err *err);
-
-/* A layer's part of a forward pass begins, or that of what is behind the layers; of a backward pass likewise, where gradients do
- * not tell. */
+/* A layer's part of a forward pass begins, or that of what is behind the layers; in a backward pass gradients tell. */
 static vp_status layer(vp_world *w, int64_t i, vp_err *err)
 {
-    if (w->is_backward && (!w->has_frozen || i == w->n_layers))
-        return VP_OK;
     if (w->is_backward)
-        return turn(w, i == 0 ? w->head : w->n_layers - i, w->n_layers - 1 - i, err);
+        return VP_OK;
     if (i > 0 || !w->opts.is_tied || !w->opts.asks_for_head)
         release(w, i > 0 ? i - 1 : w->opts.is_tied ? w->head : w->embed);
     if (i == 0)
@@ -227,17 +223,81 @@ static vp_status layer(vp_world *w, int64_t i, vp_err *err)
     return use(w, i < w->n_layers ? i : w->head, false, err);
 }
 
-/* Backward of a unit is over, that of another begins; a layer may be computed anew before. */
+/* Backward of a layer goes on to the weight before, of those that are cut. */
+static vp_status use_before(vp_world *w, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    while (w->back > w->units[w->back_unit].first) {
+        w->back--;
+        if (w->is_traced)
+            VP_TRY(vp_zero3_fetch_use_weight(w->fetch, w->back, err));
+        if (vp_zero3_asks_anew(w, w->back))
+            return VP_OK;
+    }
+    w->back = -1;
+out:
+    return st;
+}
+
+/* The layer is computed anew before its backward pass. In a first pass a weight is let go of as soon as its module has run, but what
+ * autograd keeps of it for its backward pass is there: checkpoints keep all that is saved by detach(), which holds what was gathered
+ * (torch 2.11, utils/checkpoint.py, pack_hook()). */
+static vp_status recompute(vp_world *w, int64_t u, vp_err *err)
+{
+    const vp_world_unit *unit = &w->units[u];
+    vp_status            st   = VP_OK;
+
+    if (w->is_traced)
+        return use(w, u, false, err);
+    for (int64_t i = unit->first; i < unit->first + unit->n; i++)
+        if (vp_zero3_is_cut(&w->weights[i]) && !w->weights[i].whole.block)
+            VP_TRY(vp_zero3_fetch_alone(w, w->weights[i].elements, &w->weights[i].whole, err));
+out:
+    return st;
+}
+
+/* Backward of a layer begins with its last weight. */
+static vp_status begin_layer(vp_world *w, int64_t u, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    w->back_unit = u;
+    w->back      = w->units[u].first + w->units[u].n;
+    if (w->is_traced)
+        VP_TRY(vp_zero3_fetch_enter(w->fetch, err));
+    VP_TRY(use_before(w, err));
+    w->back_end = w->back;
+    if (w->opts.is_recomputed)
+        VP_TRY(recompute(w, u, err));
+    else if (!w->is_traced)
+        VP_TRY(glance(w, largest(w, u), err));
+out:
+    return st;
+}
+
+/* The weight in use has been gone through: what was kept of it goes, and it. */
+static vp_status leave(vp_world *w, vp_err *err)
+{
+    if (w->is_traced)
+        vp_zero3_fetch_release_weight(w->fetch, w->back);
+    else
+        vp_ledger_free(w->ledger, &w->weights[w->back].whole);
+    return use_before(w, err);
+}
+
+/* Backward of a unit is over, that of another begins. */
 static vp_status turn(vp_world *w, int64_t done, int64_t u, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    while (done == w->back_unit && w->back >= 0)
+        VP_TRY(leave(w, err));
     if (done != w->head || !w->opts.asks_for_head)
         release(w, done);
-    if (u < w->n_layers && w->opts.is_recomputed)
-        VP_TRY(use(w, u, false, err));
-    if (u >= w->n_layers)
-        VP_TRY(use(w, w->rest, true, err));
+    if (u < w->n_layers)
+        return begin_layer(w, u, err);
+    VP_TRY(use(w, w->rest, true, err));
     VP_TRY(use(w, u, true, err));
 out:
     return st;
@@ -293,27 +353,75 @@ out:
     return st;
 }
 
+/* Of an adapter's gradient: the weights behind it have been gone through. Where a recorded step's layers repeat is between any two of
+ * their gradients, so that the first one tells that backward is at the layers. */
+static vp_status gradient_of_adapter(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err)
+{
+    int64_t   u = vp_world_unit_of_gradient(w, i), at = w->units[u].first + w->units[u].n - 1;
+    int64_t   nth = (i - w->first_of_layers) % w->of_layer;
+    vp_status st  = VP_OK;
+
+    if (u != w->back_unit)
+        VP_TRY(turn(w, w->head, u, err));
+    for (; at > w->units[u].first && (w->weights[at].place < 0 || nth-- > 0); at--) {
+    }
+    while (w->back > at)
+        VP_TRY(leave(w, err));
+    VP_TRY(put(w, i, block, err));
+    if (u > 0 && (i + 1 - w->first_of_layers) % w->of_layer == 0)
+        VP_TRY(turn(w, u, u - 1, err));
+out:
+    return st;
+}
+
+/* Where it was let go of before, a weight is whole once more for its gradient, until that is in the bucket. What autograd kept of it goes as its
+ * gradient is there. */
+static vp_status hold(vp_world *w, int64_t i, bool is_of_layer, vp_ledger_block *out, vp_err *err)
+{
+    bool      is_there = is_of_layer && w->opts.is_recomputed && w->back == w->back_end;
+    vp_status st       = VP_OK;
+
+    if (!is_there)
+        VP_TRY(vp_zero3_fetch_alone(w, w->gradients[i] / w->opts.weight_bytes, out, err));
+    if (is_of_layer && !is_there)
+        vp_ledger_free(w->ledger, &w->weights[w->back].whole);
+out:
+    return st;
+}
+
 /* The weight is whole while its gradient is made; where tables are tied the recorded step has the sum apart from its two parts
  * instead, which here is added to the first. The last gradients, of tables, are added up from parts, which go first: put
- * when all is over. */
+ * when all is over, as is the gradient of a tied table that the loss has made, to which that of the look-up is added. */
 static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err)
 {
-    int64_t   end = w->first_of_layers + w->of_layer * w->n_layers;
-    int64_t   u = vp_world_unit_of_gradient(w, i), next = u;
-    vp_status st = VP_OK;
+    int64_t         end = w->first_of_layers + w->of_layer * w->n_layers;
+    int64_t         u = vp_world_unit_of_gradient(w, i), next = u;
+    bool            is_cut = w->gradients[i] / w->opts.weight_bytes > VP_ZERO3_PERSISTENT;
+    bool            is_of_layer;
+    vp_ledger_block whole = {0};
+    vp_status       st    = VP_OK;
 
     if (w->has_frozen)
-        return put(w, i, block, err);
+        return gradient_of_adapter(w, i, block, err);
+    if (u < w->n_layers &&
+        u != w->back_unit) /* nothing behind the layers has a gradient of its own */
+        VP_TRY(turn(w, w->head, u, err));
+    is_of_layer = u == w->back_unit && w->back >= 0 && is_cut && i < end;
     if (!w->is_traced && (i < end || !w->opts.is_tied) && (i > 0 || !w->opts.asks_for_head))
-        VP_TRY(glance(w, w->gradients[i] / w->opts.weight_bytes, err));
+        VP_TRY(hold(w, i, is_of_layer, &whole, err));
     if (i >= end)
-        return VP_OK;
-    VP_TRY(put(w, i, block, err));
+        goto out;
+    if (i > 0 || !w->opts.is_tied || !w->opts.asks_for_head)
+        VP_TRY(put(w, i, block, err));
+    vp_ledger_free(w->ledger, &whole);
+    if (is_of_layer)
+        VP_TRY(leave(w, err));
     if (i + 1 < w->n_gradients)
         next = vp_world_unit_of_gradient(w, i + 1);
     if (u != next)
         VP_TRY(turn(w, u, next, err));
 out:
+    vp_ledger_free(w->ledger, &whole);
     return st;
 }
 

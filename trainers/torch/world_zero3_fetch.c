@@ -40,7 +40,7 @@ struct vp_zero3_fetch {
     int64_t   n_whole;    /* elements */
 };
 
-static bool is_cut(const vp_world_weight *x)
+bool vp_zero3_is_cut(const vp_world_weight *x)
 {
     return x->elements > VP_ZERO3_PERSISTENT;
 }
@@ -52,22 +52,81 @@ static int64_t padded(const vp_zero3_fetch *f, int64_t i)
     return vp_ceil_div(f->w->weights[i].elements, n) * n;
 }
 
-static vp_status note(vp_zero3_fetch *f, int64_t u, bool backwards, vp_err *err)
+static vp_status note_weight(vp_zero3_fetch *f, int64_t i, vp_err *err)
 {
-    const vp_world_unit *unit = &f->w->units[u];
-    vp_status            st   = VP_OK;
+    vp_status st = VP_OK;
 
-    if (f->n_uses + unit->n > f->capacity) {
-        int64_t  n    = 2 * (f->capacity + unit->n);
+    if (!vp_zero3_is_cut(&f->w->weights[i]))
+        return VP_OK;
+    if (f->n_uses == f->capacity) {
+        int64_t  n    = 2 * (f->capacity + 1);
         int64_t *more = realloc(f->uses, (size_t)n * sizeof *more);
         VP_TRY_ALLOC(err, more);
         f->uses     = more;
         f->capacity = n;
     }
-    for (int64_t k = 0; k < unit->n; k++) {
-        int64_t i = unit->first + (backwards ? unit->n - 1 - k : k);
-        if (is_cut(&f->w->weights[i]))
-            f->uses[f->n_uses++] = i;
+    f->uses[f->n_uses++] = i;
+out:
+    return st;
+}
+
+static bool is_adapter(const vp_world *w, int64_t i)
+{
+    return w->has_frozen && i >= 0 && i < w->n_weights && w->weights[i].place >= 0;
+}
+
+/* peft has a module around a weight with its two adapters, which asks for the first one's weight, to cast to its format, so that DeepSpeed takes
+ * that for one of the module's own (peft 0.21, lora/layer.py). It begins forward with the weight, back with the second adapter. */
+static bool begins_module(const vp_world *w, int64_t i, bool backwards)
+{
+    return backwards ? is_adapter(w, i) && !is_adapter(w, i + 1)
+                     : !is_adapter(w, i) && is_adapter(w, i + 1);
+}
+
+static int64_t of_module(const vp_world *w, int64_t i)
+{
+    return is_adapter(w, i) ? i - 1 : i + 1;
+}
+
+static vp_status note_use(vp_zero3_fetch *f, int64_t i, bool backwards, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (begins_module(f->w, i, backwards))
+        VP_TRY(note_weight(f, of_module(f->w, i), err));
+    VP_TRY(note_weight(f, i, err));
+out:
+    return st;
+}
+
+static vp_status note(vp_zero3_fetch *f, int64_t u, bool backwards, vp_err *err)
+{
+    const vp_world_unit *unit = &f->w->units[u];
+    vp_status            st   = VP_OK;
+
+    for (int64_t k = 0; k < unit->n; k++)
+        VP_TRY(note_use(f, unit->first + (backwards ? unit->n - 1 - k : k), backwards, err));
+out:
+    return st;
+}
+
+bool vp_zero3_asks_anew(const vp_world *w, int64_t i)
+{
+    return vp_zero3_is_cut(&w->weights[i]) || begins_module(w, i, true);
+}
+
+static vp_status note_recomputed(vp_zero3_fetch *f, int64_t u, vp_err *err)
+{
+    int64_t   first = f->w->units[u].first, i = first + f->w->units[u].n;
+    bool      has_begun = false;
+    vp_status st        = VP_OK;
+
+    while (i-- > first) {
+        VP_TRY(note_use(f, i, true, err));
+        if (has_begun || !vp_zero3_asks_anew(f->w, i))
+            continue;
+        VP_TRY(note(f, u, false, err));
+        has_begun = true;
     }
 out:
     return st;
@@ -91,8 +150,9 @@ static vp_status note_all(vp_zero3_fetch *f, vp_err *err)
     VP_TRY(note(f, w->head, true, err));
     for (int64_t u = w->n_layers - 1; u >= 0; u--) {
         if (w->opts.is_recomputed)
-            VP_TRY(note(f, u, false, err));
-        VP_TRY(note(f, u, true, err));
+            VP_TRY(note_recomputed(f, u, err));
+        else
+            VP_TRY(note(f, u, true, err));
     }
     if (!w->has_frozen || w->opts.is_recomputed) {
         VP_TRY(note(f, w->rest, true, err));
@@ -275,24 +335,57 @@ static void release(vp_zero3_fetch *f, int64_t i)
     f->n_whole -= f->w->weights[i].elements;
 }
 
+vp_status vp_zero3_fetch_enter(vp_zero3_fetch *f, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int k = 0; k < EMPTY_MODULES; k++)
+        VP_TRY(fetch_ahead(f, err));
+out:
+    return st;
+}
+
+static vp_status use_any(vp_zero3_fetch *f, int64_t i, vp_err *err)
+{
+    return vp_zero3_is_cut(&f->w->weights[i]) ? use(f, i, err) : fetch_ahead(f, err);
+}
+
+static vp_status use_weight(vp_zero3_fetch *f, int64_t i, bool backwards, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (begins_module(f->w, i, backwards))
+        VP_TRY(use_any(f, of_module(f->w, i), err));
+    VP_TRY(use_any(f, i, err));
+out:
+    return st;
+}
+
+vp_status vp_zero3_fetch_use_weight(vp_zero3_fetch *f, int64_t i, vp_err *err)
+{
+    return use_weight(f, i, true, err);
+}
+
+void vp_zero3_fetch_release_weight(vp_zero3_fetch *f, int64_t i)
+{
+    release(f, i);
+}
+
 vp_status vp_zero3_fetch_use(vp_zero3_fetch *f, int64_t u, bool backwards, vp_err *err)
 {
     const vp_world_unit *unit   = &f->w->units[u];
     int64_t              before = -1;
     vp_status            st     = VP_OK;
 
-    for (int k = 0; k < EMPTY_MODULES && u < f->w->n_layers; k++)
-        VP_TRY(fetch_ahead(f, err));
+    if (u < f->w->n_layers)
+        VP_TRY(vp_zero3_fetch_enter(f, err));
     for (int64_t k = 0; k < unit->n; k++) {
         int64_t i = unit->first + (backwards ? unit->n - 1 - k : k);
-        if (!is_cut(&f->w->weights[i])) {
-            VP_TRY(fetch_ahead(f, err));
-            continue;
-        }
-        if (before >= 0)
+        if (before >= 0 && vp_zero3_is_cut(&f->w->weights[i]))
             release(f, before);
-        VP_TRY(use(f, i, err));
-        before = i;
+        VP_TRY(use_weight(f, i, backwards, err));
+        if (vp_zero3_is_cut(&f->w->weights[i]))
+            before = i;
     }
 out:
     return st;
@@ -307,7 +400,7 @@ void vp_zero3_fetch_release(vp_zero3_fetch *f, int64_t u)
 void vp_zero3_fetch_reset(vp_zero3_fetch *f)
 {
     for (int64_t i = 0; i < f->w->n_weights; i++) {
-        if (is_cut(&f->w->weights[i]))
+        if (vp_zero3_is_cut(&f->w->weights[i]))
             vp_ledger_free(f->w->ledger, &f->w->weights[i].whole);
         f->of[i] = (fetched){.bucket = -1, .last_popped = -1};
     }

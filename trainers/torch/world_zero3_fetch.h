@@ -23,6 +23,15 @@ void      vp_zero3_fetch_free(vp_zero3_fetch *fetch); /* takes NULL */
 vp_status vp_zero3_fetch_use(vp_zero3_fetch *fetch, int64_t unit, bool backwards, vp_err *err);
 void      vp_zero3_fetch_release(vp_zero3_fetch *fetch, int64_t unit);
 
+/* A layer's backward pass weight by weight: its modules begin; then weight i, whose place is in vp_world.weights, runs, and has run. Of a
+ * layer that is computed anew the last weight comes before that, the others behind it. */
+vp_status vp_zero3_fetch_enter(vp_zero3_fetch *fetch, vp_err *err);
+vp_status vp_zero3_fetch_use_weight(vp_zero3_fetch *fetch, int64_t i, vp_err *err);
+void      vp_zero3_fetch_release_weight(vp_zero3_fetch *fetch, int64_t i);
+/* Whether the backward pass of what weight i is of, where it is the first of a layer, asks for that to be computed anew. */
+bool vp_zero3_asks_anew(const vp_world *w, int64_t i);
+bool vp_zero3_is_cut(const vp_world_weight *x);
+
 /* All that is cut goes; the order begins anew. */
 void vp_zero3_fetch_reset(vp_zero3_fetch *fetch);
 
