@@ -432,6 +432,17 @@ rc, j = estimate(opt, "--precision", "bf16-mixed", "--attention", "eager", "--re
 got = {p["name"]: sum(i["bytes"] for i in p["items"] if i["name"] != "cublas_workspace") for p in j.get("phases", [])}
 ok((got.get("load"), got.get("forward2"), got.get("backward2")) == (512845824, 5182639616, 5976214528), "LoRA: OPT, whose table is tied",
    (got, j.get("error")))
+# OPT 350M, whose norms are behind the sums and whose tokens are narrower than its layers, has recordings of its own
+narrow = dict(opt, hidden_size=1024, word_embed_proj_dim=512, num_attention_heads=16, ffn_dim=4096, num_hidden_layers=24, do_layer_norm_before=False)
+json.dump(narrow, open(os.path.join(scratch, "narrow.json"), "w"))
+for words in (("hf",), ("trl", "--lora", "r=16,dropout=0.05", "--load", "nf4", "--padding", "mask"), ("hf", "--precision", "bf16-mixed", "--eval-batch", "8")):
+    p = subprocess.run([vplan, "estimate", os.path.join(scratch, "narrow.json"), "--seq", "512", "--json", "--trainer", *words], stdout=subprocess.PIPE)
+    rc, j = p.returncode, json.loads(p.stdout)
+    ok(rc == 0 and j["parameters"] == (331196416 + (1572864 if "--lora" in words else 0)), "OPT 350M %s" % (words,), j.get("error", j.get("parameters")))
+refused("norms behind the sums of tokens as wide as layers", dict(narrow, word_embed_proj_dim=1024), ["--seq", "512"], 4, ["another width of tokens"])
+refused("narrower tokens of a model whose norms are before", dict(narrow, do_layer_norm_before=True), ["--seq", "512"], 4, ["one size for this"])
+rc, j = estimate({k: x for k, x in opt.items() if k != "word_embed_proj_dim"}, "--seq", "512")
+ok(rc == 0, "OPT's tokens are as wide as its layers unless a config says otherwise", j.get("error"))
 refused("a module that there is none of", llama, ["--seq", "256", "--lora", "targets=c_attn"], 4, ["c_attn", "q_proj"])
 refused("a word that is none", llama, ["--seq", "256", "--lora", "rank=4"], 2, ["rank=4"])
 p = subprocess.run([vplan, "estimate", "smollm3-3b", "--trainer", "hf", "--lora", "r=16,dropout=0.05"], stderr=subprocess.PIPE, text=True)

@@ -55,7 +55,7 @@ WHAT = {
     "windowed_steps.csv": "adapters at and beyond the attention window",
     "again_steps.csv": "steps of families and heads recorded last",
     "older_trl_steps.csv": "TRL's SFTTrainer on a T4",
-    "recent_steps.csv": "adapters of experts, towers beside texts, whole models at and beyond the window",
+    "recent_steps.csv": "adapters of experts, towers beside texts, whole models at and beyond the window, OPT 350M",
     "asked_steps.csv": "as tutorials ask: dropout, padding, packing, NF4, DPO",
     "trl_steps.csv": "TRL's SFTTrainer",
     "packed_steps.csv": "TRL's packing",

@@ -241,12 +241,13 @@ static void kind_of(const search *r, const char *part, char *buf, size_t size)
 
 static bool has_recording(const search *r, const char *part, char *path, size_t size)
 {
-    char   name[160], kind[40];
-    vp_err why = {0};
+    const char *family = vp_hf_recorded_family(r->model);
+    char        name[160], kind[40];
+    vp_err      why = {0};
 
     kind_of(r, part, kind, sizeof kind);
-    snprintf(name, sizeof name, "recordings/%s%s%s.rec", r->folder, r->model->family, kind);
-    if (r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")])
+    snprintf(name, sizeof name, "recordings/%s%s%s.rec", r->folder, family, kind);
+    if (family[strspn(family, "abcdefghijklmnopqrstuvwxyz0123456789_-")])
         return false;
     return r->request->shelf ? vp_hf_shelf_find(r->request->shelf, name, path, size)
                              : vp_file_find_program(name, path, size, &why) == VP_OK;

@@ -116,6 +116,11 @@ static vp_status keep(const vp_model *model, const field *f, int64_t value, vp_h
         s->n_layers[f->symbol[0] - 'L'] = value;
     else if (!at)
         return VP_FAIL(err, VP_ERR_INPUT, "a recording has a size \"%s\"", f->symbol);
+    else if (*f->symbol == 'e' && value == s->symbols.at[VP_SYM_h])
+        return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
+                          "%s was recorded with another width of tokens than hidden_size here; "
+                          "with %lld both its training step is not known",
+                          model->family, (long long)value);
     else if (*at && *at != value)
         return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
                           "%s was recorded with one size for this and another field, not with %lld "
@@ -124,6 +129,14 @@ static vp_status keep(const vp_model *model, const field *f, int64_t value, vp_h
     else
         *at = value;
     return VP_OK;
+}
+
+const char *vp_hf_recorded_family(const vp_model *model)
+{
+    return strcmp(model->family, "opt") == 0 &&
+                   json_is_false(vp_model_field(model, "do_layer_norm_before"))
+               ? "opt_post"
+               : model->family;
 }
 
 vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording, vp_hf_sizes *out,

@@ -22,6 +22,9 @@ typedef struct vp_hf_sizes {
     char        defaults[400];    /* sizes that the class gave: "h 768, f 3072" */
 } vp_hf_sizes;
 
+/* Whose recordings a config's are: its family's; but OPT with norms behind the sums (350M) has some of its own. */
+const char *vp_hf_recorded_family(const vp_model *model);
+
 /* VP_ERR_INPUT: a size that is missing or no size. */
 vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording, vp_hf_sizes *out,
                            vp_err *err);

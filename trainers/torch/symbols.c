@@ -253,7 +253,8 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     at[VP_SYM_N] = n = at[VP_SYM_B] * seq;
     at[VP_SYM_NS]    = flash_splits(s);
     for (int i = 0; i < 3; i++) {
-        look_up x     = scratch_of_look_up(n, at[tables[i]], at[VP_SYM_h], card);
+        look_up x     = scratch_of_look_up(n, at[tables[i]],
+                                       i == 0 && at[VP_SYM_e] ? at[VP_SYM_e] : at[VP_SYM_h], card);
         at[rows[i]]   = x.rows;
         at[runs[i]]   = x.runs;
         at[widths[i]] = x.width;

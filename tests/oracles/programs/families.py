@@ -1,6 +1,6 @@
 """Families whose training step is recorded: the fields of a config that are sizes, and the config of given sizes.
 
-Symbols: h hidden, a heads, k key/value heads, d head size, q of which are rotated, f intermediate, V vocabulary, P positions, T token types; L layers.
+Symbols: h hidden, a heads, k key/value heads, d head size, q of which are rotated, e of an embedding where it is not the hidden one, f intermediate, V vocabulary, P positions, T token types; L layers.
 A row's `fields` say which key of a config.json holds a size: "k=num_key_value_heads|a", where the part behind | is what a null, or a key
 that the class gives no value, means; key+2 is two more than the key's value, key*d that share of d, rounded down. (h) is read, but no allocation depends on it.
 """
@@ -102,7 +102,10 @@ FAMILIES = {
     "phi3": Family("phi3", PART_ROTATED + "d", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), window="sliding_window", partial=(0, 1), pad_token_id=0),
     "phi": Family("phi", PART_ROTATED + "d/2", combos=((EVEN, 0),), layer_norm=True, partial=(1,)),
     "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
-                  " h=word_embed_proj_dim", combos=((EVEN, 1),), layer_norm=True),
+                  " h=word_embed_proj_dim|h", combos=((EVEN, 1),), layer_norm=True),
+    # opt-350m: norms behind the sums, none at the end, and a narrower embedding that two layers without a bias widen and narrow
+    "opt_post": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
+                       " e=word_embed_proj_dim|h", combos=((EVEN, 1),), layer_norm=True, do_layer_norm_before=False),
     "gpt_neox": Family("gpt_neox", WITHOUT_GROUPS, combos=((EVEN, 0),), layer_norm=True),
     "gpt_neo": Family("gpt_neo", "h=hidden_size a=num_heads k=|a d=|h/a f=intermediate_size|4*h V=vocab_size P=max_position_embeddings",
                       combos=((EVEN, 1),), layers="num_layers", layer_norm=True),
@@ -183,6 +186,7 @@ def draw(rng, family, v, index):
                 shape["C"] = prime_above(rng.randrange(10, 100))
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             shape.update({"q": 4 * rng.randrange(5, d // 4 - 1)} if v.get("partial") else {})
+            shape.update({"e": 8 * prime_above(rng.randrange(20, 60))} if "e" in family.symbols() else {})
             shape.update(B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
             shape.update({"o": rng.choice([3, 5, 7, 11, 13, 17])} if v.get("packed") else {})
             shape.update({"x": rng.choice([3, 5, 7, 9, 13, 19])} if v.get("tokens") or v["lora"] == "prompt" else {})

@@ -454,10 +454,10 @@ class Recording:
     def find_tiles(self, seen, n0, shape, of_table):
         """Of what was allocated last before a product of TRL's head, id -> kind: the tile of logits, and where there are, casts of its
         rows and of its part of the table, by whose pass it is (f: gone before the next one is there; g: after)."""
-        rows, table, out = shape["B"] * (shape["S"] - 1), shape["V"] * shape["h"], {}
+        rows, width, out = shape["B"] * (shape["S"] - 1), shape.get("e", shape["h"]), {}
         for k, n in enumerate(seen):
             last = n - n0 - 1
-            for kind, fits in ((of_table[k % len(of_table)], lambda x: x == 2 * table), ("h", lambda x: x == 2 * rows * shape["h"]), ("b", lambda x: x % (65536 * rows) == 0)):
+            for kind, fits in ((of_table[k % len(of_table)], lambda x: x == 2 * shape["V"] * width), ("h", lambda x: x == 2 * rows * width), ("b", lambda x: x % (65536 * rows) == 0)):
                 ident, size = self.order[last]
                 if fits(size):
                     out[ident] = kind

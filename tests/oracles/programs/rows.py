@@ -175,6 +175,7 @@ NAMED.update({
                         head_dim=256, intermediate_size=2048, vocab_size=262144, num_hidden_layers=18, max_position_embeddings=32768,
                         sliding_window=512, query_pre_attn_scalar=256, tie_word_embeddings=True, pad_token_id=0),
 })
+NAMED["opt-350m"] = dict(OPT, hidden_size=1024, ffn_dim=4096, num_hidden_layers=24, num_attention_heads=16, word_embed_proj_dim=512, do_layer_norm_before=False)
 TOWER = dict(model_type="gemma3", architectures=["Gemma3ForConditionalGeneration"], mm_tokens_per_image=256, image_token_index=262144,
              vision_config=dict(families.SIGLIP, model_type="siglip_vision_model"))
 GEMMA3 = dict(model_type="gemma3_text", sliding_window=1024, rope_scaling={"factor": 8.0, "rope_type": "linear"})
@@ -679,6 +680,21 @@ RECENT = [  # what was recorded last: adapters of experts too, whole models at a
     ("gemma3-1b", "bf16-amp", "none", "adamw_torch_fused", 3, 1024, "none", "hf", "all-linear", 16, "nf4-dq"),
     ("qwen2.5-0.5b", "bf16-amp", "full", "adamw_torch_fused", 4, 768, "none", "trl", "all-linear", 16, "int8"),
     ("llama-3.2-1b", "bf16-amp", "full", "paged_adamw_8bit", 2, 1024, "none", "trl", "all-linear", 8, "int8"),
+    ("opt-350m", "fp32", "none", "adamw_torch", 2, 256, "none", "torch", "none", 0, "none"),
+    ("opt-350m", "bf16-mixed", "full", "adamw_torch_fused", 4, 512, "mask", "torch", "none", 0, "none"),
+    ("opt-350m", "bf16", "none", "sgd_momentum", 3, 777, "none", "torch", "none", 0, "none"),
+    ("opt-350m", "bf16-mixed", "none", "adamw_torch_fused", 8, 512, "none", "hf", "none", 0, "none"),
+    ("opt-350m", "bf16-mixed", "full", "adamw_8bit", 4, 1024, "none", "hf", "none", 0, "none"),
+    ("opt-350m", "fp32", "full", "adamw_torch", 2, 640, "mask", "hf", "none", 0, "none"),
+    ("opt-350m", "bf16-mixed", "none", "adamw_torch_fused", 1, 2048, "none", "hf", "none", 0, "none"),
+    ("opt-350m", "bf16-amp", "none", "adamw_torch_fused", 4, 512, "none", "hf", "q_proj+v_proj", 8, "none"),
+    ("opt-350m", "bf16-amp", "full", "paged_adamw_8bit", 4, 1024, "mask", "hf", "all-linear", 16, "nf4-dq"),
+    ("opt-350m", "bf16-mixed", "full", "adamw_torch_fused", 8, 1024, "none", "trl", "none", 0, "none"),
+    ("opt-350m", "bf16-mixed", "none", "adamw_torch_fused", 2, 512, "mask", "trl", "none", 0, "none"),
+    ("opt-350m", "bf16-amp", "full", "adamw_torch", 4, 768, "none", "trl", "all-linear", 16, "none"),
+    ("opt-350m", "bf16-mixed", "none", "adamw_torch_fused", 2, 1024, "mask", "trl", "q_proj+v_proj", 8, "none"),
+    ("opt-350m", "bf16-amp", "full", "paged_adamw_8bit", 8, 512, "none", "trl", "all-linear", 32, "nf4-dq"),
+    ("opt-350m", "bf16-amp", "full", "adamw_torch_fused", 4, 1024, "mask", "trl", "all-linear", 16, "nf4"),
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]

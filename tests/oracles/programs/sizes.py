@@ -8,6 +8,7 @@ from math import gcd
 
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", "k q", "dq", "a dq", "k dq", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
           "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C",
+          "e", "e n", "e h", "e V", "e r",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "u"]
 EXTRA = ["E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
@@ -17,8 +18,8 @@ EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s 
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "C", "d,a", "d,k"]
 
-WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh"]      # elements of what is quantised
-FLAGS = ["h", "ad", "f"]                                         # columns of what goes into a product of 8-bit weights
+WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh", "he"]      # elements of what is quantised
+FLAGS = ["h", "ad", "f", "e"]                                         # columns of what goes into a product of 8-bit weights
 
 # Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
 # full is split at every shape, and seen.
@@ -108,7 +109,7 @@ def values(shape):
     for t in [t for t in "VTP" if t in v]:
         v["M" + t] = min(n, v[t])
         v["E" + t] = n // 10 + v["M" + t]
-        v["H" + t] = partial_width(n, v[t], v["h"])
+        v["H" + t] = partial_width(n, v[t], v["e"] if t == "V" and "e" in v else v["h"])
         v["XS"], v["XU"], v["X" + t] = scratch_of_look_up(n, v["M" + t])
     v["dk"] = 64 if v["d"] <= 64 else 128
     v["SK"] = up(v["S"], v["dk"])
