@@ -35,15 +35,6 @@ typedef struct unrolling {
     bool              overflow;
 } unrolling;
 
-const char *vp_training_phase_name(vp_training_phase phase)
-{
-    static const char *const names[VP_N_TPHASES] = {"load", "forward", "backward",
-                                                    "clip", "update",  "zero"};
-
-    assert(phase < VP_N_TPHASES);
-    return names[phase];
-}
-
 /* ---- values and ops ---- */
 
 static int64_t new_value(unrolling *u, vp_training_value v)

@@ -35,8 +35,6 @@ typedef enum vp_training_phase {
     VP_N_TPHASES
 } vp_training_phase;
 
-const char *vp_training_phase_name(vp_training_phase phase); /* "forward" */
-
 typedef struct vp_training_opts {
     int64_t          symbols[VP_N_SYMBOLS]; /* of one micro-step */
     int64_t          n_micro_steps;

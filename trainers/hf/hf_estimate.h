@@ -64,7 +64,7 @@ typedef struct vp_hf_request {
     vp_hf_prepare   prepare;      /* where it is loaded so */
     const char     *resident;     /* what else stays: none (or NULL), or vp_hf_resident_is() */
     const vp_model *second;       /* the second model of some; NULL: as the first. Borrowed */
-    const char     *parallel;     /* vp_world_name(), or none (or NULL) */
+    const char     *parallel;     /* of trainers/torch/world.h, or none (or NULL) */
     const char     *offload;      /* none (or NULL), optimizer, params */
     int64_t         world;        /* ranks; 0 is 1 */
     int64_t         device_bytes; /* of the card, which DeepSpeed asks for; 0: enough */

@@ -19,11 +19,6 @@ static const vp_world_form *form_named(const char *name)
     return NULL;
 }
 
-const char *vp_world_name(int i)
-{
-    return i < N_FORMS ? forms[i]->name : NULL;
-}
-
 bool vp_world_replicates(const char *parallel)
 {
     const vp_world_form *form = form_named(parallel);

@@ -16,7 +16,7 @@
 typedef struct vp_world vp_world;
 
 typedef struct vp_world_opts {
-    const char *parallel;     /* vp_world_name() */
+    const char *parallel;     /* "ddp", "fsdp", "fsdp2", "zero1" to "zero3" */
     const char *offload;      /* none, optimizer, params */
     int64_t     ranks;        /* 2 or more */
     int64_t     weight_bytes; /* of an element of a weight that is computed with, as recorded */
@@ -36,8 +36,6 @@ typedef struct vp_world_opts {
     int64_t cast_bytes, clone_bytes;
 } vp_world_opts;
 
-/* Way i of sharing a step among ranks; NULL past the end. */
-const char *vp_world_name(int i);
 /* Whether its optimizer works on one tensor of all weights. */
 bool vp_world_joins(const char *parallel);
 /* Whether rank 0 keeps all weights; whether its step can keep states, or weights too, in host memory. */

@@ -105,7 +105,4 @@ enum { VP_ZERO_BUCKET = 500000000 };
 enum { VP_ZERO_WEIGHTS, VP_ZERO_MASTER, VP_ZERO_REDUCED, VP_ZERO_WIDE };
 vp_status vp_world_zero_stepped(vp_world *w, vp_err *err);
 
-/* All gradients go. */
-void vp_world_drop_made(vp_world *w);
-
 #endif

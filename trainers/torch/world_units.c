@@ -38,14 +38,6 @@ void vp_world_pin(vp_world *w, int64_t bytes)
     w->pinned_bytes += bytes ? power : 0;
 }
 
-void vp_world_drop_made(vp_world *w)
-{
-    for (int64_t i = 0; i < w->n_gradients; i++)
-        if (w->made[i])
-            vp_ledger_free(w->ledger, w->made[i]);
-    memset(w->made, 0, (size_t)w->n_gradients * sizeof *w->made);
-}
-
 int64_t vp_world_communicator_bytes(int64_t ranks)
 {
     return ranks < 2 ? 0 : ranks == 2 ? 544000000 : 688000000;
