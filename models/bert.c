@@ -103,7 +103,7 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
 
     VP_TRY(vp_config_int(config, "hidden_size", 10000000, &c->hidden, err));
     VP_TRY(vp_config_int(config, "intermediate_size", 100000000, &c->inner, err));
-    VP_TRY(vp_config_int(config, "num_hidden_layers", 100000, &c->n_layers, err));
+    VP_TRY(vp_config_int(config, "num_hidden_layers", VP_MAX_LAYERS, &c->n_layers, err));
     VP_TRY(vp_config_int(config, "num_attention_heads", 10000000, &c->n_heads, err));
     VP_TRY(vp_config_int(config, "vocab_size", 100000000, &c->vocab, err));
     VP_TRY(vp_config_int(config, "max_position_embeddings", 1000000000, &c->n_positions, err));

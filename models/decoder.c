@@ -55,7 +55,7 @@ vp_status vp_decoder_read(vp_model *model, const vp_json_node *config, const vp_
     *d = (vp_decoder){.padding_row = -1};
     VP_TRY(vp_config_int(config, "hidden_size", 10000000, &d->hidden, err));
     VP_TRY(vp_config_int(config, "intermediate_size", 100000000, &d->inner, err));
-    VP_TRY(vp_config_int(config, "num_hidden_layers", 100000, &d->n_layers, err));
+    VP_TRY(vp_config_int(config, "num_hidden_layers", VP_MAX_LAYERS, &d->n_layers, err));
     VP_TRY(vp_config_int(config, "vocab_size", 100000000, &d->vocab, err));
     VP_TRY(vp_config_int_or(model, config, "max_position_embeddings", 1000000000,
                             def->max_positions, &d->max_positions, err));

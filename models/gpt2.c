@@ -83,7 +83,7 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     vp_status st = VP_OK;
 
     VP_TRY(read_size(model, config, &EMBD, 10000000, &c->n_embd, err));
-    VP_TRY(read_size(model, config, &LAYER, 100000, &c->n_layer, err));
+    VP_TRY(read_size(model, config, &LAYER, VP_MAX_LAYERS, &c->n_layer, err));
     VP_TRY(read_size(model, config, &HEAD, 10000000, &c->n_head, err));
     VP_TRY(vp_config_int(config, "vocab_size", 100000000, &c->vocab_size, err));
     VP_TRY(read_size(model, config, &POSITIONS, 1000000000, &c->n_positions, err));

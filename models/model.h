@@ -14,6 +14,9 @@
 
 #include <stdbool.h>
 
+/* Of a decoder, an encoder: more than any model has, and few enough to be counted in seconds. */
+enum { VP_MAX_LAYERS = 4096 };
+
 /* Dropout of a graph: a recipe's one number, or for trainers that take it from the config, the
  * config's. */
 typedef struct vp_model_opts {

@@ -94,7 +94,8 @@ config("heads-zero", '"n_head": 2', '"n_head": 0')
 config("heads-more-than-width", '"n_head": 2', '"n_head": 64')
 config("head-too-wide", '"n_embd": 32', '"n_embd": 1024')
 config("layers-1e9", '"n_layer": 2', '"n_layer": 1000000000')
-write("config/product-overflows.json", edited(edited(edited(edited(GOOD, '"n_layer": 2', '"n_layer": 100000'), '"n_embd": 32', '"n_embd": 10000000'),
+config("layers-4097", '"n_layer": 2', '"n_layer": 4097')
+write("config/product-overflows.json", edited(edited(edited(edited(GOOD, '"n_layer": 2', '"n_layer": 4096'), '"n_embd": 32', '"n_embd": 10000000'),
                                                      '"n_inner": 64', '"n_inner": 100000000'), '"n_head": 2', '"n_head": 100000'))
 config("unused-infinity", '"n_layer": 2', '"rope_theta": Infinity,\n  "n_layer": 2')
 config("unused-nan", '"n_layer": 2', '"rope_theta": -Infinity,\n  "other": NaN,\n  "n_layer": 2')

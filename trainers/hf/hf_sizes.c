@@ -112,6 +112,10 @@ static vp_status keep(const vp_model *model, const field *f, int64_t value, vp_h
     else if (value < 1)
         return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key, "%lld is no size",
                           (long long)value);
+    else if ((strcmp(f->symbol, "L") == 0 || strcmp(f->symbol, "M") == 0) && value > VP_MAX_LAYERS)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
+                          "%s must be between 1 and %d, is %lld", f->key, VP_MAX_LAYERS,
+                          (long long)value);
     else if (strcmp(f->symbol, "L") == 0 || strcmp(f->symbol, "M") == 0)
         s->n_layers[f->symbol[0] - 'L'] = value;
     else if (!at)
