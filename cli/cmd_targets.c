@@ -74,6 +74,12 @@ static void print_target(const vp_target *t)
         vp_screen_entry(COLUMN, head, words);
     }
     vp_screen_entry(COLUMN, "  run", t->launch);
+    vp_screen_line("letters",
+                   "N a whole number, R a number, W a word of the trainer's own, L module names, T "
+                   "rank and targets");
+    snprintf(words, sizeof words,
+             "vplan plan MODEL --trainer %s --device CARD --seq N --global-batch N", t->name);
+    vp_screen_command("next", words);
 }
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
@@ -100,7 +106,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         }
     }
     if (!cli->json && !one)
-        printf("What one can be told: vplan targets NAME\n");
+        vp_screen_command("next", "vplan targets NAME");
     if (cli->json) {
         st   = vp_print_json(json_pack("{s:i, s:o}", "schema_version", 1, "targets", list), err);
         list = NULL;

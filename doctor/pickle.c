@@ -541,7 +541,7 @@ vp_status vp_pickle_parse(vp_arena *arena, const char *name, const char *bytes, 
             err, VP_ERR_INPUT, name, 0, NULL,
             n_bytes > 4 && memcmp(bytes, "PK\3\4", 4) == 0
                 ? "is a file of torch.save, no pickle of torch.cuda.memory._dump_snapshot()"
-                : "is no pickle of protocol 2 to 5"));
+                : "is no pickle of protocol 2 to 5, as _dump_snapshot() writes; a log is read by --oom"));
     for (;;) {
         unsigned char opcode;
 

@@ -285,9 +285,9 @@ vp_status vp_summary_read(vp_arena *arena, const char *path, vp_summary **out, v
         read_line(&r, piece.text + piece.said);
     }
     if (!r.s->has_allocator && !r.s->n_cards && !r.s->n_processes)
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, strcmp(path, "-") == 0 ? "standard input" : path, 0,
-                          NULL,
-                          "holds no table of torch.cuda.memory_summary() and none of nvidia-smi"));
+        VP_TRY(VP_FAIL_AT(
+            err, VP_ERR_INPUT, strcmp(path, "-") == 0 ? "standard input" : path, 0, NULL,
+            "holds no table of torch.cuda.memory_summary() and none of nvidia-smi; a log is read by --oom"));
     conclude(&r);
     if (vp_arena_failed(arena))
         VP_TRY(VP_FAIL(err, VP_ERR_NOMEM, "out of host memory"));
