@@ -238,7 +238,7 @@ for what, part, words in (("another tower", dict(vision_config=dict(tower["visio
     rc, j = estimate(dict(tower, **part), *QLORA)
     said_of = " ".join(str(j.get("error", {}).get(k)) for k in ("field", "message"))
     ok(rc == 4 and all(w in said_of for w in words), what, (rc, said_of))
-refused("a tower over several cards", tower, [*QLORA, "--world", "2"], 4, ["tower of images", "dryrun --world 2"])
+refused("a tower over several cards", tower, [*QLORA, "--world", "2"], 4, ["vision tower", "dryrun --world 2"])
 
 # ---- every optimizer that transformers has a name for is answered, or refused with its reason ----
 OPTIMIZERS = """adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adafactor adamw_anyprecision adamw_torch_4bit adamw_torch_8bit ademamix sgd
@@ -664,6 +664,28 @@ ok(forward[1] > forward[0], "phi-2's dropout keeps masks", forward)
 refused("another set of dropouts", dict(phi, embd_pdrop=0.1), ["--seq", "512"], 4, ["dropout by embd_pdrop", "as the model's class"])
 refused("others in place of a class's", dict(model_type="opt", hidden_size=768, ffn_dim=3072, num_hidden_layers=4, num_attention_heads=12, vocab_size=50272, word_embed_proj_dim=768,
                                              max_position_embeddings=2048, dropout=0.0, attention_dropout=0.1), ["--seq", "512"], 4, ["in place of them"])
+
+# ---- what tells layers apart, and fields that no recording was made with ----
+olmo = dict(model_type="olmo", hidden_size=2048, intermediate_size=8192, num_hidden_layers=4, num_attention_heads=16, num_key_value_heads=16, vocab_size=50304, tie_word_embeddings=False)
+refused("OLMo's clipping", dict(olmo, clip_qkv=8.0), ["--seq", "512"], 4, ["without clip_qkv"])
+ok(estimate(dict(olmo, clip_qkv=None), "--seq", "512")[0] == 0, "OLMo without it")
+smollm3 = dict(model_type="smollm3", hidden_size=2048, intermediate_size=11008, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=4, vocab_size=128256, tie_word_embeddings=True)
+refused("SmolLM3's window", dict(smollm3, use_sliding_window=True, sliding_window=256), ["--seq", "512"], 4, ["use_sliding_window"])
+refused("SmolLM3 that is rotated in all layers", dict(smollm3, no_rope_layers=[1] * 8), ["--seq", "512"], 4, ["no_rope_layers"])
+for more in ({}, {"use_sliding_window": False, "no_rope_layers": [1, 1, 1, 0] * 2, "layer_types": ["full_attention"] * 8}):
+    ok(estimate(dict(smollm3, **more), "--precision", "bf16-mixed", "--seq", "512")[0] == 0, "SmolLM3 as published %s" % sorted(more))
+gemma3 = dict(model_type="gemma3_text", hidden_size=1152, intermediate_size=6912, num_hidden_layers=12, num_attention_heads=4, num_key_value_heads=1, head_dim=256, vocab_size=262144, sliding_window=512,
+              tie_word_embeddings=True)
+of_gemma3 = ["full_attention" if i % 6 == 5 else "sliding_attention" for i in range(12)]
+ok(estimate(dict(gemma3, layer_types=of_gemma3), "--precision", "bf16-mixed", "--seq", "1024")[0] == 0, "Gemma 3 with its layers named", estimate(dict(gemma3, layer_types=of_gemma3), "--precision", "bf16-mixed", "--seq", "1024")[1].get("error"))
+refused("Gemma 3 that attends to all", dict(gemma3, layer_types=["full_attention"] * 12), ["--seq", "1024"], 4, ["this layer_types"])
+refused("Gemma 3 with names of too few layers", dict(gemma3, layer_types=of_gemma3[:6]), ["--seq", "1024"], 4, ["12 entries"])
+refused("Gemma 3 of another pattern", dict(gemma3, sliding_window_pattern=4), ["--seq", "1024"], 4, ["this sliding_window_pattern"])
+qwen2 = dict(model_type="qwen2", hidden_size=896, intermediate_size=4864, num_hidden_layers=4, num_attention_heads=14, num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True)
+refused("Qwen's window", dict(qwen2, use_sliding_window=True, sliding_window=256, max_window_layers=2), ["--seq", "512"], 4, ["use_sliding_window"])
+ok(estimate(dict(qwen2, use_sliding_window=True, sliding_window=256, max_window_layers=4), "--seq", "512")[0] == 0, "a window of layers that there are none of")
+moe = dict(model_type="mixtral", hidden_size=1024, intermediate_size=2048, num_hidden_layers=4, num_attention_heads=16, num_key_value_heads=4, vocab_size=32000, num_local_experts=4, tie_word_embeddings=False)
+refused("more experts for a token than there are", dict(moe, num_experts_per_tok=5), ["--precision", "bf16-mixed", "--seq", "512"], 4, ["does not run", "topk"])
 
 # ---- a family without sdpa runs eager attention on every card; fp16 where it was recorded, and a refusal that says the formats apart ----
 for card in ("h100", "t4"):

@@ -1,6 +1,7 @@
 #include "trainers/hf/hf_find.h"
 
 #include "base/file.h"
+#include "trainers/hf/hf_layers.h"
 #include "trainers/hf/hf_refuse.h"
 #include "trainers/hf/hf_versions.h"
 
@@ -550,6 +551,7 @@ static vp_status open_recording(search *r, const char *part, vp_err *err)
     VP_TRY(choose_task(r, err));
     VP_TRY(vp_hf_sizes_read(r->model, r->found->recording, &r->found->sizes, err));
     VP_TRY(vp_hf_check_config(r->model, r->found->recording, &r->found->sizes, err));
+    VP_TRY(vp_hf_check_layers(r->model, &r->found->sizes, err));
     VP_TRY(refuse_lone_head(r, err));
     VP_TRY(part_layers(r, err));
     VP_TRY(choose_labels(r, err));

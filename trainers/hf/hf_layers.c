@@ -1,0 +1,121 @@
+#include "trainers/hf/hf_layers.h"
+
+#include <string.h>
+
+/* Which of a family's layers attend to all tokens, and which are not rotated: of every so many the last one; 0: all attend, all are
+ * rotated (transformers 5.17, models/FAMILY/configuration_FAMILY.py). Other classes do not read layer_types. */
+static const struct pattern {
+    const char *family;
+    int         full_every, still_every;
+} patterns[] = {
+    {"gemma2", 2, 0}, {"gemma3_text", 6, 0}, {"gemma3", 6, 0},    {"olmo3", 4, 0},
+    {"qwen2", 0, 0},  {"qwen3", 0, 0},       {"qwen3_moe", 0, 0}, {"smollm3", 0, 4},
+};
+
+static vp_status refuse(const vp_model *model, const char *key, vp_err *err)
+{
+    return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, key,
+                      "%s was recorded with the layers of its class by default; with this %s its "
+                      "training step is not known",
+                      model->family, key);
+}
+
+static bool is_last(int64_t i, int every)
+{
+    return every && (i + 1) % every == 0;
+}
+
+/* A list of the config, with an entry for each layer; NULL: none. */
+static vp_status list_of(const vp_model *model, const char *key, int64_t n_layers,
+                         const json_t **out, vp_err *err)
+{
+    const json_t *list = vp_model_text_field(model, key);
+
+    *out = list && !json_is_null(list) ? list : NULL;
+    if (*out && (!json_is_array(list) || (int64_t)json_array_size(list) != n_layers))
+        return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, key,
+                          "is no list of %lld entries, one for each layer", (long long)n_layers);
+    return VP_OK;
+}
+
+static vp_status check_types(const vp_model *model, const struct pattern *p, int64_t n_layers,
+                             vp_err *err)
+{
+    const json_t *types = NULL, *every = vp_model_text_field(model, "sliding_window_pattern");
+    vp_status     st = VP_OK;
+
+    VP_TRY(list_of(model, "layer_types", n_layers, &types, err));
+    for (int64_t i = 0; types && i < n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, (size_t)i));
+        bool        full = !p->full_every || is_last(i, p->full_every);
+        if (!type || strcmp(type, full ? "full_attention" : "sliding_attention") != 0)
+            VP_TRY(refuse(model, "layer_types", err));
+    }
+    if (!types && p->full_every && json_is_integer(every) &&
+        json_integer_value(every) != p->full_every)
+        VP_TRY(refuse(model, "sliding_window_pattern", err));
+out:
+    return st;
+}
+
+/* SmolLM3's: 1 where a layer is rotated. */
+static vp_status check_rotated(const vp_model *model, const struct pattern *p, int64_t n_layers,
+                               vp_err *err)
+{
+    const json_t *rotated = NULL, *every = vp_model_text_field(model, "no_rope_layer_interval");
+    vp_status     st = VP_OK;
+
+    VP_TRY(list_of(model, "no_rope_layers", n_layers, &rotated, err));
+    for (int64_t i = 0; rotated && i < n_layers; i++)
+        if (json_integer_value(json_array_get(rotated, (size_t)i)) != !is_last(i, p->still_every))
+            VP_TRY(refuse(model, "no_rope_layers", err));
+    if (!rotated && json_is_integer(every) && json_integer_value(every) != p->still_every)
+        VP_TRY(refuse(model, "no_rope_layer_interval", err));
+out:
+    return st;
+}
+
+/* A window that a family has only where it is asked for, which is nowhere in its recordings: of qwen's layers from max_window_layers on. */
+static vp_status check_window(const vp_model *model, const struct pattern *p, int64_t n_layers,
+                              vp_err *err)
+{
+    const json_t *from   = vp_model_text_field(model, "max_window_layers");
+    const json_t *window = vp_model_text_field(model, "sliding_window");
+
+    if (p->full_every || !json_is_true(vp_model_text_field(model, "use_sliding_window")) ||
+        (window && json_is_null(window)) ||
+        (json_is_integer(from) && json_integer_value(from) >= n_layers))
+        return VP_OK;
+    return refuse(model, "use_sliding_window", err);
+}
+
+vp_status vp_hf_check_layers(const vp_model *model, const vp_hf_sizes *sizes, vp_err *err)
+{
+    static const char *const unset[]  = {"clip_qkv"};
+    const int64_t           *at       = sizes->symbols.at;
+    int64_t                  n_layers = sizes->n_layers[0];
+    vp_status                st       = VP_OK;
+
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        if (strcmp(patterns[i].family, model->family) != 0)
+            continue;
+        VP_TRY(check_types(model, &patterns[i], n_layers, err));
+        VP_TRY(check_window(model, &patterns[i], n_layers, err));
+        if (patterns[i].still_every)
+            VP_TRY(check_rotated(model, &patterns[i], n_layers, err));
+    }
+    for (size_t i = 0; i < sizeof unset / sizeof *unset; i++) {
+        const json_t *value = vp_model_text_field(model, unset[i]);
+        if (value && !json_is_null(value))
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, unset[i],
+                              "%s was recorded without %s; with it its training step is not known",
+                              model->family, unset[i]));
+    }
+    if (at[VP_SYM_E] && at[VP_SYM_t] > at[VP_SYM_E])
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, "num_experts_per_tok",
+                          "%lld experts for each token of %lld that there are: the model does not "
+                          "run (topk: selected index k out of range)",
+                          (long long)at[VP_SYM_t], (long long)at[VP_SYM_E]));
+out:
+    return st;
+}
