@@ -65,12 +65,12 @@ static void print_place(const vp_oom *oom)
     if (oom->since && oom->until)
         snprintf(part, sizeof part, " %s to %s", oom->since, oom->until);
     else
-        snprintf(part, sizeof part, "%s%s",
-                 oom->since   ? " since "
-                 : oom->until ? " up to "
-                              : "",
+        snprintf(part, sizeof part, "%s%s%s", oom->since || oom->until ? " " : "",
                  oom->since   ? oom->since
                  : oom->until ? oom->until
+                              : "",
+                 oom->since   ? " or later"
+                 : oom->until ? " or earlier"
                               : "");
     if (oom->framework)
         strncat(text, part, sizeof text - strlen(text) - 1);

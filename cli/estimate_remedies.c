@@ -156,8 +156,7 @@ static bool weights_in_host(vp_hf_request *q)
 
 static const change changes[VP_REMEDIES] = {
     {"--alloc-conf " EXPANDABLE,
-     "PYTORCH_ALLOC_CONF=expandable_segments:True before the command; no known cost, not on Windows",
-     expandable},
+     "in PYTORCH_ALLOC_CONF before the command; no known cost, not on Windows", expandable},
     {"--sync-each-batch",
      "sync_each_batch of Accelerate: gradients are reduced in each "
      "micro-batch, not once a step",

@@ -190,7 +190,7 @@ static const char *by_numbers(vp_arena *arena, vp_oom *oom)
         return spare >= 0
                    ? vp_arena_printf(
                          arena,
-                         "%s asked for, %s free; %s reserved but not allocated do not hold it either",
+                         "%s asked for, %s free; the %s reserved but not allocated are not enough either",
                          size(requested, x), size(free, y), size(spare, z))
                    : vp_arena_printf(arena, "%s asked for, %s free", size(requested, x),
                                      size(free, y));

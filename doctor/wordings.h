@@ -11,7 +11,7 @@
 
 /* X(name, word in JSON, in a sentence). */
 #define VP_OOM_CLASSES(X) \
-    X(DEVICE_SHORTAGE, "device_shortage", "the card's memory does not hold it") \
+    X(DEVICE_SHORTAGE, "device_shortage", "the run needs more memory than the GPU has") \
     X(FRAGMENTATION, "fragmentation", "enough memory is reserved, but in pieces too small") \
     X(OTHER_PROCESS, "other_process", "another process holds the card's memory") \
     X(MEMORY_CAP, "memory_cap", "a limit below the card's memory was reached") \
@@ -20,7 +20,7 @@
     X(PINNED_LIMIT, "pinned_limit", "pinned (page-locked) host memory was refused") \
     X(SHM_LIMIT, "shm_limit", "shared memory (/dev/shm) is full") \
     X(DISGUISED, "disguised_device_oom", \
-      "a library found no memory on the card and says it otherwise") \
+      "a library ran out of GPU memory and reports it as another error") \
     X(NOT_OOM, "not_oom", "not out of memory")
 
 typedef enum vp_oom_class {
