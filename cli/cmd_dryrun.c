@@ -169,7 +169,7 @@ out:
 }
 
 static const vp_option card_rows[] = {
-    {VP_ROW_DEVICE(arguments, device), .help = "The card to pretend",
+    {VP_ROW_DEVICE(arguments, device), .help = "The GPU to simulate",
      .otherwise = "the GPU here, which is asked for its name and its free memory and not used; "
                   "else h100-sxm-80gb"},
     {VP_ROW_BUDGET(arguments, budget),
@@ -268,7 +268,7 @@ static const vp_option card_rows[] = {
      .min   = 1,
      .max   = 1000,
      .help =
-         "Play the command so often, its threads held up at other places each time, and say between what its "
+         "Run the command so often, its threads held up at other places each time, and say between what its "
          "peaks lie; all else is of the run that reserved most",
      .preset  = "1",
      .example = "10"},
@@ -373,7 +373,7 @@ const vp_command vp_cmd_dryrun = {
     .usage   = {"[options] -- CMD...", "--fake-weights MODEL -o DIR [options] [-- PYTHON]"},
     .about =
         {"The peak of an unmodified PyTorch command, without a GPU: what PyTorch's own caching "
-         "allocator counts while CMD runs on a stand-in for the CUDA libraries. Peaks by phase, "
+         "allocator counts while CMD runs over libraries in CUDA's place that compute nothing. Peaks by phase, "
          "item and owner, and whether they fit. Nothing is computed on a card. Allocated bytes "
          "equal what others measured for LoRA on a T4 and for operators on A100 and H100; what "
          "is reserved may be off by a few segments. What CMD prints goes to standard error.",

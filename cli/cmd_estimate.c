@@ -380,14 +380,14 @@ static const vp_option rows[] = {
      .otherwise = "fp32"},
     {VP_ROW_OPTIMIZER(vp_estimate_options, optimizer), .open = true,
      .help =
-         "Whose states there are; adamw-bf16 and adamw-8bit are AdamW with states in bf16 and in 8 bits; "
+         "The optimizer, whose states are counted; adamw-bf16 and adamw-8bit are AdamW with states in bf16 and in 8 bits; "
          "of PyTorch trainers those of transformers' optim: adamw_torch, adamw_torch_fused, "
          "adamw_8bit, paged_adamw_8bit, adafactor, lion_8bit and others, with what optim_args says behind "
          "a colon, and as targets what optim_target_modules says: "
          "galore_adamw:rank=128,targets=all-linear, apollo_adamw:targets=attn+mlp; of a plain loop muon too",
      .otherwise = "adamw; adamw_torch_fused with --trainer hf or trl, adamw_torch with torch"},
     {VP_ROW_ATTENTION(vp_estimate_options, attention), .open = true,
-     .help = "How it is computed; math keeps the attention matrix for backward; of PyTorch "
+     .help = "How attention is computed; math keeps the attention matrix for backward; of PyTorch "
              "trainers also eager, sdpa, sdpa:flash|efficient|math (one of its kernels), and "
              "flash2, the package flash-attn's"},
     {.name      = "--loss",
@@ -411,7 +411,7 @@ static const vp_option rows[] = {
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_estimate_options, max),
      .words     = "micro-batch|seq",
-     .help      = "The largest one that fits; needs a device or a budget",
+     .help      = "The largest micro-batch or sequence that fits; needs a device or a budget",
      .otherwise = "none",
      .example   = "micro-batch"},
     VP_ROW_ALL(vp_estimate_options, all),
@@ -432,7 +432,7 @@ static const vp_option rows[] = {
               "PyTorch, or those with transformers' Trainer or TRL's SFTTrainer",
      .otherwise =
          "vplan; with an option that only PyTorch's trainers have hf, with --method or --packing trl",
-     .example = "vplan"},
+     .example = "hf"},
 };
 static const vp_option_set options = {VP_ROWS(rows)};
 

@@ -694,7 +694,7 @@ static const vp_option rows[] = {
      .at   = offsetof(plan_options, prices),
      .help =
          "What one more GiB of host memory, of pinned memory where it has a limit of its own, and "
-         "one more GB/s of the link to it, would save: a search for each; what binds has a price"},
+         "one more GB/s of the link to it, would save: a search for each"},
     {.name      = "--svg",
      .kind      = VP_OPTION_OUTPUT,
      .at        = offsetof(plan_options, svg),
@@ -870,19 +870,16 @@ const vp_command vp_cmd_plan = {
     .usage   = {"MODEL --seq N --global-batch N [options]",
                 "MODEL --trainer TARGET --seq N --global-batch N [options]"},
     .about =
-        {"The fastest configuration that fits, and a bound on how much faster any other "
-         "could be. If nothing fits: the least budget that would do, what binds, and "
-         "changes that would make it fit.",
-         "The space: every micro-batch that divides the global batch (where more than 64 do, from one to the next 1/8 more at least; where micro-batches times recipes, attentions and 4 for host memory are more than 720, fewer, and then those next to the best), and others that leave "
-         "a smaller last micro-step: those of 2 to 16 micro-steps, and beyond that one "
-         "within 1/8 of any; the loss at once or in at most 512 chunks, of each number up to 16 and then within 1/8 of any (twice as many from one to the next, for what offloads, where host memory makes the space large); for every block any set "
-         "of ops to recompute, and blocks in segments of 2 to 6, or to the square root of "
-         "their number, that keep the first block's input only and are recomputed as one.",
-         "With --trainer, the fastest settings that another trainer can be told, of all that "
-         "its files have words for: micro-batch times accumulation, checkpointing, the "
-         "allocator, and what is left open by any. -o writes them for vplan emit."},
+        {"The fastest settings that fit, and a bound on how much faster any others could be. If nothing fits: the least "
+         "budget that would do, what takes the memory, and changes that would make it fit.",
+         "What is searched: every micro-batch that divides the global batch, and some with a smaller last micro-step; the "
+         "loss at once or in up to 512 chunks; for every block any set of ops to recompute, and segments of blocks that "
+         "keep only the first one's input; with --host-memory, what is offloaded. Of very many micro-batches or chunks "
+         "those 1/8 apart are tried: planner/README.md has the details.",
+         "With --trainer, the fastest settings of another trainer that fit: micro-batch times accumulation, gradient "
+         "checkpointing, the allocator, and what is left open by any. -o writes them for vplan emit."},
     .examples  = {"vplan plan gpt2-large --device 4090 --seq 1024 --global-batch 32",
-                  "vplan plan gpt2 --trainer torch --device 4090 --seq 1024 --global-batch 32",
+                  "vplan plan gpt2 --trainer hf --device 4090 --seq 1024 --global-batch 32",
                   "vplan plan gpt2-tiny --budget 8MB --seq 128 --global-batch 8 -o plan.json"},
     .sets      = {&vp_plan_options_set, &vp_pin_options_set, &options, &vp_plan_trainer_options_set,
                   &vp_note_options},

@@ -22,13 +22,12 @@
 #include <string.h>
 
 static const vp_option rows[] = {
-    {.name    = "--trainer",
-     .kind    = VP_OPTION_TEXT,
-     .at      = offsetof(vp_plan_trainer_options, trainer),
-     .value   = "TARGET",
-     .suggest = vp_word_of_target,
-     .help    = "Plan in the language of this trainer instead: the fastest settings that it can be "
-                "told, for vplan emit",
+    {.name      = "--trainer",
+     .kind      = VP_OPTION_TEXT,
+     .at        = offsetof(vp_plan_trainer_options, trainer),
+     .value     = "TARGET",
+     .suggest   = vp_word_of_target,
+     .help      = "Plan settings of this trainer instead: the fastest that fit, for vplan emit",
      .otherwise = "a plan for vplan run",
      .example   = "hf"},
     {.name      = "--world",

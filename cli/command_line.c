@@ -182,11 +182,11 @@ static const vp_option pin_rows[] = {
                   "added; any leaves it to the planner",
      .otherwise = "the recipe's, fp32 without one"},
     {VP_ROW_OPTIMIZER(vp_plan_options, optimizer), .words = "any", .open = true,
-     .help      = "Whose update it is; any leaves it to the planner, among those that differ from "
+     .help      = "The optimizer; any leaves it to the planner, among those that differ from "
                   "the recipe's in how they keep their states only",
      .otherwise = "the recipe's"},
     {VP_ROW_ATTENTION(vp_plan_options, attention), .words = "any", .open = true,
-     .help = "How it is computed; math keeps the attention matrix for backward"},
+     .help = "How attention is computed; math keeps the attention matrix for backward"},
     {.name      = "--offload",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_plan_options, offload),
@@ -210,8 +210,8 @@ static const vp_option pin_rows[] = {
      .otherwise = "in backward wherever that may be",
      .example   = "end"},
 };
-const vp_option_set vp_pin_options_set = {"pins: only such configurations are tried",
-                                          VP_ROWS(pin_rows)};
+const vp_option_set vp_pin_options_set = {
+    "pins: choices that you make; the planner makes the others", VP_ROWS(pin_rows)};
 
 /* ---- parsing ---- */
 
