@@ -559,6 +559,43 @@ static vp_status none_of_a_command(const vp_command_line *line, vp_err *err)
     return VP_OK;
 }
 
+/* What tuning a command takes from the options that tuning a model has too. */
+static void share_options(const vp_plan_options *o, const tune_options *w,
+                          const vp_command_line *line, vp_tune_command_options *c)
+{
+    c->device     = o->device;
+    c->budget     = o->budget;
+    c->study      = w->study;
+    c->folder     = w->path;
+    c->force      = w->force;
+    c->max_trials = is_given(line, "--max-trials") ? w->max_trials : 0;
+}
+
+/* Plan, profile and study are three files, and none of them is read. */
+static vp_status check_outputs(const char *name, const vp_plan_options *o, const tune_options *w,
+                               vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (w->path)
+        VP_TRY(vp_output_check(
+            w->path, w->force,
+            (const char *const[]){name, o->recipe, o->device, o->profile, w->study}, 5, err));
+    if (w->path && w->study && strcmp(w->path, w->study) == 0)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, w->path, 0, NULL,
+                          "is the study too; write the plan elsewhere"));
+    if (w->profile_path)
+        VP_TRY(vp_output_check(w->profile_path, w->force,
+                               (const char *const[]){name, o->recipe, o->device, w->study}, 4,
+                               err));
+    if (w->profile_path && ((w->study && strcmp(w->profile_path, w->study) == 0) ||
+                            (w->path && strcmp(w->profile_path, w->path) == 0)))
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, w->profile_path, 0, NULL,
+                          "is the study or the plan too; write the profile elsewhere"));
+out:
+    return st;
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     vp_plan_options         o      = {0};
@@ -577,17 +614,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(
         vp_cli_parse(&vp_cmd_tune, argc, argv, cli, (void *[]){&o, &o, &w, &c, cli}, &line, err));
     if (line.rest) {
-        c = (vp_tune_command_options){.device = o.device,
-                                      .budget = o.budget,
-                                      .study  = w.study,
-                                      .folder = w.path,
-                                      .force  = w.force,
-                                      .max_trials =
-                                          is_given(&line, "--max-trials") ? w.max_trials : 0,
-                                      .steps     = c.steps,
-                                      .world     = c.world,
-                                      .jobs      = c.jobs,
-                                      .timeout_s = c.timeout_s};
+        share_options(&o, &w, &line, &c);
         VP_TRY(vp_tune_command(&c, &line, cli, err));
         goto out;
     }
@@ -602,21 +629,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (!name)
         VP_TRY(vp_cli_lacks(&vp_cmd_tune, "vplan tune MODEL|PLAN, or -- CMD...: which?", err));
     VP_TRY(vp_device_named(cli, &o.device, err));
-    if (w.path)
-        VP_TRY(vp_output_check(
-            w.path, w.force, (const char *const[]){name, o.recipe, o.device, o.profile, opts.study},
-            5, err));
-    if (w.path && opts.study && strcmp(w.path, opts.study) == 0)
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, w.path, 0, NULL,
-                          "is the study too; write the plan elsewhere"));
-    if (w.profile_path)
-        VP_TRY(vp_output_check(w.profile_path, w.force,
-                               (const char *const[]){name, o.recipe, o.device, opts.study}, 4,
-                               err));
-    if (w.profile_path && ((opts.study && strcmp(w.profile_path, opts.study) == 0) ||
-                           (w.path && strcmp(w.profile_path, w.path) == 0)))
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, w.profile_path, 0, NULL,
-                          "is the study or the plan too; write the profile elsewhere"));
+    VP_TRY(check_outputs(name, &o, &w, err));
     VP_TRY(is_plan_file(name, &is_plan, err));
     if (!is_plan)
         VP_TRY(vp_model_named(cli, &name, err));
