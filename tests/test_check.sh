@@ -1062,5 +1062,13 @@ ok(max(len(l) for l in out.split("\n")) <= 80, "80 columns", [l for l in out.spl
 copied = "vplan() { '%s' \"$@\"; }\n" % vplan + out[out.index("next  "):].split("\n           vplan emit")[0].replace("next  ", "", 1)
 p = subprocess.run(("bash", "-c", copied), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
 ok(p.returncode == 0 and json.load(open("settings.json"))["common"]["lora_targets"].count("+") == 6, "the folded command as it is copied", (copied, p.returncode, p.stdout, p.stderr))
+# ---- a script of 50,000 statements is read in the time that its letters take ----
+N = 50000
+for what, line, n in (("assignments", "x%d = %d\n", N), ("calls", "x%d = f(%d)\n", N // 2), ("attributes", "a.x%d = %d\n", N), ("a function's", "    x%d = %d\n", N), ("conditions", "if x%d:\n    y = %d\n", N // 2), ("imports", "import a%d as b%d\n", N), ("requires_grad", "    p%d.requires_grad = %d\n", N)):
+    write("long.py", "from transformers import TrainingArguments\n" + ("def f():\n" if line[0] == " " else "") + "".join(line % (i, i) for i in range(n)) + "args = TrainingArguments('o', per_device_train_batch_size=4)\n")
+    begun = os.times()
+    code, j, err = check("long.py")
+    spent = os.times().children_user - begun.children_user
+    ok(code == 0 and j["common"]["micro_batch"] == 4 and spent < 3, "%d %s" % (n, what), (code, spent, j.get("findings", [])[:3], err))
 finish()
 P

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.." || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD/tests/golden/trainers/unsloth_runs.csv" <<'P'
-import csv, json, os, subprocess, sys
+import csv, json, os, shlex, subprocess, sys
 
 sys.path.insert(0, "tests")
 from check import finish, ok
@@ -64,7 +64,7 @@ def screen(*words):
 code, out = screen("check", "train.py", "--device", "3090")
 faster = " ".join(out[out.index("faster "):].split("\nassumed")[0].split())
 seconds, micro, accumulation = faster.split()[1], *faster.split("micro-batch ")[1].split(",")[0].split(" x ")
-typed = [t.split() for t in out.split("next ")[-1].split("vplan ")[1:]]
+typed = [shlex.split(t) for t in out.split("next ")[-1].split("vplan ")[1:]]
 ok(code == 0 and [t[0] for t in typed] == ["plan", "emit"], "faster, and how", (code, out))
 for words in typed:
     ok(screen(*words, "--force")[0] == 0, "what is to be typed runs: " + words[0], words)

@@ -47,8 +47,10 @@ static void skip_line(vp_python_reader *r)
 /* The arguments that another call made before v, of the same name or of another trainer; NULL: none. */
 static const vp_value *first_arguments(const vp_python_reader *r, const vp_value *v)
 {
+    if (!v->call || !vp_python_makes_arguments(v->call))
+        return NULL;
     for (const vp_value *old = r->doc->root->first; old && old != v; old = old->next)
-        if (old->call && v->call && vp_python_makes_arguments(v->call) &&
+        if (old->call &&
             (strcmp(old->call, v->call) == 0 ||
              (vp_python_trains(old->call) && vp_python_trains(v->call))) &&
             old->line != v->line)
@@ -237,15 +239,11 @@ out:
 }
 
 /* `config.a` of a function's configuration, `args.a` of what args was called with: a of the root. */
-static const char *without_owner(const vp_python_reader *r, const char *name)
+static const char *without_owner(vp_python_reader *r, const char *name)
 {
-    const char     *dot   = strchr(name, '.');
-    const vp_value *owner = NULL;
-
-    for (const vp_value *v = dot ? r->doc->root->first : NULL; v; v = v->next)
-        if (strncmp(v->key, name, (size_t)(dot - name)) == 0 && !v->key[dot - name])
-            owner = v;
-    bool is_settings = owner && owner->call && vp_python_tells_settings(owner->call);
+    const char           *dot = strchr(name, '.');
+    const vp_python_name *x   = dot ? vp_python_name_last(r, name, (size_t)(dot - name)) : NULL;
+    bool                  is_settings = x && x->v->call && vp_python_tells_settings(x->v->call);
 
     return strncmp(name, "config.", 7) == 0 || is_settings ? dot + 1 : name;
 }
@@ -273,18 +271,27 @@ static const char *take_targets(vp_python_reader *r, bool *changes, bool *is_pla
     return key;
 }
 
+/* Of a name that is given more values than these the first ones are like the last, or the name is none of a setting's. */
+enum { MOST_BEFORE = 64 };
+
 /* A second value of a name where it depends on a condition, or on which function runs, which of them counts. */
-static bool is_one_of_two(const vp_python_reader *r, const vp_value *v)
+static bool is_one_of_two(vp_python_reader *r, const vp_value *v)
 {
+    const vp_python_name *x;
+
     if (!r->inside || v->kind >= VP_VALUE_LIST || strchr(v->key, '.'))
         return false;
-    for (const vp_value *old = r->doc->root->first; old && old != v; old = old->next)
-        if (strcmp(old->key, v->key) == 0 && r->may_run && vp_python_is_quantisation(old))
+    x = vp_python_name_last(r, v->key, strlen(v->key));
+    for (int n = 0; x && n < MOST_BEFORE; x = x->before, n++) {
+        const vp_value *old = x->v;
+        if (old == v)
+            continue;
+        if (r->may_run && vp_python_is_quantisation(old))
             return true; /* None, of an else */
-        else if (strcmp(old->key, v->key) == 0 && old->kind < VP_VALUE_LIST &&
-                 (old->kind != v->kind ||
-                  (old->text && v->text && strcmp(old->text, v->text) != 0)))
+        if (old->kind < VP_VALUE_LIST &&
+            (old->kind != v->kind || (old->text && v->text && strcmp(old->text, v->text) != 0)))
             return true;
+    }
     return false;
 }
 
@@ -341,7 +348,7 @@ static vp_status read_call(vp_python_reader *r)
     *r = before;
     VP_TRY(vp_python_add(r, root, name, &v));
     VP_TRY(vp_python_read_value(r, v, 1));
-    vp_value_drop_last(root, v);
+    vp_python_drop_last(r, v);
     if (map)
         VP_TRY(take_update(r, map, v));
     else if (vp_python_trains_model(v->call))
@@ -493,19 +500,19 @@ static vp_status read_statement(vp_python_reader *r)
         skip_line(r);
         vp_python_be_unread(v);
         if (returns)
-            vp_value_drop_last(root, v);
+            vp_python_drop_last(r, v);
     } else if (vp_python_is_part(v) && vp_python_is_reloaded(r, v)) {
-        vp_value_drop_last(root, v); /* to merge adapters, to try what was trained */
+        vp_python_drop_last(r, v); /* to merge adapters, to try what was trained */
     } else if (vp_python_is_part(v)) {
         VP_TRY(vp_python_add_part(r, v));
         for (vp_document *part = r->doc->parts; part; part = part->next)
             part->variable = part->next ? part->variable : v->key;
-        vp_value_drop_last(root, v);
+        vp_python_drop_last(r, v);
     } else if (vp_python_is_of_deepspeed(v) && !vp_value_member(v, VP_PYTHON_UNKNOWN)) {
         VP_TRY(add_deepspeed(r, v));
-        vp_value_drop_last(root, v);
+        vp_python_drop_last(r, v);
     } else if (v->call && vp_python_trains_model(v->call)) {
-        vp_value_drop_last(root, v);
+        vp_python_drop_last(r, v);
         VP_TRY(vp_python_take_trainer(r, v));
     } else if (vp_python_is_quantisation(v)) {
         if (r->may_run && vp_python_value_of(r, v->key, v))
@@ -513,7 +520,7 @@ static vp_status read_statement(vp_python_reader *r)
         /* the model that is loaded with it has it, by its name */
     } else if ((v->call && vp_python_names_own(r, v->call)) ||
                (!v->call && vp_python_names_in_class(r, line, r->indent))) {
-        vp_value_drop_last(root, v); /* it is asked for by the name of its owner */
+        vp_python_drop_last(r, v); /* it is asked for by the name of its owner */
     } else if (v->kind == VP_VALUE_MAP) {
         const vp_value *first = first_arguments(r, v);
         VP_TRY(vp_python_join_root(r, v));

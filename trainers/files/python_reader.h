@@ -32,6 +32,7 @@ typedef struct vp_python_reader {
     vp_value    *aliases;     /* of "import peft as p" p: "peft"; NULL: none */
     struct vp_python_names   *names;   /* python_names.h; NULL: none is followed */
     struct vp_python_trained *trained; /* python_trained.h */
+    struct vp_python_given   *given;   /* python_given.c; NULL: nobody asked for a name yet */
     vp_err                   *err;
 } vp_python_reader;
 
@@ -59,7 +60,20 @@ void vp_python_be_unread(vp_value *v);
 void vp_python_be_same(vp_value *v, const vp_value *known);
 
 /* What the script gave a name last, among what stands at the root; NULL: nothing. */
-vp_value *vp_python_value_of(const vp_python_reader *r, const char *name, const vp_value *but);
+vp_value *vp_python_value_of(vp_python_reader *r, const char *name, const vp_value *but);
+
+/* One value that the script gave a name, and those before it: of the same name, of any. */
+typedef struct vp_python_name {
+    const char            *key;
+    vp_value              *v;
+    struct vp_python_name *before, *older;
+} vp_python_name;
+
+/* The last value at the root of a name, its first n letters; NULL: there is none. */
+const vp_python_name *vp_python_name_last(vp_python_reader *r, const char *name, size_t n);
+
+/* v, the last value at the root, is taken out again. */
+void vp_python_drop_last(vp_python_reader *r, const vp_value *v);
 
 /* The part of a script that v is (vp_document.parts), behind those that there are. */
 vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_OWNERS = 16, MAX_SEEN = 64, MAX_PARTS = 64 };
+enum { MAX_OWNERS = 16, MAX_SEEN = 64, MAX_PARTS = 64, MAX_LINES = 500 };
 
 /* What is said of one model's weights. */
 typedef struct owner {
@@ -377,9 +377,13 @@ static const char *loop_around(const vp_python_reader *r, const char *from, wher
     while (at > r->begin && at[-1] != '\n')
         at--;
     indent = (int)(from - at);
-    while (line_before(r, at, &line, &end)) {
+    for (int n = 0; indent && line_before(r, at, &line, &end); n++) {
         const char *p = line;
         at            = line;
+        if (n == MAX_LINES) {
+            *which = WHERE_SOME;
+            return NULL;
+        }
         while (p < end && strchr(" \t", *p))
             p++;
         if (p == end || *p == '#' || p - line > indent || (p - line == indent && !is_else))

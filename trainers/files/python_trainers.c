@@ -97,12 +97,13 @@ out:
 
 const char *vp_python_imported(const vp_python_reader *r, const char *name)
 {
-    for (const vp_value *m = r->aliases ? r->aliases->first : NULL; m; m = m->next) {
-        size_t n = strlen(m->key);
-        if (strncmp(name, m->key, n) == 0 && (!name[n] || name[n] == '.'))
-            return vp_arena_printf(r->doc->arena, "%s%s", m->text, name + n);
-    }
-    return name;
+    size_t n          = strcspn(name, ".");
+    char  *first      = r->aliases ? vp_arena_printf(r->doc->arena, "%.*s", (int)n, name) : NULL;
+    const vp_value *m = first ? vp_value_member(r->aliases, first) : NULL;
+
+    if (r->aliases && !first)
+        return NULL;
+    return m ? vp_arena_printf(r->doc->arena, "%s%s", m->text, name + n) : name;
 }
 
 vp_status vp_python_read_import(vp_python_reader *r, bool *is_one)

@@ -173,13 +173,13 @@ out:
 }
 
 /* What the script gave a name last, among what stands at the root; NULL: nothing. */
-vp_value *vp_python_value_of(const vp_python_reader *r, const char *name, const vp_value *but)
+vp_value *vp_python_value_of(vp_python_reader *r, const char *name, const vp_value *but)
 {
-    vp_value *last = NULL;
+    const vp_python_name *x = vp_python_name_last(r, name, strlen(name));
 
-    for (vp_value *known = r->doc->root->first; known; known = known->next)
-        last = strcmp(known->key, name) == 0 && known != but ? known : last;
-    return last;
+    while (x && x->v == but)
+        x = x->before;
+    return x ? x->v : NULL;
 }
 
 static bool says_the_same(const vp_value *a, const vp_value *b)

@@ -1,0 +1,94 @@
+/* trainers/files/python_given.c: what a script gave each name, the last first: a script of a hundred thousand lines asks for names as
+ * often. Values join the document's root at its end, and go from there. */
+#include "trainers/files/python_reader.h"
+
+#include <string.h>
+
+typedef struct vp_python_given {
+    vp_python_name **slots; /* by the hash of their names, of each the last */
+    int64_t          n_slots, n_names;
+    vp_python_name  *newest; /* of all of them */
+} vp_python_given;
+
+static uint64_t hash_of(const char *key, size_t n)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (unsigned char)key[i]) * 1099511628211u;
+    return hash;
+}
+
+static vp_python_name **slot_of(const vp_python_given *g, const char *key, size_t n)
+{
+    for (int64_t at = (int64_t)(hash_of(key, n) & (uint64_t)(g->n_slots - 1));;
+         at         = (at + 1) & (g->n_slots - 1)) {
+        const vp_python_name *x = g->slots[at];
+        if (!x || (strncmp(x->key, key, n) == 0 && !x->key[n]))
+            return &g->slots[at];
+    }
+}
+
+static bool grow(vp_arena *arena, vp_python_given *g)
+{
+    vp_python_given larger = *g;
+
+    larger.n_slots = g->n_slots ? 4 * g->n_slots : 256;
+    larger.slots   = vp_arena_array(arena, larger.n_slots, sizeof *larger.slots);
+    if (!larger.slots)
+        return false;
+    memset(larger.slots, 0, (size_t)larger.n_slots * sizeof *larger.slots);
+    for (int64_t i = 0; i < g->n_slots; i++)
+        if (g->slots[i])
+            *slot_of(&larger, g->slots[i]->key, strlen(g->slots[i]->key)) = g->slots[i];
+    *g = larger;
+    return true;
+}
+
+static bool take(vp_arena *arena, vp_python_given *g, vp_value *v)
+{
+    vp_python_name *x = vp_arena_alloc(arena, sizeof *x);
+
+    if (!x || (2 * g->n_names >= g->n_slots && !grow(arena, g)))
+        return false;
+    vp_python_name **slot = slot_of(g, v->key, strlen(v->key));
+    g->n_names += *slot == NULL;
+    *x = (vp_python_name){
+        .key = v->key, .v = v, .before = *slot && (*slot)->v ? *slot : NULL, .older = g->newest};
+    *slot     = x;
+    g->newest = x;
+    return true;
+}
+
+const vp_python_name *vp_python_name_last(vp_python_reader *r, const char *name, size_t n)
+{
+    vp_python_given *g = r->given;
+
+    if (!g) {
+        g = r->given = vp_arena_alloc(r->doc->arena, sizeof *g);
+        if (!g)
+            return NULL;
+        *g = (vp_python_given){.n_slots = 0};
+    }
+    for (vp_value *v = g->newest ? g->newest->v->next : r->doc->root->first; v; v = v->next)
+        if (!take(r->doc->arena, g, v))
+            return NULL; /* the arena stays failed: the next value that is added says so */
+    const vp_python_name *x = g->n_slots ? *slot_of(g, name, n) : NULL;
+    return x && x->v ? x : NULL;
+}
+
+void vp_python_drop_last(vp_python_reader *r, const vp_value *v)
+{
+    vp_python_given *g = r->given;
+
+    if (g && g->newest && g->newest->v == v) {
+        vp_python_name **slot = slot_of(g, v->key, strlen(v->key));
+        vp_python_name  *gone = *slot;
+        g->newest             = gone->older;
+        if (gone->before)
+            *slot = gone->before;
+        else
+            gone->v = NULL; /* its place stays taken */
+    }
+    vp_value_drop_last(r->doc->root, v);
+}
