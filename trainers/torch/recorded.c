@@ -346,10 +346,20 @@ static bool is_backward(const phase *p)
     return strncmp(p->name, "backward", strlen("backward")) == 0;
 }
 
-static bool is_held_by_watch(const vp_recorded *s, vp_owner owner)
+/* autocast's copy of a weight, of an adapter also where backward keeps it: as large as ranks and widths say, whatever the batch. */
+static bool is_cast(const vp_recorded *s, const slot *x)
 {
-    return s->watch && ((s->watch->holds_weights && owner == VP_OWNER_PARAMETER) ||
-                        (s->watch->holds_frozen && owner == VP_OWNER_FROZEN));
+    const char *size = s->program->recording->sizes[x->size];
+
+    return x->owner == VP_OWNER_CAST ||
+           (x->owner == VP_OWNER_ACTIVATION && first_of(size, "r") && !first_of(size, "BSN"));
+}
+
+static bool is_held_by_watch(const vp_recorded *s, const slot *x)
+{
+    return s->watch && ((s->watch->holds_weights && x->owner == VP_OWNER_PARAMETER) ||
+                        (s->watch->holds_frozen && x->owner == VP_OWNER_FROZEN) ||
+                        (s->watch->holds_casts && is_cast(s, x)));
 }
 
 /* Backward begins with the loss's own, which ends with the gradient of the logits; what is made next is of what made them. */
@@ -450,7 +460,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     vp_status        st    = VP_OK;
 
     vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
-    if (x->is_plain)
+    if (x->is_plain && !is_held_by_watch(s, x))
         return play_plain(s, x, bytes, block, phase_idx, err);
     bytes = bytes_of(s, which, repetition);
     if (s->watch)
@@ -459,7 +469,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     if (is_of_trl(x))
         VP_TRY(play_tiles(s, which, phase_idx, err));
     s->ledger->stream = x->beside ? BESIDE : 0;
-    if (!is_held_by_watch(s, x->owner))
+    if (!is_held_by_watch(s, x))
         VP_TRY(vp_ledger_alloc(
             s->ledger, s->stays && x->owner == VP_OWNER_PARAMETER ? VP_OWNER_RESIDENT : x->owner,
             bytes, block, err));

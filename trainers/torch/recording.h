@@ -127,6 +127,7 @@ typedef struct vp_recorded_watch {
     void *user;
     bool  holds_weights; /* trained weights are the watcher's: they are not allocated here */
     bool  holds_frozen;  /* likewise frozen ones */
+    bool  holds_casts;   /* likewise autocast's copies of weights in 16 bits */
     /* A layer's part of the phase begins, counted in the order of the phase; behind the last one with
      * their number. */
     vp_status (*layer)(void *user, const char *phase, int64_t i, vp_err *err);

@@ -271,6 +271,7 @@ vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *
     w->watch = (vp_recorded_watch){.user          = w,
                                    .holds_weights = !w->form->replicates,
                                    .holds_frozen  = w->form->cuts_frozen && !w->has_quantised,
+                                   .holds_casts   = w->form->casts_adapters && opts->adapter_bytes,
                                    .layer         = on_layer,
                                    .logits        = on_logits,
                                    .gradient      = on_gradient};

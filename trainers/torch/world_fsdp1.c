@@ -404,6 +404,7 @@ static vp_status begin(vp_world *w, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    w->is_told = false;
     if (w->is_backward)
         return w->n_layers ? unshard(w, w->n_layers - 1, err) : VP_OK;
     if (!w->is_traced)
@@ -421,6 +422,8 @@ static vp_status layer(vp_world *w, int64_t i, vp_err *err)
     int64_t   u  = w->is_backward ? w->n_layers - 1 - i : i;
     vp_status st = VP_OK;
 
+    if (w->is_backward && w->opts.adapter_bytes && (i == 0 || w->is_told))
+        return u >= 0 && u < w->n_layers ? use_adapters(w, u, err) : VP_OK;
     if (w->is_backward && i > 0 && whole(w, u + 1)->block)
         VP_TRY(reduce(w, u + 1, err));
     if (!w->is_backward && i > 0)
@@ -435,6 +438,24 @@ out:
     return st;
 }
 
+/* Adapters are units of their own, so that a layer fetches the next one ahead only when its last adapter but one is done, and goes
+ * itself with the last. Where gradients are added to others there is no word of them, and layers tell. */
+static vp_status gradient_of_adapter(vp_world *w, int64_t i, vp_err *err)
+{
+    int64_t   u   = vp_world_unit_of_gradient(w, i);
+    int64_t   nth = i < w->first_of_layers ? 0 : (i - w->first_of_layers) % w->of_layer;
+    vp_status st  = VP_OK;
+
+    w->is_told = true;
+    VP_TRY(reduce_adapter(w, i, err));
+    if (u < w->n_layers && u > 0 && nth == w->of_layer - 2)
+        VP_TRY(unshard(w, u - 1, err));
+    if (u < w->n_layers && nth == w->of_layer - 1)
+        VP_TRY(reduce(w, u, err));
+out:
+    return st;
+}
+
 /* The first layer has no layer before it that would tell of its end; the tables' gradients follow. */
 static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err)
 {
@@ -442,7 +463,7 @@ static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err
 
     (void)block;
     if (w->opts.adapter_bytes)
-        return reduce_adapter(w, i, err);
+        return gradient_of_adapter(w, i, err);
     return is_last && w->n_layers ? reduce(w, 0, err) : VP_OK;
 }
 
@@ -465,6 +486,7 @@ out:
 const vp_world_form vp_world_fsdp1 = {.name           = "fsdp",
                                       .cuts_frozen    = true,
                                       .cuts_quantised = true,
+                                      .casts_adapters = true,
                                       .by_layers      = true,
                                       .keeps_reduced  = true,
                                       .syncs_each     = true,

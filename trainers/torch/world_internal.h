@@ -47,9 +47,10 @@ struct vp_world {
     int64_t           filled, done; /* of the bucket so far; of the buckets before it */
     int64_t           back_unit, back,
         back_end; /* ZeRO 3's layer in backward; its weight in use, and the first that was; -1: none */
-    vp_ledger_block *large;                            /* a gradient beyond the bucket's size */
-    bool is_backward, reduces, is_traced, is_measured; /* how weights are used is known */
-    int  n_steps;
+    vp_ledger_block       *large;                         /* a gradient beyond the bucket's size */
+    bool                   is_backward, reduces, is_told; /* of a gradient in this pass */
+    bool                   is_traced, is_measured;        /* how weights are used is known */
+    int                    n_steps;
     struct vp_zero3_fetch *fetch; /* ZeRO 3's, or NULL */
 };
 
@@ -59,9 +60,10 @@ struct vp_world_form {
     bool        replicates; /* rank 0 keeps all weights, as the recording does */
     bool        keeps_frozen; /* those that are not trained */
     bool        cuts_frozen, cuts_quantised;
-    bool        keeps_reduced; /* what was reduced outlives the step */
-    bool        syncs_each;    /* vp_world_syncs_each() */
-    bool        loses_each;    /* vp_world_loses_each(), with what it offloads */
+    bool        casts_adapters; /* itself, each while it is used: autocast has nothing to copy */
+    bool        keeps_reduced;  /* what was reduced outlives the step */
+    bool        syncs_each;     /* vp_world_syncs_each() */
+    bool        loses_each;     /* vp_world_loses_each(), with what it offloads */
     bool by_layers; /* layer() is told of those of a first backward pass too, not of gradients */
     const char *offloads; /* words of --offload that it takes */
     vp_status (*load)(vp_world *w, vp_err *err);

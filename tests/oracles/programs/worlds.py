@@ -102,7 +102,9 @@ def asked():
             ("fsdp2", 8, "none", step_of("mistral-7b-4", "bf16-amp", "full", 2, 768), "nf4-dq", most, 1, "none"),
             ("fsdp2", 4, "none", step_of("qwen3-0.6b", "bf16-amp", "none", 2, 512, 2), "nf4", most, 1, "none"),
             ("fsdp", 2, "none", step_of("tinyllama-1.1b", "bf16-amp", "full", 4, 512), "nf4", most, 1, "none"),
-            ("fsdp", 4, "none", step_of("qwen3-0.6b", "bf16-amp", "full", 2, 1024), "nf4-dq", most, 1, "none")]
+            ("fsdp", 4, "none", step_of("qwen3-0.6b", "bf16-amp", "full", 2, 1024), "nf4-dq", most, 1, "none"),
+            ("fsdp", 4, "none", step_of("tinyllama-1.1b", "bf16-amp", "full", 2, 1024), "none", most, 0, "all"),
+            ("fsdp", 2, "none", step_of("qwen3-0.6b", "bf16-amp", "none", 2, 512), "none", most, 0, "all")]
 
 
 def trained():
