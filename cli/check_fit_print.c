@@ -366,7 +366,9 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
                    vp_screen_phase(m->now.peak_phase, phase, sizeof phase),
                    vp_size_text(m->now.reserved_bytes, bytes[1], sizeof bytes[1]));
     vp_loader_print(&m->now.batch, &x->loader, x->request.world > 1);
-    if (m->other)
+    /* what is shown as the same number is no other answer */
+    if (m->other && strcmp(vp_size_text(m->other_bytes, bytes[0], sizeof bytes[0]),
+                           vp_size_text(m->now.high_bytes, bytes[1], sizeof bytes[1])) != 0)
         vp_screen_line(
             "or",
             "%s as %s: the files do not say in which format weights are loaded, and %s is "

@@ -264,5 +264,14 @@ for text in ("Trainer(model=m, args=TrainingArguments('o', per_device_train_batc
     has = {k.arg: ast.literal_eval(k.value) for k in made[0].keywords}
     ok(code == 0 and len(made) == 1 and has["per_device_train_batch_size"] == 2 and has["gradient_accumulation_steps"] == 16 and (target == "hf" or has["max_length"] == 512), "an inner call: " + text, (code, err, has))
 
+# ---- a comma too many in JSON goes with the edit: json.load, which reads these files, refuses it ----
+for text in ('{\n  "output_dir": "a,}",\n  "per_device_train_batch_size": 16,\n}\n', '{"per_device_train_batch_size": 16, "lr_scheduler_kwargs": {"a": [1, 2, ], }, }', '{\n  "per_device_train_batch_size": 16,\n  "fsdp": "full_shard",\n}\n', '{"fsdp": "full_shard",\n"per_device_train_batch_size": 16\n,\n}'):
+    name = write("comma.json", {"common": dict(COMMON, precision="bf16-mixed", micro_batch=2, loss="full")})
+    code, out, err = call("emit", name, "--for", "hf", "--edit", write("args.json", text), "--force")
+    try:
+        has = json.loads(read("args.json"))
+    except ValueError:
+        has = {}
+    ok(code == 0 and has.get("per_device_train_batch_size") == 2 and has.get("output_dir", "a,}") == "a,}", "a comma too many: " + text, (code, err, read("args.json")))
 finish()
 P

@@ -604,6 +604,58 @@ static vp_status put_together(vp_editor *e, vp_text *out)
     return out->failed ? VP_FAIL(e->err, VP_ERR_NOMEM, "out of host memory") : VP_OK;
 }
 
+/* Behind a quoted text or a comment of JSON's that begins at `at`; `at`: none does. */
+static size_t behind_quoted(const char *text, size_t at, size_t n)
+{
+    size_t from = at;
+
+    if (text[at] == '"') {
+        for (at++; at < n && text[at] != '"'; at++)
+            at += text[at] == '\\';
+        return at < n ? at + 1 : n;
+    }
+    if (text[at] != '/' || at + 1 >= n || !strchr("/*", text[at + 1]))
+        return from;
+    const char *end = text[at + 1] == '/' ? memchr(text + at, '\n', n - at)
+                                          : memmem(text + at + 2, n - at - 2, "*/", 2);
+    return !end ? n : (size_t)(end - text) + (text[at + 1] == '/' ? 0 : 2);
+}
+
+/* A comma before a closing bracket, which json.load refuses, goes: the file is for its reader. */
+static vp_status drop_commas(vp_editor *e, vp_text *out)
+{
+    vp_text     plain = {0};
+    const char *text  = vp_text_string(out);
+    size_t      comma = SIZE_MAX, from = 0;
+    vp_status   st = VP_OK;
+
+    for (size_t at = 0; at < out->n_bytes;) {
+        size_t behind = behind_quoted(text, at, out->n_bytes);
+        if (behind > at) {
+            comma = text[at] == '"' ? SIZE_MAX : comma;
+            at    = behind;
+            continue;
+        }
+        if (comma != SIZE_MAX && (text[at] == '}' || text[at] == ']')) {
+            vp_text_append(&plain, text + from, comma - from);
+            from = comma + 1;
+        }
+        if (!strchr(" \t\r\n", text[at]))
+            comma = text[at] == ',' ? at : SIZE_MAX;
+        at++;
+    }
+    if (from) {
+        vp_text_append(&plain, text + from, out->n_bytes - from);
+        vp_text_release(out);
+        *out  = plain;
+        plain = (vp_text){0};
+    }
+    if (out->failed || plain.failed)
+        st = VP_FAIL(e->err, VP_ERR_NOMEM, "out of host memory");
+    vp_text_release(&plain);
+    return st;
+}
+
 /* A part of a script stands in the script's text. */
 bool vp_edit_is_of(const vp_edit *x, const vp_checked_file *file)
 {
@@ -642,6 +694,8 @@ vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,
             VP_TRY(insert(&e, &edits[i]));
     }
     VP_TRY(put_together(&e, out));
+    if (e.n && file->doc->format == VP_FORMAT_JSON && file->dialect && !file->dialect->hjson)
+        VP_TRY(drop_commas(&e, out));
 out:
     return st;
 }
