@@ -9,7 +9,7 @@
 enum { MASK_BYTES = 8 }; /* an int64 a token, as tokenizers make it */
 enum { BESIDE = 1 };     /* the stream of what is brought back from host memory */
 
-static int64_t repetitions(const vp_recorded *s, int phase_idx, int section_idx)
+int64_t vp_recorded_repetitions(const vp_recorded *s, int phase_idx, int section_idx)
 {
     const section *x = &s->program->phases[phase_idx].sections[section_idx];
 
@@ -40,11 +40,12 @@ static vp_status count_blocks(vp_recorded *s, const int64_t *n_layers, vp_err *e
             vp_ceil_div(s->symbols->at[VP_SYM_N], s->symbols->at[VP_SYM_YC]);
     for (int i = 0; i < p->n_phases; i++)
         for (int j = 0; j < p->phases[i].n_sections; j++)
-            if (repetitions(s, i, j) < 1 && p->phases[i].sections[j].group == VP_RECORDED_TILES)
+            if (vp_recorded_repetitions(s, i, j) < 1 &&
+                p->phases[i].sections[j].group == VP_RECORDED_TILES)
                 return VP_FAIL(err, VP_ERR_INPUT,
                                "Liger's loss was recorded in several tiles, and this one is one: "
                                "the model's vocabulary is no larger than its width");
-            else if (repetitions(s, i, j) < 1)
+            else if (vp_recorded_repetitions(s, i, j) < 1)
                 return VP_FAIL(err, VP_ERR_INPUT,
                                "recorded steps are for more than %lld layers of this family",
                                (long long)(p->phases[i].sections[j].irregular * p->every));
@@ -74,7 +75,7 @@ vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *
         symbols->at[VP_SYM_N] - (s->n_blocks[VP_RECORDED_TILES] - 1) * symbols->at[VP_SYM_YC];
     for (int64_t i = 0; i < program->n_slots; i++) {
         const slot *x = &program->slots[i];
-        int64_t     n = x->in_body ? repetitions(s, x->phase, x->section) : 1;
+        int64_t     n = x->in_body ? vp_recorded_repetitions(s, x->phase, x->section) : 1;
         if (!s->sizes[x->size])
             VP_TRY(vp_symbols_evaluate(symbols, r->sizes[x->size], &s->sizes[x->size], err));
         if (x->tile == 't')
@@ -198,7 +199,7 @@ out:
 }
 
 /* Not there at these sizes, in a model that ties its tables, or with these libraries. */
-static bool is_absent(const vp_recorded *s, int32_t which)
+bool vp_recorded_is_absent(const vp_recorded *s, int32_t which)
 {
     for (int i = 0; s->as && i < s->as->n_absent; i++)
         if (s->as->absent[i] == which)
@@ -308,7 +309,8 @@ vp_status vp_recorded_ready(vp_recorded *s, vp_err *err)
     s->bytes = calloc((size_t)s->program->n_slots + 1, sizeof *s->bytes);
     VP_TRY_ALLOC(err, s->bytes);
     for (int64_t i = 0; i < s->program->n_slots; i++)
-        s->bytes[i] = is_absent(s, (int32_t)i) ? 0 : s->sizes[s->program->slots[i].size];
+        s->bytes[i] =
+            vp_recorded_is_absent(s, (int32_t)i) ? 0 : s->sizes[s->program->slots[i].size];
 out:
     return st;
 }
@@ -334,7 +336,7 @@ static char table_symbol(const char *size)
     return first_of(size, "VPT");
 }
 
-static int64_t rows_of(const vp_recorded *s, const char *size)
+int64_t vp_recorded_rows_of(const vp_recorded *s, const char *size)
 {
     char of = table_symbol(size);
 
@@ -479,7 +481,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     if (x->owner == VP_OWNER_PARAMETER) {
         const char *size                      = s->program->recording->sizes[x->size];
         s->is_vector[s->n_parameters]         = is_vector(size);
-        s->rows_of_parameter[s->n_parameters] = rows_of(s, size);
+        s->rows_of_parameter[s->n_parameters] = vp_recorded_rows_of(s, size);
         s->has_rank[s->n_parameters]          = first_of(size, "r") != '\0';
         s->parameters[s->n_parameters++]      = bytes;
     } else if (x->owner == VP_OWNER_FROZEN)
@@ -560,6 +562,19 @@ static vp_status tell(vp_recorded *s, const char *name, int64_t *untold, vp_err 
     return i < 0 ? VP_OK : s->watch->layer(s->watch->user, name, i, err);
 }
 
+/* Where layers repeat in blocks of several, each is taken to be as long as the others; more: those beside the blocks, in the section behind. */
+typedef struct layers_beside {
+    int64_t first, n, length; /* length: tokens of one */
+} layers_beside;
+
+/* The layer of a block of so many that begins with a token of n, or -1. */
+static int64_t layer_at(int64_t j, int64_t n, int64_t n_layers)
+{
+    int64_t i = n_layers > 1 ? j * n_layers / n : 0;
+
+    return i > 0 && (j - 1) * n_layers / n < i ? i : -1;
+}
+
 /* In backward what a layer frees before it allocates anything is of the one before it: the parts of the gradient that it begins
  * with, which have been added up. */
 vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
@@ -567,7 +582,8 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     int     phase_idx = vp_recorded_phase_named(s->program, name, strlen(name));
     int64_t untold = -1, before = 0,
             behind = -1; /* layers of the groups so far; the one behind what repeats of them */
-    vp_status st   = VP_OK;
+    layers_beside beside = {0};
+    vp_status     st     = VP_OK;
 
     if (phase_idx < 0)
         return VP_FAIL(err, VP_ERR_INPUT, "the recording has no phase \"%s\"", name);
@@ -583,7 +599,7 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     find_next_workspace(s, phase_idx);
     clear_blocks(s, phase_idx);
     for (int k = 0; k < p->n_sections; k++) {
-        int64_t n = repetitions(s, phase_idx, k);
+        int64_t n = vp_recorded_repetitions(s, phase_idx, k);
         bool    told =
             s->watch && p->sections[k].group >= 0 && p->sections[k].group != VP_RECORDED_TILES;
         for (int64_t i = 0; i < n; i++) {
@@ -594,7 +610,12 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
                     untold = -1; /* the layer behind those of another group, of which it was told */
             }
             for (int64_t j = 0; j < p->sections[k].n; j++) {
-                const token *t = &p->sections[k].tokens[j];
+                const token *t     = &p->sections[k].tokens[j];
+                int64_t      inner = told ? layer_at(j, p->sections[k].n, s->program->every) : -1;
+                if (inner > 0)
+                    untold = before + i * s->program->every + inner;
+                if (j && beside.n && j % beside.length == 0 && j / beside.length <= beside.n)
+                    untold = beside.first + j / beside.length;
                 if (s->is_freed && !t->is_free)
                     VP_TRY(tell_whole(s, err));
                 if (untold >= 0 && (!t->is_free || !s->is_backward))
@@ -608,6 +629,11 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
         VP_TRY(tell(s, name, &untold, err));
         untold = told ? before + n * s->program->every : -1;
         behind = told ? untold : behind;
+        beside = (layers_beside){0};
+        if (told && s->program->every > 1)
+            beside = (layers_beside){
+                untold, p->sections[k].irregular * s->program->every + s->program->rest,
+                vp_max_i64(1, p->sections[k].n / s->program->every)};
         before += told ? (n + p->sections[k].irregular) * s->program->every : 0;
     }
     VP_TRY(tell_whole(s, err));
@@ -640,21 +666,6 @@ int64_t vp_recorded_rows(const vp_recorded *s, int64_t i)
     return s->rows_of_parameter[i];
 }
 
-typedef struct weight_list {
-    vp_recorded_weight *at;
-    int64_t             n;
-    vp_weights          which;
-} weight_list;
-
-static bool is_listed(const vp_recorded *s, const weight_list *list, const token *t)
-{
-    vp_owner owner = s->program->slots[t->slot].owner;
-
-    return !t->is_free && (owner == VP_OWNER_PARAMETER ||
-                           (list->which != VP_WEIGHTS_TRAINED &&
-                            (owner == VP_OWNER_FROZEN || owner == VP_OWNER_QUANTISED)));
-}
-
 bool vp_recorded_is_vector(const vp_recorded *s, int64_t i)
 {
     return s->is_vector[i];
@@ -665,134 +676,18 @@ bool vp_recorded_has_rank(const vp_recorded *s, int64_t i)
     return s->has_rank[i];
 }
 
-static void list_weights(const vp_recorded *s, int phase_idx, int section_idx, int64_t layer,
-                         weight_list *list)
-{
-    const section *x       = &s->program->phases[phase_idx].sections[section_idx];
-    int64_t        n_times = repetitions(s, phase_idx, section_idx), here = 0;
-
-    for (int64_t j = 0; j < x->n; j++)
-        here += is_listed(s, list, &x->tokens[j]);
-    for (int64_t i = 0; i < n_times; i++)
-        for (int64_t j = 0, seen = 0; j < x->n; j++) {
-            const slot *weight = &s->program->slots[x->tokens[j].slot];
-            if (!is_listed(s, list, &x->tokens[j]))
-                continue;
-            int64_t each  = s->program->every;
-            int64_t of    = x->group < 0 ? layer : layer + i * each + seen++ * each / here;
-            int64_t place = s->base[x->tokens[j].slot] + (weight->in_body ? i : 0);
-            if (list->which == VP_WEIGHTS_THERE && (place >= s->n_clear || !s->blocks[place].block))
-                continue;
-            if (!is_absent(s, x->tokens[j].slot) && s->sizes[weight->size])
-                list->at[list->n++] = (vp_recorded_weight){
-                    s->sizes[weight->size], of,
-                    rows_of(s, s->program->recording->sizes[weight->size]), weight->owner, place};
-        }
-}
-
-bool vp_recorded_is_regular(const vp_recorded *s)
-{
-    const vp_recorded_program *p      = s->program;
-    int                        inputs = vp_recorded_phase_named(p, "inputs", strlen("inputs"));
-
-    for (int i = 0; i < inputs; i++) {
-        int n_groups = 0, n_irregular = 0;
-        for (int k = 0; k < p->phases[i].n_sections; k++) {
-            n_groups += p->phases[i].sections[k].group >= 0;
-            n_irregular += p->phases[i].sections[k].irregular > 0;
-        }
-        if (n_irregular && n_groups > 1)
-            return false;
-    }
-    return !p->rest;
-}
-
-/* Where what repeats of loading is no whole block, since what is freed reaches from one into the next: n weights of a phase, in blocks from
- * the first place on from which they repeat. */
-static vp_status tell_layers(const vp_recorded *s, const section *body, vp_recorded_weight *x,
-                             int64_t n, vp_err *err)
-{
-    int64_t n_blocks = s->n_blocks[body->group], each = s->program->every, of_block = 0, from = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        of_block += x[i].layer >= 0;
-    of_block /= n_blocks - body->irregular;
-    for (; from + n_blocks * of_block <= n; from++) {
-        int64_t i = from, end = from + (n_blocks - 1) * of_block;
-        while (i < end && x[i].bytes == x[i + of_block].bytes &&
-               x[i].owner == x[i + of_block].owner)
-            i++;
-        if (i == end)
-            break;
-    }
-    if (from + n_blocks * of_block > n)
-        return VP_FAIL(err, VP_ERR_INPUT,
-                       "several cards: layers of this recorded step are not all alike");
-    for (int64_t i = 0; i < n; i++)
-        x[i].layer = i < from                         ? VP_WEIGHT_BEFORE
-                     : i < from + n_blocks * of_block ? (i - from) * each / of_block
-                                                      : VP_WEIGHT_BEHIND;
-    return VP_OK;
-}
-
-static int64_t count_slots(const vp_recorded *s, vp_owner owner)
-{
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < s->program->n_slots; i++)
-        if (s->program->slots[i].owner == owner)
-            n += s->base[i + 1] - s->base[i];
-    return n;
-}
-
-vp_status vp_recorded_weights(const vp_recorded *s, vp_weights which, vp_recorded_weight **out,
-                              int64_t *n, vp_err *err)
-{
-    const vp_recorded_program *p      = s->program;
-    int64_t                    n_most = count_slots(s, VP_OWNER_PARAMETER) +
-                     (which != VP_WEIGHTS_TRAINED
-                          ? count_slots(s, VP_OWNER_FROZEN) + count_slots(s, VP_OWNER_QUANTISED)
-                          : 0);
-    weight_list list   = {.at = calloc((size_t)n_most + 1, sizeof *list.at), .which = which};
-    int         inputs = vp_recorded_phase_named(p, "inputs", strlen("inputs"));
-    vp_status   st     = VP_OK;
-
-    *out = NULL;
-    *n   = 0;
-    VP_TRY_ALLOC(err, list.at);
-    for (int i = 0; i < inputs; i++) {
-        int64_t        layer = VP_WEIGHT_BEFORE, n_layers = 0, first = list.n;
-        const section *irregular = NULL;
-        for (int k = 0; k < p->phases[i].n_sections; k++) {
-            bool body = p->phases[i].sections[k].group >= 0;
-            list_weights(s, i, k, body ? n_layers : layer, &list);
-            n_layers += body ? repetitions(s, i, k) * p->every : 0;
-            layer     = body ? VP_WEIGHT_BEHIND : layer;
-            irregular = p->phases[i].sections[k].irregular ? &p->phases[i].sections[k] : irregular;
-        }
-        if (irregular && which != VP_WEIGHTS_THERE && vp_recorded_is_regular(s))
-            VP_TRY(tell_layers(s, irregular, list.at + first, list.n - first, err));
-    }
-    *out    = list.at;
-    *n      = list.n;
-    list.at = NULL;
-out:
-    free(list.at);
-    return st;
-}
-
 /* Those that are made in this phase, in its order. */
 static void list_gradients(const vp_recorded *s, int phase_idx, int64_t *out, int64_t *n)
 {
     const phase *p = phase_idx < 0 ? NULL : &s->program->phases[phase_idx];
 
     for (int k = 0; p && k < p->n_sections; k++) {
-        int64_t first = *n, n_times = repetitions(s, phase_idx, k), of_one;
+        int64_t first = *n, n_times = vp_recorded_repetitions(s, phase_idx, k), of_one;
         for (int64_t j = 0; n_times && j < p->sections[k].n; j++) {
             const token *t = &p->sections[k].tokens[j];
             const slot  *x = &s->program->slots[t->slot];
-            if (!t->is_free && x->owner == VP_OWNER_GRADIENT && !is_absent(s, t->slot) &&
-                s->sizes[x->size])
+            if (!t->is_free && x->owner == VP_OWNER_GRADIENT &&
+                !vp_recorded_is_absent(s, t->slot) && s->sizes[x->size])
                 out[(*n)++] = s->sizes[x->size];
         }
         of_one = *n - first;
@@ -804,7 +699,7 @@ static void list_gradients(const vp_recorded *s, int phase_idx, int64_t *out, in
 vp_status vp_recorded_gradients(const vp_recorded *s, int64_t **out, int64_t *n, vp_err *err)
 {
     *n   = 0;
-    *out = calloc((size_t)count_slots(s, VP_OWNER_GRADIENT) + 1, sizeof **out);
+    *out = calloc((size_t)vp_recorded_count_slots(s, VP_OWNER_GRADIENT) + 1, sizeof **out);
     if (!*out)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     list_gradients(s, vp_recorded_phase_named(s->program, "forward", strlen("forward")), *out, n);

@@ -143,4 +143,11 @@ struct vp_recorded {
 /* Of a name of n characters; -1: no such phase. */
 int vp_recorded_phase_named(const vp_recorded_program *p, const char *name, size_t n);
 
+/* How often a section is played; whether a slot is not there at these sizes; rows of a look-up table of this size, or 0; an owner's
+ * blocks. */
+int64_t vp_recorded_repetitions(const vp_recorded *s, int phase_idx, int section_idx);
+bool    vp_recorded_is_absent(const vp_recorded *s, int32_t which);
+int64_t vp_recorded_rows_of(const vp_recorded *s, const char *size);
+int64_t vp_recorded_count_slots(const vp_recorded *s, vp_owner owner);
+
 #endif

@@ -36,6 +36,8 @@ rows.MODELS["llama-3.1-8b-4"] = dict(rows.MODELS["llama-3.1-8b"], num_hidden_lay
 SHORT = {"%s-%d" % (name, n): dict(dict(rows.NAMED, **rows.MODELS)[name], num_hidden_layers=n)
          for name, n in (("gemma-2b", 4), ("gemma2-2b", 4), ("phi3-mini", 4), ("olmo2-1b", 6), ("granite-3.3-2b", 6), ("starcoder2-3b", 4), ("falcon-7b", 2), ("falcon3-1b", 4))}
 rows.MODELS.update(SHORT)
+# Layers that differ in blocks of six, two beside them, and of four.
+rows.MODELS["smollm3-8"] = dict(rows.NAMED["smollm3-3b"], num_hidden_layers=8)
 LARGE_TABLES = ("llama-3.1-8b-4", "bf16-mixed", "none", "adamw_torch", 1, 512, 1)
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 SETTINGS = ["model", "config", "parallel", "world", "offload", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "accumulation"]
@@ -164,6 +166,13 @@ def wanted(adapters):
     out += [("fsdp", world, "none", STEPS[i]) for world, i in ((2, 0), (4, 1), (8, 2), (2, 3), (8, 5), (4, 6), (4, 2))]
     out += [("fsdp", 4, "none", x) for x in (LARGE_TABLES, added_up)]
     out += [("fsdp", world, "params", STEPS[i]) for world, i in ((2, 0), (4, 3), (8, 2), (4, 6), (2, 4), (8, 1))] + [("fsdp", 4, "params", added_up)]
+    def in_blocks(model, recompute, batch, seq, accumulation=1):
+        return model, "bf16-mixed", recompute, "adamw_torch", batch, seq, accumulation
+    out += [(way, world, "none", in_blocks("gemma3-1b", *step)) for way, world, step in
+            (("fsdp2", 4, ("full", 2, 1024)), ("zero3", 4, ("full", 2, 1024)), ("ddp", 2, ("none", 1, 1024)), ("zero2", 2, ("full", 2, 1024)), ("fsdp2", 2, ("none", 1, 1024)),
+             ("fsdp2", 2, ("full", 2, 256)), ("zero3", 2, ("none", 2, 256)), ("fsdp2", 8, ("full", 1, 2048, 2)))]
+    out += [(way, world, "none", in_blocks("smollm3-8", *step)) for way, world, step in
+            (("fsdp2", 4, ("full", 2, 1024)), ("zero3", 4, ("full", 1, 1024)), ("fsdp2", 2, ("none", 1, 1024)), ("fsdp", 2, ("none", 1, 1024)))]
     return out + [(parallel, 4, "none", added_up) for parallel in ("ddp", "fsdp2", "zero1", "zero2", "zero3")]
 
 
