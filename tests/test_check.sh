@@ -1011,6 +1011,18 @@ for words, says, then in ((("--device", "4090", "--", "python", "finetune.py") +
     ok(code == 4 and j["target"] is None and [says in f["message"] for f in j["findings"] if f["severity"] == "error"] == [True], "of no trainer: %s" % (words[-1],), (code, j["target"], j["findings"]))
     p = subprocess.run((vplan, "check") + words, stdout=subprocess.PIPE, universal_newlines=True)
     ok(p.stdout.startswith("NOT CHECKED: 1 of 1 file is of no trainer that vplan reads") and then in " ".join(p.stdout.replace("\\\n", " ").split()), "and a dry run is next: %s" % (words[-1],), p.stdout)
+# ---- a command that says nothing of what trains, and a script that is not here or calls no trainer, are no "no errors" ----
+for words, finds, then in (("python gone.py", "gone.py is not here", "vplan check PATH/TO/gone.py -- python gone.py"),
+                           ("accelerate launch gone.py", "gone.py is not here", "vplan check PATH/TO/gone.py -- accelerate launch gone.py"),
+                           ("python loop.py", "no trainer that vplan knows is called", "vplan dryrun -- python loop.py"),
+                           ("accelerate launch loop.py", "no trainer that vplan knows is called", "vplan dryrun -- accelerate launch loop.py")):
+    code, j, err = check("--", *words.split())
+    ok(code == 4 and [finds in f["message"] for f in j["findings"] if f["severity"] == "error"] == [True], "nothing is known: " + words, (code, j["findings"]))
+    p = subprocess.run([vplan, "check", "--"] + words.split(), stdout=subprocess.PIPE, universal_newlines=True)
+    ok(" ".join(p.stdout.replace("\\\n", " ").split()).endswith("next " + then), "next: " + words, p.stdout)
+write("files.yaml", "per_device_train_batch_size: 2\n")
+code, j, err = check("files.yaml", "--", "accelerate", "launch", "gone.py")
+ok(code == 0 and j["target"] == "hf", "beside files of a trainer its launcher is enough", (code, j["findings"]))
 # ---- what the answer lacks is in the next command ----
 write("lacks.yaml", "per_device_train_batch_size: 2\noptim: adamw_torch\n")
 for words, then in (((), "vplan check lacks.yaml --model MODEL --device CARD"), (("--model", "gpt2"), "vplan check lacks.yaml --model gpt2 --device CARD"),

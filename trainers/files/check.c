@@ -770,11 +770,21 @@ static void find_others(vp_checked *c, const vp_checked_file *file, const vp_val
                                     place->line ? place->line : 1, whose);
 }
 
-/* A file in which no trainer is seen. */
+bool vp_check_knows_any(const vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].dialect)
+            return true;
+    return false;
+}
+
+/* A file in which no trainer is seen. Of one that another names that is no mistake, where anything else is of a trainer. */
 static void find_nobodys(vp_checked *c, const vp_checked_file *file)
 {
     bool        is_command = file->doc->format == VP_FORMAT_FLAGS;
-    vp_severity severity   = file->is_named || (c->missing && is_command) ? VP_NOTE : VP_ERROR;
+    vp_severity severity   = (file->is_named && vp_check_knows_any(c)) || (c->missing && is_command)
+                                 ? VP_NOTE
+                                 : VP_ERROR;
 
     vp_find(
         c, file, severity, NULL, "", NULL,

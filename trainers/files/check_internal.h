@@ -52,6 +52,9 @@ bool vp_check_is_argument(const vp_checked *c, const vp_checked_file *file, cons
 /* The first of n names that has a key's words, or words that begin so, in their order; NULL: none. */
 const char *vp_check_by_words(const char *key, const char *const *names, int n);
 
+/* Whether any file, or the command, is of a trainer that is known. */
+bool vp_check_knows_any(const vp_checked *c);
+
 /* Whether it is a command of the trainer's own program. */
 bool vp_check_is_run(const vp_checked_file *file);
 bool vp_check_is_run_by(const vp_dialect *d, const vp_document *doc);

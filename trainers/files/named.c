@@ -356,6 +356,22 @@ static bool parses(vp_arena *arena, const char *path, const vp_written *written)
     return st == VP_OK && doc->parses;
 }
 
+/* A script that is not here, of a command that says nothing else: then nothing is known of what trains. */
+static void note_absent(namer *x, const vp_document *doc, const char *path)
+{
+    vp_checked_file *file = &x->c->files[x->i];
+    vp_value         at   = {.kind = VP_VALUE_NULL, .line = doc->root->line};
+    char             shown[256];
+
+    if (doc->root->first || x->c->missing || vp_check_knows_any(x->c) || given_as(x->c, path))
+        return;
+    vp_find(x->c, file, VP_ERROR, &at, path, NULL,
+            "%s is not here, and the command says nothing else of what trains",
+            vp_text_escape(path, shown, sizeof shown));
+    file->is_spoken_for = true;
+    x->c->missing       = vp_arena_strdup(x->c->arena, path);
+}
+
 /* `python train.py` without options: all that is said stands in the script. With those of a parser of its own they stand in
  * for its defaults, and are no trainer's. */
 static vp_status open_of_script(namer *x, const vp_document *doc)
@@ -383,6 +399,8 @@ static vp_status open_of_script(namer *x, const vp_document *doc)
         }
         if (found && (!doc->root->first || has_parser))
             x->c->files[x->i].dialect = NULL, x->c->files[x->i].is_spoken_for = true;
+        if (!found && n > 3 && strncmp(p + n - 3, ".py", 3) == 0)
+            note_absent(x, doc, path);
         p += n + (p[n] == ' ');
     }
     return st;
