@@ -435,7 +435,7 @@ for before, size, full, after, want in (
             continue
         text = before + form % (HF % (size, full)) + after
         code, j, err = check(write("script.py", text), "--for", "hf")
-        ok(code == 0 and j["common"].get("micro_batch") == want and j["common"].get("recompute") == "full" and not [f for f in j["findings"] if f["message"].startswith("is not written")],
+        ok(code == 0 and j["common"].get("micro_batch") == want and j["common"].get("recompute") == "full" and not [f for f in j["findings"] if f["message"].startswith("is not set")],
            "read as it runs: " + text, (code, j.get("common"), j.get("findings")))
 code, j, err = check(write("README.md", "# Settings\n\n- a: b: c\n"), write("some.yaml", "per_device_train_batch_size: 2\n"))
 ok(code == 0 and [f["file"] for f in j["findings"] if f["message"].startswith("not read")] == ["README.md"] and j["common"]["micro_batch"] == 2, "what emit writes for people is no settings file", (code, j))

@@ -769,8 +769,8 @@ static void check_costs(vp_checked *c)
         for (const vp_dialect *d = first; d; d = d->base_says ? d->base : NULL)
             for (int i = 0; i < d->n_keys; i++)
                 if (costs_unsaid(c, file, &d->keys[i]))
-                    vp_find(c, file, VP_NOTE, NULL, d->keys[i].path, NULL,
-                            "is not written: %s, so %s", d->keys[i].otherwise, d->keys[i].costs);
+                    vp_find(c, file, VP_NOTE, NULL, d->keys[i].path, NULL, "is not set: %s, so %s",
+                            d->keys[i].otherwise, d->keys[i].costs);
     }
 }
 

@@ -27,7 +27,7 @@ static const vp_key axolotl_keys[] = {
     {"tf32", VP_KEY_WORD, NULL, "null|true|false|auto"},
     {"fp8", VP_KEY_BOOL, "false"},
     {"gradient_checkpointing", VP_KEY_WORD, "false", "true|false|offload|offload_disk",
-     .costs = "every block keeps all that its backward pass reads"},
+     .costs = "every layer keeps all its activations for the backward pass"},
     {VP_SYNC_EACH, VP_KEY_BOOL, "false"},
     {"accelerator_config.gradient_accumulation_kwargs.num_steps", VP_KEY_INT},
     {"gradient_checkpointing_kwargs", VP_KEY_MAP},

@@ -74,7 +74,7 @@ static const vp_key trainer_keys[] = {
     {VP_SYNC_EACH, VP_KEY_BOOL, "false", .since = "5.2"},
     {"accelerator_config.gradient_accumulation_kwargs.num_steps", VP_KEY_INT},
     {"gradient_checkpointing", VP_KEY_BOOL, "false",
-     .costs = "every block keeps all that its backward pass reads"},
+     .costs = "every layer keeps all its activations for the backward pass"},
     {"gradient_checkpointing_kwargs", VP_KEY_MAP},
     {"gradient_checkpointing_kwargs.use_reentrant", VP_KEY_BOOL, "false", REENTRANT_ONCE},
     {"gradient_checkpointing_kwargs.every_n_layers", VP_KEY_INT, NULL, .min = 1, .max = 1e6,

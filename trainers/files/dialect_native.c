@@ -415,7 +415,7 @@ static const vp_key torchtune_keys[] = {
     {"dtype", VP_KEY_WORD, NULL, "bf16|fp32"},
     {"clip_grad_norm", VP_KEY_REAL, NULL, .min = 0, .max = BIG},
     {"enable_activation_checkpointing", VP_KEY_BOOL, "false",
-     .costs = "every layer keeps all that its backward pass reads"},
+     .costs = "every layer keeps all its activations for the backward pass"},
     {"enable_activation_offloading", VP_KEY_BOOL, "false"},
     {"optimizer_in_bwd", VP_KEY_BOOL, "false"},
     {"fsdp_cpu_offload", VP_KEY_BOOL, "false"},

@@ -178,7 +178,7 @@ void vp_check_published(vp_checked *c, const char *published)
         c, file, VP_NOTE, at, "dtype", NULL,
         by_file
             ? "weights are loaded in the format of their file, %s as the model is published: precision %s"
-            : "is not written: weights are loaded in %s before transformers 5: precision %s",
+            : "is not set: weights are loaded in %s before transformers 5: precision %s",
         by_file ? published : format, word);
 }
 
@@ -201,7 +201,7 @@ void vp_check_adapted(vp_checked *c, const char *family, const char *targets)
             return;
         c->settings.value[VP_SETTING_LORA_TARGETS] = vp_arena_strdup(c->arena, targets);
         c->by_default[VP_SETTING_LORA_TARGETS]     = true;
-        vp_find(c, file, VP_NOTE, NULL, key, NULL, "is not written: of %s peft adapts %s", family,
+        vp_find(c, file, VP_NOTE, NULL, key, NULL, "is not set: of %s peft adapts %s", family,
                 targets);
         return;
     }
