@@ -248,5 +248,25 @@ for text in ('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "au
     code, j, err = check("--device", "h100", "--seq", "512", "--", *"deepspeed --num_gpus 4 t.py --model_name_or_path Qwen/Qwen2.5-1.5B --deepspeed ds.json --bf16 --per_device_train_batch_size 2 --output_dir o".split())
     ok(j["fits"] is None and "DeepSpeed without ZeRO" in j["fits_not_answered"], "DeepSpeed's stage 0", (code, j.get("fits"), j.get("fits_not_answered")))
 
+# ---- Lightning: the batch of the loader that is trained by, and the optimizer of its module ----
+LIT = "import lightning as L, torch\nfrom torch.utils.data import DataLoader\nfrom transformers import AutoModelForCausalLM\nclass Lit(L.LightningModule):\n    def __init__(self):\n        super().__init__()\n        self.model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.float32)\n    def training_step(self, batch, i):\n        return self.model(**batch).loss\n    def configure_optimizers(self):\n        return %s\n%s\nL.Trainer(precision='bf16-mixed', accumulate_grad_batches=4, devices=1).fit(Lit(), loader)\n"
+ADAM = "torch.optim.AdamW(self.parameters(), lr=1e-5)"
+MODULE = "class DM(L.LightningDataModule):\n    def __init__(self, batch_size=16):\n        super().__init__()\n        self.batch_size = batch_size\n    def train_dataloader(self):\n        return DataLoader(self.ds, batch_size=self.batch_size)\n    def val_dataloader(self):\n        return DataLoader(self.dv, batch_size=64)\nloader = DM(%s)\n"
+for text, want in (("loader = DataLoader(ds, batch_size=8, shuffle=True)", 8), ("loader = DataLoader(ds, 8)", 8), ("loader = DataLoader(ds)", 1), ("BS = 6\nloader = DataLoader(\n    ds,\n    batch_size=BS,\n)", 6), ("loader = DataLoader(ds, batch_size=2)\nval_loader = DataLoader(dv, batch_size=32)", 2), ("loader = DataLoader(ds, batch_size=len(ds))", None),
+                   ("loader = DataLoader(ds, batch_sampler=s)", None), ("loader = [DataLoader(ds, batch_size=2), 1]\nother = DataLoader(ds, batch_size=4)", None), (MODULE % "batch_size=4", 4), (MODULE % "", 16)):
+    code, j, err = check("--device", "h100", "--seq", "512", write("lit.py", LIT % (ADAM, text)))
+    ok(j["common"].get("micro_batch") == want and j["fits"] is (True if want else None) and j["common"]["optimizer"] == "adamw_torch", "Lightning: " + text, (code, j.get("common"), j.get("fits_not_answered"), err))
+    ok(any("a loader to validate with" in f["message"] for f in j["findings"]) == ("val_" in text), "what validates: " + text, j["findings"])
+for made in ADAM.replace("lr=", "fused=True, lr="), "bnb.optim.AdamW8bit(self.parameters())", "build(self)":
+    code, j, err = check("--device", "h100", "--seq", "512", write("lit.py", LIT % (made, "loader = DataLoader(ds, batch_size=8)")))
+    ok("optimizer" not in j["common"] and j["fits"] is None, "an optimizer that nobody knows: " + made, (j.get("common"), j.get("fits_not_answered")))
+code, j, err = check("--device", "h100", "--seq", "512", "--model", "gpt2", "--", *"python main.py fit --trainer.precision bf16-mixed --data.batch_size 8 --trainer.devices 1 --optimizer AdamW".split())
+ok(j["common"]["micro_batch"] == 8 and j["fits"] is True, "a data module of LightningCLI", (j.get("common"), j.get("fits_not_answered"), err))
+
+# ---- litgpt names its model by place ----
+for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
+    code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())
+    ok(j["model"] == model and j["fits"] is (True if model else None), "litgpt " + words, (code, j.get("model"), j.get("fits_not_answered"), err))
+
 finish()
 P

@@ -46,6 +46,8 @@ static const vp_key lightning_keys[] = {
     {"trainer.strategy.init_args.sharding_strategy", VP_KEY_ANY},
     {"optimizer", VP_KEY_ANY},
     OPTIMIZER_MEMBERS,
+    {"data.batch_size", VP_KEY_ANY}, /* of a data module of the user's own, by custom */
+    {"data.init_args.batch_size", VP_KEY_ANY},
     {"trainer.devices", VP_KEY_ANY, "auto"},
     {"trainer.num_nodes", VP_KEY_INT, "1", .min = 1, .max = 1e6},
     {"trainer.accelerator", VP_KEY_WORD, "auto", "auto|gpu|cpu|cuda|mps|tpu|hpu"},
@@ -125,6 +127,8 @@ static const vp_saying lightning_says[] = {
     CLASSES(""),
     CLASSES("lightning.pytorch.strategies."),
     CLASSES("pytorch_lightning.strategies."),
+    {VP_SETTING_MICRO_BATCH, "*", "data.batch_size", "$", .read_only = true},
+    {VP_SETTING_MICRO_BATCH, "*", "data.init_args.batch_size", "$", APART, .read_only = true},
     {VP_SETTING_WORLD, "*", "trainer.devices", "$"},
     {VP_SETTING_WORLD, "*", "trainer.devices", "$count", .read_only = true},
     {VP_ALWAYS, NULL, "trainer.num_nodes", "1"},

@@ -11,6 +11,7 @@
 #include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
 #include "trainers/files/python_formats.h"
+#include "trainers/files/python_lightning.h"
 #include "trainers/files/python_names.h"
 #include "trainers/files/python_reader.h"
 #include "trainers/files/python_scan.h"
@@ -834,12 +835,14 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
         VP_TRY(note_adapters(&r, from, line));
         vp_python_note_trained(&r, from, line);
         vp_python_note_frozen(&r, from, line);
+        VP_TRY(vp_python_note_lightning(&r, from, line));
         VP_TRY(vp_python_note_format(&r, from, line));
         note_casts(&r, from, line);
         if (strncmp(from, "def ", 4) != 0)
             VP_TRY(note_checkpoints(&r, from, line, vp_python_is_switched(&open)));
     }
     VP_TRY(vp_python_trained_end(&r));
+    VP_TRY(vp_python_lightning_end(&r));
     VP_TRY(say_adapters(&r));
     *again = vp_python_reach_functions(&r, *reached) && *again;
     if (!*again)

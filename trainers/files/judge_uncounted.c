@@ -130,7 +130,7 @@ static const struct {
     {"ms-swift", "optimizer", "=galore|muon|muonclip", PROJECTS},
 };
 
-/* `litgpt finetune_lora x`: what trains, the program says; finetune alone is lora. */
+/* `litgpt finetune_lora x`: what trains, the program says; finetune alone is lora, `finetune full` of older versions is not. */
 static void judge_program(vp_judged *x)
 {
     static const char own[] = "finetune finetune_lora finetune_adapter finetune_adapter_v2";
@@ -140,7 +140,8 @@ static void judge_program(vp_judged *x)
 
     for (const char *p = program; p && *p; p += strcspn(p, " "), p += *p == ' ') {
         snprintf(word, sizeof word, "%.*s", (int)strcspn(p, " "), p);
-        if (!vp_listed(own, word))
+        bool is_full = strncmp(p, "finetune full", strlen("finetune full")) == 0;
+        if (!vp_listed(own, word) || is_full)
             continue;
         vp_find(x->c, x->file, VP_NOTE, &at, word, NULL,
                 "trains adapters: what that takes is not counted, and fit not answered");

@@ -644,8 +644,20 @@ static const vp_scanned_value *attribute_of(const vp_scan *s, int class, const v
 /* Of a base whose attributes nobody sees here an object may have others. */
 static int base_of(const vp_scan *s, int class, bool *is_known)
 {
-    static const char *const plain[] = {"object", "BaseModel",  "pydantic.BaseModel",
-                                        "ABC",    "NamedTuple", "SimpleNamespace"};
+    static const char *const plain[] = {"object",
+                                        "BaseModel",
+                                        "pydantic.BaseModel",
+                                        "ABC",
+                                        "NamedTuple",
+                                        "SimpleNamespace",
+                                        "LightningDataModule",
+                                        "LightningModule",
+                                        "nn.Module",
+                                        "torch.nn.Module",
+                                        "L.LightningDataModule",
+                                        "L.LightningModule",
+                                        "pl.LightningDataModule",
+                                        "pl.LightningModule"};
     vp_piece                 rest    = s->blocks[class].brackets, one;
     int                      base    = -1;
 

@@ -30,10 +30,11 @@ typedef struct vp_python_reader {
     int          trains_line; /* the last that makes a trainer; 0: none does yet */
     unsigned     imports;     /* VP_PYTHON_TRL and others */
     vp_value    *aliases;     /* of "import peft as p" p: "peft"; NULL: none */
-    struct vp_python_names   *names;   /* python_names.h; NULL: none is followed */
-    struct vp_python_trained *trained; /* python_trained.h */
-    struct vp_python_given   *given;   /* python_given.c; NULL: nobody asked for a name yet */
-    vp_err                   *err;
+    struct vp_python_names     *names;     /* python_names.h; NULL: none is followed */
+    struct vp_python_trained   *trained;   /* python_trained.h */
+    struct vp_python_lightning *lightning; /* python_lightning.h; NULL: it has nothing of it */
+    struct vp_python_given     *given;     /* python_given.c; NULL: nobody asked for a name yet */
+    vp_err                     *err;
 } vp_python_reader;
 
 /* The member of a call or a dictionary that stands for `**names`, of which nothing is known; its text is what stands there. */
