@@ -191,7 +191,9 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
     } else if (strcmp(type, "ModuleNotFoundError") == 0 &&
                strstr(vp_dryrun_report_text(&error, "message"), "'torch'")) {
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
-        snprintf(out->reason, sizeof out->reason, "the command's Python has no torch");
+        snprintf(out->reason, sizeof out->reason,
+                 "the command's Python has no torch; begin the command with one that has: "
+                 "/path/to/venv/bin/python");
     } else if (strcmp(type, "ImportError") == 0 &&
                (strstr(vp_dryrun_report_text(&error, "message"), "undefined symbol") ||
                 strstr(vp_dryrun_report_text(&error, "message"), "cannot open shared object"))) {
