@@ -438,7 +438,7 @@ json.dump(narrow, open(os.path.join(scratch, "narrow.json"), "w"))
 for words in (("hf",), ("trl", "--lora", "r=16,dropout=0.05", "--load", "nf4", "--padding", "mask"), ("hf", "--precision", "bf16-mixed", "--eval-batch", "8")):
     p = subprocess.run([vplan, "estimate", os.path.join(scratch, "narrow.json"), "--seq", "512", "--json", "--trainer", *words], stdout=subprocess.PIPE)
     rc, j = p.returncode, json.loads(p.stdout)
-    ok(rc == 0 and j["parameters"] == (331196416 + (1572864 if "--lora" in words else 0)), "OPT 350M %s" % (words,), j.get("error", j.get("parameters")))
+    ok(rc == 0 and j["model"]["params_total"] == (331196416 + (1572864 if "--lora" in words else 0)), "OPT 350M %s" % (words,), j.get("error", j.get("model")))
 refused("norms behind the sums of tokens as wide as layers", dict(narrow, word_embed_proj_dim=1024), ["--seq", "512"], 4, ["another width of tokens"])
 refused("narrower tokens of a model whose norms are before", dict(narrow, do_layer_norm_before=True), ["--seq", "512"], 4, ["one size for this"])
 rc, j = estimate({k: x for k, x in opt.items() if k != "word_embed_proj_dim"}, "--seq", "512")
