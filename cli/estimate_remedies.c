@@ -397,6 +397,20 @@ static void double_batch(vp_remedy_search *s, const vp_hf_request *asked, int64_
     }
 }
 
+/* What came later may have made room for the optimizer that was asked for: its states of 8 bits train otherwise. */
+static void take_back_optimizer(vp_remedy_search *s, const vp_hf_request *from, int64_t most_bytes,
+                                vp_hf_request *q, int64_t *bytes)
+{
+    vp_hf_request as_asked = *q;
+    int64_t       needs;
+
+    as_asked.optimizer = from->optimizer;
+    if (q->optimizer == from->optimizer || !fits(s, &as_asked, most_bytes, &needs))
+        return;
+    *q     = as_asked;
+    *bytes = needs;
+}
+
 /* From *q on, one sample at a time first, in evaluations too, then one change after the other as far as they were recorded. False:
  * all of it together is not enough. */
 static bool go_down(vp_remedy_search *s, vp_hf_request *q, int64_t most_bytes, bool shorter,
@@ -517,6 +531,7 @@ static bool try_from(vp_remedy_search *s, const vp_hf_request *asked, const vp_h
     if (!may_fit(s->model, from, most_bytes) ||
         !go_down(s, &out->request, most_bytes, shorter, &out->reserved_bytes))
         return false;
+    take_back_optimizer(s, from, most_bytes, &out->request, &out->reserved_bytes);
     double_batch(s, asked, most_bytes, &out->request, &out->reserved_bytes);
     return true;
 }

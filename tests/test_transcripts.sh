@@ -104,6 +104,10 @@ for line in ("llama-3.2-1b --method dpo --device h100 --micro-batch 1 --seq 1024
     ok("--max micro-batch" in told and "--micro-batch 1" not in told, "the largest batch is next", told)
     screen(told.split(None, 1)[1], 0, FITS, None)
 
+# shorter samples make room for the optimizer that was asked for: another one is not proposed with them
+out = screen("estimate gemma-3-4b --device 4090 --qlora", 3, NO)
+ok(re.search(r"^fits with  .*--seq", out, re.M) and "adamw_8bit" not in out.split("fits with")[1].split("model ")[0], "no optimizer that is not needed", out[:400])
+
 # ---- a researcher's own config ----
 
 json.dump({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 8, "num_attention_heads": 8, "vocab_size": 32000,
