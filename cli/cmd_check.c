@@ -354,6 +354,14 @@ static void take_files_model(const vp_cli *cli, const vp_checked *c, vp_check_fi
     if (fit->model && fit->device)
         vp_cli_note(cli, "%s, which the files train, is taken as the built-in %s",
                     vp_text_escape(fit->named, shown, sizeof shown), fit->model);
+    if (!fit->model && fit->named && vp_checked_is_quantised(c)) {
+        fit->model = vp_built_in_of_packed(fit->named);
+        if (fit->model && fit->device)
+            vp_cli_note(cli,
+                        "%s, which the files train, is taken as the built-in %s, whose weights "
+                        "are packed so while they are loaded",
+                        vp_text_escape(fit->named, shown, sizeof shown), fit->model);
+    }
 }
 
 /* "org/name", no path. */
@@ -371,6 +379,8 @@ static vp_status judge_model(vp_checked *c, const vp_check_fit_options *fit, vp_
     const char *named = vp_checked_model(c), *own = named ? vp_built_in_name(named) : NULL;
     const char *counted = vp_built_in_name(fit->model);
 
+    if (named && !own && vp_checked_is_quantised(c))
+        own = vp_built_in_of_packed(named);
     if (!named || !counted || !fit->device || (own ? strcmp(own, counted) == 0 : !is_hub_id(named)))
         return VP_OK;
     return vp_check_other_model(c, counted, own != NULL, err);
@@ -394,8 +404,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (o.target)
         VP_TRY(vp_target_named(o.target, &opts.target, err));
     VP_TRY(vp_parse_versions(o.versions, &versions, err));
-    opts.versions = versions;
-    opts.follows  = true;
+    opts.versions  = versions;
+    opts.follows   = true;
+    opts.has_model = o.fit.model && !vp_built_in_name(o.fit.model);
     if (o.world) {
         opts.world = vp_arena_printf(arena, "%lld", (long long)o.world);
         VP_TRY_ALLOC(err, opts.world);

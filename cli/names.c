@@ -170,6 +170,17 @@ const char *vp_built_in_name(const char *name)
     return z ? z->name : NULL;
 }
 
+const char *vp_built_in_of_packed(const char *name)
+{
+    static const char   packed[] = "-bnb-4bit";
+    size_t              n = strlen(name), m = sizeof packed - 1;
+    const vp_zoo_entry *z = NULL;
+
+    if (n > m && n < MAX_NAME && strcmp(name + n - m, packed) == 0 && !strstr(name, "-unsloth-"))
+        z = find_without(name, N_VARIANT_WORDS);
+    return z ? z->name : NULL;
+}
+
 static const char *nearest_model(const char *name)
 {
     const char         *names[MAX_LIST];

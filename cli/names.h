@@ -22,6 +22,10 @@ vp_status vp_model_with_graph(const char *name, const vp_model_opts *opts, vp_mo
 /* The built-in model of this name or Hub id, however it is written; NULL: none. */
 const char *vp_built_in_name(const char *name);
 
+/* The same of weights that are published in 4 bits, org/name-bnb-4bit: the model that they are of; NULL: the name is none of these, or some of
+ * their layers are in more bits (-unsloth-bnb-4bit). */
+const char *vp_built_in_of_packed(const char *name);
+
 /* VP_ERR_USAGE: no built-in model has this name, with the nearest one. */
 vp_status vp_built_in_missing(const char *name, vp_err *err);
 

@@ -100,5 +100,13 @@ ok(b"--edit own.py" not in p.stdout, "the script has no line to edit", p.stdout)
 for script, method in (("train_dpo.py", "dpo"), ("run-kto.py", "kto"), ("reward_modeling.py", "reward"), ("dpo_sft.py", "sft"), ("adopt.py", "sft"), ("train_rm.py", "reward")):
     code, j, err = check(*CARD, "--", "python", script, *WORDS.split())
     ok(j["common"].get("method") == method or (method in ("kto", "reward") and j["fits"] is None and method in j["fits_not_answered"]), script, (j.get("common"), j.get("fits_not_answered"), err))
+# ---- sums and products of what is known ----
+SUM = HEAD + "import fire\ndef main(batch: int = 64, micro: int = 4, world=1):\n    steps = %s\n    model = AutoModelForCausalLM.from_pretrained(" + M + ", dtype=torch.bfloat16)\n    Trainer(model, TrainingArguments('o', per_device_train_batch_size=micro, gradient_accumulation_steps=steps, bf16=True), train_dataset=ds).train()\nfire.Fire(main)\n"
+for text, words, want in (("batch // micro", "", 16), ("batch // micro", "--batch 32", 8), ("batch // micro", "--micro 8 --batch 32", 4), ("batch // micro // world", "--world 2", 8), ("2 * 3", "", 6), ("(batch + 64) // micro", "", 32), ("micro * 2 + 1", "", None), ("batch // 0", "", None), ("2 ** 3", "", None), ("batch // len(ds)", "", None), ("-micro", "", None), ("9 - 3 - 2", "", 4), ("batch / micro", "", 16)):
+    code, j, err = check(*CARD, "--", "python", write("sum.py", SUM % text), *words.split())
+    got = j["common"].get("accumulation")
+    ok(got == want or (want is None and j["fits"] is None), "%s: %s" % (text, words), (code, got, j.get("fits_not_answered"), j.get("findings"), err))
+code, j, err = check(*CARD, write("sum.py", SUM % "batch // micro"))
+ok(any("16 is by the default of --batch in line" in f["message"] for f in j["findings"]), "by which default", j["findings"])
 finish()
 P

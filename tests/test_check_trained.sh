@@ -94,5 +94,25 @@ for what, lines, tuning in (
     ok(tuning == "full" or j["common"]["lora_r"] == 16, what + ": the rank", j["common"])
 code, j, err = check(script(LOAD, CONFIG, "args = TrainingArguments('o', per_device_train_batch_size=2, bf16=True)\n"))
 ok(j["common"]["tuning"] != "full", "a piece of a script, whose rest is not here", j["common"])
+# ---- adapters that no LoraConfig() of the script is handed for ----
+asks("a config within add_adapter()", (LOAD, "model.add_adapter(LoraConfig(r=16, target_modules='all-linear'))\n", TRAIN), "lora")
+PEFT = "from peft import PeftModel\n"
+asks("saved adapters, trained on", (PEFT, LOAD, "model = PeftModel.from_pretrained(model, 'a/b', is_trainable=True)\n", TRAIN), why="PeftModel.from_pretrained() in line 7")
+asks("merged before", (PEFT, LOAD, "model = PeftModel.from_pretrained(model, 'a/b').merge_and_unload()\n", TRAIN))
+asks("merged behind", (PEFT, LOAD, TRAIN, "model = PeftModel.from_pretrained(model, 'o').merge_and_unload()\n"))
+
+# ---- other sizes than the published model's ----
+for what, lines, why in (("a layer's number", (LOAD.replace("dtype=", "num_hidden_layers=4, dtype="), TRAIN), "num_hidden_layers in line 5"), ("of a config", ("from transformers import AutoConfig\nc = AutoConfig.from_pretrained('Qwen/Qwen2.5-0.5B')\nc.num_hidden_layers = 4\n", LOAD.replace("dtype=", "config=c, dtype="), TRAIN), "num_hidden_layers in line 7"),
+                         ("another vocabulary", (LOAD, "model.resize_token_embeddings(200000)\n", TRAIN), "resize_token_embeddings() in line 6"), ("the tokenizer's", (LOAD, "model.resize_token_embeddings(len(tok))\n", TRAIN), None), ("that is only read", (LOAD, "hidden_size = model.config.hidden_size\nif model.config.hidden_size == 3:\n    pass\nn = net(hidden_size=hidden_size)\n", TRAIN), None)):
+    j = asks(what, lines, why=why)
+    ok(why or ("the tokenizer's" in str(j["findings"])) == (what == "the tokenizer's"), what + ": said", j["findings"])
+import json, subprocess
+config = [m for m in json.loads(subprocess.run([vplan, "models", "--json"], stdout=subprocess.PIPE).stdout)["models"] if m["name"] == "qwen2.5-0.5b"][0]["config"]
+with open("config.json", "w") as f:
+    json.dump(dict(config, num_hidden_layers=4), f)
+code, j, err = check(*CARD, "--model", "config.json", script(LOAD.replace("dtype=", "num_hidden_layers=4, dtype="), TRAIN))
+ok(j["fits"] is True, "a config of one's own has the sizes", (j.get("fits_not_answered"), err))
+code, j, err = check(*CARD, script(LOAD, "model = torch.compile(model)\n", TRAIN))
+ok(any("torch.compile" in a for a in j["assumptions"]), "torch.compile() as torch_compile", (j.get("assumptions"), j.get("fits_not_answered")))
 finish()
 P

@@ -622,7 +622,7 @@ static void check_remarks(vp_checked *c, const vp_checked_file *file)
         c->findings[c->n_findings - 1].from = NULL;
         if (r->is_gap && !c->gap)
             c->gap = vp_arena_printf(c->arena, "%.*s", (int)strcspn(r->text, ":"), r->text);
-        if (r->is_uncounted && !c->uncounted)
+        if (r->is_uncounted && !c->uncounted && !(r->of_model && c->has_model))
             c->uncounted = vp_arena_printf(c->arena, "%.*s", (int)strcspn(r->text, ":"), r->text);
     }
 }
@@ -803,8 +803,11 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
 {
     vp_status st = VP_OK;
 
-    *out = (vp_checked){
-        .arena = arena, .versions = opts->versions, .no_bf16 = opts->no_bf16, .world = opts->world};
+    *out                       = (vp_checked){.arena     = arena,
+                                              .versions  = opts->versions,
+                                              .no_bf16   = opts->no_bf16,
+                                              .world     = opts->world,
+                                              .has_model = opts->has_model};
     out->settings.device_bytes = out->settings.allocated_bytes = out->settings.reserved_bytes = -1;
     out->settings.step_time_s                                                                 = -1;
     if (n > VP_CHECK_MAX_FILES)

@@ -45,6 +45,7 @@ typedef struct vp_checked {
     const vp_target *target; /* NULL: not known */
     const json_t    *versions;
     const char      *no_bf16, *world; /* as in vp_check_opts */
+    bool             has_model;       /* the same */
     vp_finding      *findings;
     int64_t          n_findings, cap_findings;
     int              n_errors;
@@ -82,6 +83,8 @@ typedef struct vp_check_opts {
     const char *
         world; /* how many processes there are where neither files nor launcher say; NULL: not known */
     bool follows; /* the files that the given ones name are read too */
+    bool
+        has_model; /* what is counted is a config of one's own, with the sizes that the files set */
 } vp_check_opts;
 
 /* VP_ERR_NOMEM; VP_ERR_USAGE: too many files. */

@@ -399,9 +399,9 @@ static void say_default(vp_checked *c, const vp_checked_file *file, const vp_key
                 shown, v->option, v->option_line);
     else
         vp_find(c, file, VP_NOTE, v, k->path, NULL,
-                "%.80s is the default of %.80s in line %d, which a command may change: "
+                "%.80s is %sthe default of %.80s in line %d, which a command may change: "
                 "vplan check -- COMMAND",
-                shown, v->option, v->option_line);
+                shown, *v->option_type == '+' ? "by " : "", v->option, v->option_line);
 }
 
 static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key *k,

@@ -44,6 +44,7 @@ typedef enum vp_value_kind {
  * the file calls. */
 #define VP_OPTION_UNKNOWN   "?"
 #define VP_OPTION_PARAMETER "()"
+#define VP_OPTION_SUM       "+" /* a number that is worked out from an option's */
 
 typedef struct vp_value {
     vp_value_kind kind;
@@ -72,13 +73,14 @@ typedef struct vp_value {
 
 /* What a reader takes without a word. */
 typedef struct vp_remark {
-    int               line;
-    const char       *key;
-    const char       *text;
-    bool              is_error;
-    bool              is_torn;      /* options that are none of the command's */
-    bool              is_gap;       /* options that nobody knows */
-    bool              is_uncounted; /* something that no estimate counts */
+    int         line;
+    const char *key;
+    const char *text;
+    bool        is_error;
+    bool        is_torn;      /* options that are none of the command's */
+    bool        is_gap;       /* options that nobody knows */
+    bool        is_uncounted; /* something that no estimate counts */
+    bool        of_model; /* of a size of the model's: with a config of one's own it is counted */
     struct vp_remark *next;
 } vp_remark;
 

@@ -10,6 +10,7 @@
 #include "trainers/files/document.h"
 #include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
+#include "trainers/files/python_changes.h"
 #include "trainers/files/python_formats.h"
 #include "trainers/files/python_lightning.h"
 #include "trainers/files/python_names.h"
@@ -344,7 +345,7 @@ static vp_status read_call(vp_python_reader *r)
     }
     if (r->at >= r->end || *r->at != '(' ||
         !(map || vp_python_ends_in(name, "Trainer") || vp_python_ends_in(name, "Arguments") ||
-          vp_python_ends_in(name, "Config")))
+          vp_python_ends_in(name, "Config") || vp_python_ends_in(name, ".add_adapter")))
         goto out;
     *r = before;
     VP_TRY(vp_python_add(r, root, name, &v));
@@ -698,6 +699,14 @@ static void note_casts(vp_python_reader *r, const char *from, int line)
             r->doc->casts = line;
 }
 
+/* Whether saved adapters that are loaded here are trained: before a trainer is made, and not merged until then. */
+static bool is_trained_on(const vp_python_reader *r, const char *from)
+{
+    const char *trainer = memmem(from, (size_t)(r->end - from), "Trainer(", strlen("Trainer("));
+
+    return !r->trains_line && !has_text(from, trainer ? trainer : r->end, "merge_and_unload");
+}
+
 /* get_peft_model() of peft's; Unsloth's own says by its arguments what it makes. */
 static vp_status note_adapters(vp_python_reader *r, const char *from, int line)
 {
@@ -709,9 +718,15 @@ static vp_status note_adapters(vp_python_reader *r, const char *from, int line)
         has_text(from, r->at, "PeftModel"))
         r->doc->has_adapters = true;
     while (strncmp(from, "def ", 4) != 0 && (call = next_call(r, from, &p)))
-        if (r->doc->takes_model && vp_python_ends_in(call, "get_peft_config"))
+        if (r->doc->takes_model && vp_python_ends_in(call, "get_peft_config")) {
             r->doc->asks_adapters = true;
-        else if (strcmp(call, "get_peft_model") == 0 || strcmp(call, "peft.get_peft_model") == 0) {
+        } else if (vp_python_ends_in(call, ".add_adapter")) {
+            VP_TRY(vp_python_note_adapters(r, "add_adapter()", line));
+        } else if (vp_python_ends_in(call, ".from_pretrained") && strstr(call, "PeftModel") &&
+                   is_trained_on(r, from)) {
+            VP_TRY(vp_python_note_adapters(r, "PeftModel.from_pretrained()", line));
+        } else if (strcmp(call, "get_peft_model") == 0 ||
+                   strcmp(call, "peft.get_peft_model") == 0) {
             VP_TRY(vp_python_note_adapters(r, "get_peft_model()", line));
             r->doc->may_adapt = r->doc->may_adapt || r->may_run;
         }
@@ -836,6 +851,7 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
         vp_python_note_trained(&r, from, line);
         vp_python_note_frozen(&r, from, line);
         VP_TRY(vp_python_note_lightning(&r, from, line));
+        VP_TRY(vp_python_note_changes(&r, from, line));
         VP_TRY(vp_python_note_format(&r, from, line));
         note_casts(&r, from, line);
         if (strncmp(from, "def ", 4) != 0)

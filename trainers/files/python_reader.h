@@ -21,6 +21,7 @@ typedef struct vp_python_reader {
     const char  *begin, *at, *end, *line_start;
     int          line;
     bool         unread;      /* what was met is no literal: no error, but not read */
+    bool         in_sum;      /* what is read is one of several numbers that signs join */
     bool         inside;      /* the statement stands in a function or behind a condition */
     bool         conditional; /* behind a condition or in a loop */
     bool         may_run;     /* behind a condition, or in a function that is called there */

@@ -6,8 +6,10 @@
 #include "trainers/files/python_calls.h"
 #include "trainers/files/python_names.h"
 #include "trainers/files/python_scan.h"
+#include "trainers/files/script_values.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -612,6 +614,96 @@ out:
     return st;
 }
 
+static bool is_number(const vp_value *v)
+{
+    return !v->call && (v->kind == VP_VALUE_INT || v->kind == VP_VALUE_REAL);
+}
+
+/* The sign of a sum or product that the reader stands at, "//" as 'd'; '\0': none. */
+static char sign_at(const vp_python_reader *r, size_t *n)
+{
+    char c = r->at < r->end ? *r->at : '\0', next = r->at + 1 < r->end ? r->at[1] : '\0';
+
+    *n = c == '/' && next == '/' ? 2 : 1;
+    if (!c || !strchr("+-*/", c) || (c == '*' && next == '*') || next == '=' ||
+        (*n == 2 && r->at + 2 < r->end && r->at[2] == '='))
+        return '\0';
+    return *n == 2 ? 'd' : c;
+}
+
+/* What the command says of an option counts in a sum as its default would. */
+static bool is_known_number(const vp_python_reader *r, vp_value *v)
+{
+    if (v->option && strcmp(v->option_type, VP_OPTION_PARAMETER) != 0 && r->doc->command)
+        vp_script_value_given(r->doc->command, v, vp_script_has_letters(r->doc->command));
+    return is_number(v);
+}
+
+static bool fold(vp_value *a, char sign, const vp_value *b)
+{
+    bool   whole = a->kind == VP_VALUE_INT && b->kind == VP_VALUE_INT && sign != '/';
+    double x = a->real, y = b->real, to;
+
+    if ((sign == 'd' || sign == '/') && y == 0)
+        return false;
+    to = sign == '+'   ? x + y
+         : sign == '-' ? x - y
+         : sign == '*' ? x * y
+         : sign == '/' ? x / y
+                       : floor(x / y);
+    if (!(fabs(to) < 1e15))
+        return false;
+    a->real = to, a->integer = (int64_t)to;
+    a->kind = whole ? VP_VALUE_INT : VP_VALUE_REAL;
+    return true;
+}
+
+/* batch_size // micro_batch_size: signs of one rank, from left to right; others leave it unread. */
+static vp_status read_sum(vp_python_reader *r, vp_value *v, int depth)
+{
+    char      first = '\0', sign;
+    vp_status st    = VP_OK;
+
+    while (!r->unread && is_number(v)) {
+        vp_python_reader before = *r;
+        vp_value         other  = {.line = v->line, .column = v->column};
+        size_t           n;
+        vp_python_skip(r, depth > 1);
+        sign = sign_at(r, &n);
+        if (!sign) {
+            *r = before;
+            break;
+        }
+        bool is_sum = sign == '+' || sign == '-', was_sum = first == '+' || first == '-';
+        r->at += n;
+        vp_python_skip(r, depth > 1);
+        if (r->at >= r->end || strchr("+-", *r->at)) {
+            r->unread = true;
+            break;
+        }
+        r->in_sum = true;
+        st        = vp_python_read_value(r, &other, depth + 1);
+        r->in_sum = before.in_sum;
+        VP_TRY(st);
+        if ((first && is_sum != was_sum) || !is_known_number(r, v) || !is_known_number(r, &other) ||
+            !fold(v, sign, &other)) {
+            r->unread = true;
+            break;
+        }
+        if (other.option && !v->option)
+            v->option = other.option, v->option_line = other.option_line;
+        if (v->option)
+            v->option_type = VP_OPTION_SUM;
+        first   = sign;
+        v->text = v->kind == VP_VALUE_INT
+                      ? vp_arena_printf(r->doc->arena, "%lld", (long long)v->integer)
+                      : vp_arena_printf(r->doc->arena, "%.17g", v->real);
+        VP_TRY_ALLOC(r->err, v->text);
+    }
+out:
+    return st;
+}
+
 vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
 {
     vp_status st = VP_OK;
@@ -649,7 +741,9 @@ vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
         else
             r->unread = true;
     }
-    if (!r->unread)
+    if (!r->unread && !r->in_sum)
+        VP_TRY(read_sum(r, v, depth));
+    if (!r->unread && !r->in_sum)
         VP_TRY(read_choice(r, v, depth));
 out:
     return st;

@@ -1,0 +1,107 @@
+/* trainers/files/python_changes.c: known by their letters: what is counted is the model as it is published. */
+#include "trainers/files/python_changes.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* Sizes that a config has, by the families' names. */
+static const char *const sizes[] = {
+    "num_hidden_layers", "n_layer",    "num_layers", "hidden_size",         "n_embd",
+    "d_model",           "vocab_size", "n_head",     "num_attention_heads", "num_key_value_heads",
+    "intermediate_size", "d_ff",       "n_inner",    "num_local_experts"};
+
+static bool is_letter(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+static const char *find_text(const char *from, const char *end, const char *text)
+{
+    return end > from ? memmem(from, (size_t)(end - from), text, strlen(text)) : NULL;
+}
+
+/* config.num_hidden_layers = 4, from_pretrained(..., num_hidden_layers=4): the size that is set; NULL: none is. */
+static const char *size_set(const vp_python_reader *r, const char *from)
+{
+    bool makes = find_text(from, r->at, "Config(") || find_text(from, r->at, "Config.from_") ||
+                 find_text(from, r->at, ".from_pretrained(") ||
+                 find_text(from, r->at, "from_config(");
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (const char *p = from; (p = find_text(p, r->at, sizes[i])) != NULL; p++) {
+            const char *behind = p + strlen(sizes[i]);
+            if (p == from || is_letter(p[-1]) || (behind < r->at && is_letter(*behind)))
+                continue;
+            while (behind < r->at && *behind == ' ')
+                behind++;
+            bool sets    = behind + 1 < r->at && *behind == '=' && behind[1] != '=';
+            bool is_attr = p[-1] == '.' && !find_text(from, p, "=") && !find_text(from, p, "self.");
+            if (sets && (is_attr || (makes && p[-1] != '.')))
+                return sizes[i];
+        }
+    return NULL;
+}
+
+static vp_status say(vp_python_reader *r, int line, bool is_uncounted, const char *text)
+{
+    vp_status st = vp_document_remark(r->doc, line, NULL, false, r->err, "%s", text);
+
+    if (st == VP_OK)
+        r->doc->last_remark->is_uncounted = r->doc->last_remark->of_model = is_uncounted;
+    return st;
+}
+
+static vp_status note_vocabulary(vp_python_reader *r, const char *from, int line)
+{
+    static const char resize[] = "resize_token_embeddings(";
+    const char       *at       = find_text(from, r->at, resize);
+
+    if (!at)
+        return VP_OK;
+    at += sizeof resize - 1;
+    if (strncmp(at, "len(", 4) == 0)
+        return say(r, line, false,
+                   "the vocabulary becomes the tokenizer's, a few tokens more or less than the "
+                   "published one, which is counted");
+    return say(r, line, true,
+               vp_arena_printf(r->doc->arena,
+                               "resize_token_embeddings() in line %d: another vocabulary than the "
+                               "published one, whose logits are missing from this answer",
+                               line));
+}
+
+/* As torch_compile of a trainer's arguments. */
+static vp_status note_compile(vp_python_reader *r, const char *from, int line)
+{
+    vp_value *v;
+    vp_status st = VP_OK;
+
+    if (!find_text(from, r->at, "torch.compile(") || vp_value_member(r->doc->root, "torch_compile"))
+        goto out;
+    VP_TRY(vp_python_add(r, r->doc->root, "torch_compile", &v));
+    v->kind = VP_VALUE_BOOL, v->boolean = true, v->text = "True";
+    v->line = line;
+    if (r->may_run)
+        vp_python_be_unread(v);
+out:
+    return st;
+}
+
+vp_status vp_python_note_changes(vp_python_reader *r, const char *from, int line)
+{
+    vp_status st = VP_OK;
+
+    if (strncmp(from, "def ", 4) == 0 || strncmp(from, "class ", 6) == 0 || r->trains_line)
+        return VP_OK; /* behind the trainer nothing of it counts */
+    const char *size = size_set(r, from);
+    if (size)
+        VP_TRY(say(r, line, true,
+                   vp_arena_printf(r->doc->arena,
+                                   "%s in line %d: another size than that of the published model, "
+                                   "which is counted; --model with a config.json that has it asks",
+                                   size, line)));
+    VP_TRY(note_vocabulary(r, from, line));
+    VP_TRY(note_compile(r, from, line));
+out:
+    return st;
+}
