@@ -238,7 +238,8 @@ for what, part, words in (("another tower", dict(vision_config=dict(tower["visio
     rc, j = estimate(dict(tower, **part), *QLORA)
     said_of = " ".join(str(j.get("error", {}).get(k)) for k in ("field", "message"))
     ok(rc == 4 and all(w in said_of for w in words), what, (rc, said_of))
-refused("a tower over several cards", tower, [*QLORA, "--world", "2"], 4, ["vision tower", "dryrun --world 2"])
+refused("a tower over several cards", tower, [*QLORA, "--world", "2", "--parallel", "fsdp2"], 4, ["vision tower", "dryrun --world 2"])
+refused("a tower over several cards by a plain loop, which looks for no weight without a gradient", tower, [*QLORA, "--world", "2"], 4, ["vision tower"])
 
 # ---- every optimizer that transformers has a name for is answered, or refused with its reason ----
 OPTIMIZERS = """adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adafactor adamw_anyprecision adamw_torch_4bit adamw_torch_8bit ademamix sgd

@@ -448,11 +448,14 @@ static vp_status refuse_recomputed(const vp_model *model, const vp_hf_request *q
     return VP_OK;
 }
 
-/* What several cards do with weights that a text never runs: DDP waits for their gradients unless it is to look for them, FSDP and ZeRO cut
- * them. */
+/* What several cards do with weights that a text never runs: DDP waits for their gradients unless it is to look for them, as Trainer has it do
+ * beside adapters; FSDP and ZeRO cut them. */
 static vp_status refuse_tower(const vp_model *model, const vp_hf_request *q, vp_err *err)
 {
-    if (!vp_hf_is_shared(q) || !vp_model_field(model, "vision_config"))
+    bool looks = strcmp(q->trainer, "hf") == 0 && vp_hf_has_adapters(q) && vp_hf_is_shared(q) &&
+                 strcmp(q->parallel, "ddp") == 0;
+
+    if (looks || !vp_hf_is_shared(q) || !vp_model_field(model, "vision_config"))
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT,
                    "--parallel %s of %s was not recorded: its vision tower gets no gradients from "

@@ -348,6 +348,11 @@ static bool is_backward(const phase *p)
     return strncmp(p->name, "backward", strlen("backward")) == 0;
 }
 
+bool vp_recorded_is_of_rank(const char *size)
+{
+    return first_of(size, "r") != '\0';
+}
+
 /* autocast's copy of a weight, of an adapter also where backward keeps it: as large as ranks and widths say, whatever the batch. */
 static bool is_cast(const vp_recorded *s, const slot *x)
 {

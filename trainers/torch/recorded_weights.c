@@ -39,9 +39,13 @@ static void list_weights(const vp_recorded *s, int phase_idx, int section_idx, i
                 continue;
             if (!vp_recorded_is_absent(s, x->tokens[j].slot) && s->sizes[weight->size])
                 list->at[list->n++] = (vp_recorded_weight){
-                    s->sizes[weight->size], of,
-                    vp_recorded_rows_of(s, s->program->recording->sizes[weight->size]),
-                    weight->owner, place};
+                    .bytes   = s->sizes[weight->size],
+                    .layer   = of,
+                    .rows    = vp_recorded_rows_of(s, s->program->recording->sizes[weight->size]),
+                    .owner   = weight->owner,
+                    .place   = place,
+                    .is_idle = weight->owner == VP_OWNER_FROZEN &&
+                               vp_recorded_is_of_rank(s->program->recording->sizes[weight->size])};
         }
 }
 

@@ -108,9 +108,10 @@ enum { VP_WEIGHT_BEFORE = -1, VP_WEIGHT_BEHIND = -2 };
 typedef struct vp_recorded_weight {
     int64_t  bytes;
     int64_t  layer;
-    int64_t  rows;  /* of a look-up table, else 0 */
-    vp_owner owner; /* PARAMETER: trained; FROZEN, QUANTISED */
-    int64_t  place; /* for vp_recorded_drop_weight() */
+    int64_t  rows;    /* of a look-up table, else 0 */
+    vp_owner owner;   /* PARAMETER: trained; FROZEN, QUANTISED */
+    int64_t  place;   /* for vp_recorded_drop_weight() */
+    bool     is_idle; /* an adapter that is to be trained and gets no gradient, which is FROZEN */
 } vp_recorded_weight;
 
 /* Weights in the order of loading: what is trained; what is frozen and quantised as well; of these what is in the ledger now.

@@ -148,6 +148,7 @@ int vp_recorded_phase_named(const vp_recorded_program *p, const char *name, size
 int64_t vp_recorded_repetitions(const vp_recorded *s, int phase_idx, int section_idx);
 bool    vp_recorded_is_absent(const vp_recorded *s, int32_t which);
 int64_t vp_recorded_rows_of(const vp_recorded *s, const char *size);
+bool    vp_recorded_is_of_rank(const char *size); /* an adapter's */
 int64_t vp_recorded_count_slots(const vp_recorded *s, vp_owner owner);
 
 #endif

@@ -117,7 +117,8 @@ def trained():
              ((2, 0, 1, {}), (4, 1, 2, {}), (8, 2, 1, {}), (2, 4, 2, {}), (4, 5, 1, {"optimizer": "sgd"}), (2, 6, 1, {}))]
     adapted = [("ddp", world, "none", step_of(i, n, precision="bf16-amp", recompute=recompute, optimizer="adamw_torch_fused"), load)
                for world, i, n, recompute, load in ((2, 3, 1, "full", "none"), (4, 2, 1, "none", "none"), (2, 0, 2, "none", "none"), (2, 3, 1, "full", "nf4-dq"), (4, 6, 1, "full", "nf4"))]
-    return whole + adapted
+    towers = [("ddp", world, "none", ("gemma-3-4b", "bf16-amp", "full", "adamw_torch_fused", batch, 512, 1), load) for world, batch, load in ((2, 1, "none"), (4, 2, "nf4-dq"))]
+    return whole + adapted + towers
 
 
 def parted():
