@@ -268,5 +268,12 @@ for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("fine
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())
     ok(j["model"] == model and j["fits"] is (True if model else None), "litgpt " + words, (code, j.get("model"), j.get("fits_not_answered"), err))
 
+# ---- weights that are published in fewer bits than the files say ----
+for name, how, want in (("unsloth/llama-3-8b-Instruct-bnb-4bit", "finetuning_type: lora\nlora_target: all", None), ("unsloth/llama-3-8b-Instruct-bnb-4bit", "finetuning_type: lora\nlora_target: all\nquantization_bit: 4", True), ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "finetuning_type: lora\nlora_target: all", None),
+                        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "finetuning_type: lora\nlora_target: all\nquantization_bit: 4", None), ("Qwen/Qwen2.5-7B-Instruct", "finetuning_type: lora\nlora_target: all", True)):
+    for model in (), ("--model", "llama-3-8b" if "llama" in name else "qwen2.5-7b"):
+        code, j, err = check("--device", "h100", *model, write("packed.yaml", "model_name_or_path: %s\nstage: sft\n%s\ntemplate: x\noutput_dir: o\nper_device_train_batch_size: 1\nbf16: true\ncutoff_len: 512\n" % (name, how)))
+        ok(j["fits"] is want and (want or not model or name in j["fits_not_answered"]), "%s, %s, %s" % (name, how, model), (code, j.get("fits"), j.get("fits_not_answered"), err))
+
 finish()
 P

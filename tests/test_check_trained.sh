@@ -114,5 +114,14 @@ code, j, err = check(*CARD, "--model", "config.json", script(LOAD.replace("dtype
 ok(j["fits"] is True, "a config of one's own has the sizes", (j.get("fits_not_answered"), err))
 code, j, err = check(*CARD, script(LOAD, "model = torch.compile(model)\n", TRAIN))
 ok(any("torch.compile" in a for a in j["assumptions"]), "torch.compile() as torch_compile", (j.get("assumptions"), j.get("fits_not_answered")))
+# ---- what a trainer of the script's own does by itself, and copies of the model ----
+MINE = "class MyTrainer(Trainer):\n    def %s:\n        return f(self)\n"
+OWN = "My" + TRAIN
+asks("its optimizer", (LOAD, MINE % "create_optimizer(self)", OWN), why="create_optimizer() in line 7")
+asks("its step", (LOAD, MINE % "training_step(self, model, inputs)", OWN), why="training_step() in line 7")
+for what, before, launch, said in (("its loss", MINE % "compute_loss(self, model, inputs)", OWN, "the script's own loss"), ("processes of a notebook", "def go():\n    " + TRAIN + "from accelerate import notebook_launcher\n", "notebook_launcher(go, num_processes=2)\n", "--world N"), ("one of them", "def go():\n    " + TRAIN, "notebook_launcher(go, num_processes=1)\n", None)):
+    j = check(*CARD, script(LOAD, before, launch))[1]
+    ok(j["fits"] is True and (any(said in f["message"] for f in j["findings"]) if said else "launcher" not in str(j["findings"])), what, (j.get("fits_not_answered"), j["findings"]))
+asks("a copy", (LOAD, "import copy\nema = copy.deepcopy(model)\n", TRAIN), why="a copy of the model in line 7")
 finish()
 P

@@ -860,6 +860,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
         check_auto(out, file);
     }
     vp_check_settings(out);
+    vp_check_packed(out);
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
     if (out->n_findings)
         qsort(out->findings, (size_t)out->n_findings, sizeof *out->findings, by_place);

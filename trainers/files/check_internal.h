@@ -119,6 +119,9 @@ bool vp_switches_checkpoints_too(const char *key);
 bool vp_check_holds(const vp_checked *c, const vp_checked_file *file, const char *path,
                     const char *is);
 
+/* check_model.c: weights that are published in fewer bits, by the model's name, which no setting of the files says. */
+void vp_check_packed(vp_checked *c);
+
 /* settle.c: what the settings that are read decide of each other. */
 void vp_settle(vp_checked *c);
 

@@ -89,6 +89,25 @@ const char *vp_checked_model(const vp_checked *c)
     return x.file ? x.at->text : NULL;
 }
 
+void vp_check_packed(vp_checked *c)
+{
+    static const char *const words[] = {"gptq",  "awq",  "-int4", "-int8", "-4bit",
+                                        "-8bit", "gguf", "-fp8",  "-mxfp4"};
+    said                     x       = find(c);
+    bool                     is      = false;
+    char                     shown[128];
+
+    for (size_t i = 0; x.file && i < sizeof words / sizeof *words; i++)
+        is = is || strcasestr(x.at->text, words[i]);
+    if (!is || (strcasestr(x.at->text, "bnb-4bit") && vp_checked_is_quantised(c)))
+        return;
+    vp_find(c, x.file, VP_NOTE, x.at, x.at->key, NULL,
+            "weights that were quantised beforehand, by their name: what they take is not counted, "
+            "and fit not answered");
+    if (!c->uncounted)
+        c->uncounted = vp_arena_strdup(c->arena, vp_text_escape(x.at->text, shown, sizeof shown));
+}
+
 vp_status vp_check_other_model(vp_checked *c, const char *counted, bool is_known, vp_err *err)
 {
     said x = find(c);

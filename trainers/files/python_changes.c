@@ -87,9 +87,73 @@ out:
     return st;
 }
 
+/* def create_optimizer(self): of a trainer of the script's own, which does this by itself. */
+static vp_status note_override(vp_python_reader *r, const char *from, int line)
+{
+    static const struct {
+        const char *method, *says;
+        bool        decides; /* what is counted may be another step */
+    } rows[] = {
+        {"create_optimizer", "the script makes its optimizer itself; what that keeps", true},
+        {"create_optimizer_and_scheduler", "the script makes its optimizer itself; what that keeps",
+         true},
+        {"training_step", "the script's own step; what that keeps", true},
+        {"compute_loss", "the script's own loss; what it keeps beside the model's own", false},
+    };
+    static const char def[] = "def ";
+    vp_status         st    = VP_OK;
+
+    if (strncmp(from, def, sizeof def - 1) != 0 || r->indent == 0 ||
+        (r->imports & VP_PYTHON_LIGHTNING))
+        goto out;
+    from += sizeof def - 1;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t n = strlen(rows[i].method);
+        if (strncmp(from, rows[i].method, n) != 0 || from[n] != '(')
+            continue;
+        VP_TRY(vp_document_remark(r->doc, line, NULL, false, r->err,
+                                  "%s() in line %d: %s is missing from this answer", rows[i].method,
+                                  line, rows[i].says));
+        r->doc->last_remark->is_gap = rows[i].decides;
+    }
+out:
+    return st;
+}
+
+/* ema = copy.deepcopy(model), notebook_launcher(train, num_processes=2). */
+static vp_status note_copies(vp_python_reader *r, const char *from, int line)
+{
+    static const char *const copies[] = {"deepcopy(model", "create_reference_model("};
+    const char              *launch   = find_text(from, r->at, "notebook_launcher("), *n;
+    vp_status                st       = VP_OK;
+
+    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++) {
+        if (!find_text(from, r->at, copies[i]))
+            continue;
+        VP_TRY(vp_document_remark(r->doc, line, NULL, false, r->err,
+                                  "a copy of the model in line %d: what it takes on the card is "
+                                  "missing from this answer",
+                                  line));
+        r->doc->last_remark->is_uncounted = true;
+    }
+    n = launch ? find_text(launch, r->at, "num_processes") : NULL;
+    n = n ? n + strlen("num_processes") + strspn(n + strlen("num_processes"), " =") : NULL;
+    if (launch && !(n && *n == '1' && !isdigit((unsigned char)n[1])))
+        VP_TRY(say(r, line, false,
+                   "notebook_launcher() starts several processes: what follows is of one; --world "
+                   "N says how many"));
+out:
+    return st;
+}
+
 vp_status vp_python_note_changes(vp_python_reader *r, const char *from, int line)
 {
     vp_status st = VP_OK;
+
+    if (!r->trains_line)
+        VP_TRY(note_override(r, from, line));
+    if (find_text(from, r->at, "notebook_launcher(") || !r->trains_line)
+        VP_TRY(note_copies(r, from, line));
 
     if (strncmp(from, "def ", 4) == 0 || strncmp(from, "class ", 6) == 0 || r->trains_line)
         return VP_OK; /* behind the trainer nothing of it counts */
