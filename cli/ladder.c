@@ -286,16 +286,16 @@ void vp_ladder_print(const vp_ladder *l)
         printf("NEEDS %s with all of it; --device or --budget says what fits\n",
                vp_size_text(shown->cumulative.device_bytes, size, sizeof size));
     if (l->first_fit > 0)
-        vp_screen_line("from", "%s on, with all above it", shown->name);
+        vp_screen_line("fits from", "%s on, with all that stands above it", shown->name);
     if (l->first_fit == 0)
-        vp_screen_line("from", "the start: nothing has to be saved");
+        vp_screen_line("fits from", "the start: nothing has to be saved");
     vp_screen_line("model", "%s%s%s, sequence %lld, global batch %lld", l->start.model->name,
                    l->start.has_device ? " on " : "",
                    l->start.has_device ? l->start.device.name : "",
                    (long long)l->start.scenario.seq, (long long)l->start.scenario.global_batch);
     vp_screen_recipe(&l->start.scenario.recipe, l->start.scenario.attention);
-    printf("\n%s%-24s %11s %11s %11s %9s%s\n", vp_paint(VP_PAINT_HEAD), "one after another",
-           "alone", "here", "needs then", "step", vp_paint_end());
+    printf("\n%s%-24s %11s %11s %11s %9s%s\n", vp_paint(VP_PAINT_HEAD), "added one by one",
+           "by itself", "in turn", "then needs", "step", vp_paint_end());
     for (int i = 0; i < l->n; i++)
         print_rung(l, i);
     printf("\n");
