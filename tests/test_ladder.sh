@@ -98,7 +98,7 @@ ok(0.25 < acts[1] / acts[0] < 0.4, "checkpointing leaves a third, not half", act
 
 screen = call("estimate qwen2.5-7b --device 4090 --seq 2048 --micro-batch 8 --ladder")
 lines = screen.rstrip("\n").split("\n")
-ok(max(map(len, lines)) <= 80 and lines[0].startswith("FITS: ") and lines[1].startswith("from "), "the answer first", lines[:2])
+ok(max(map(len, lines)) <= 80 and lines[0].startswith("FITS: ") and lines[1].startswith("fits from "), "the answer first", lines[:2])
 ok(len([l for l in lines if l.endswith("  fits")]) == 1, "the first rung that fits is marked", screen)
 ok("--lora r=16,targets=all-linear" in screen and "--world 8 --parallel zero3" in screen, "what only another trainer has is named", screen)
 beside = ladder("qwen2.5-7b --device 4090 --seq 2048 --micro-batch 8")
