@@ -77,5 +77,19 @@ for n in range(0, 200, 7):  # cut anywhere: an answer, or an error with its plac
         f.write(text[:len(text) * n // 200])
     code, j, err = check(*CARD, "cut.ipynb")
     ok(code in (0, 3, 4), "cut at %d" % n, (code, err))
+# ---- LLaMA-Factory's notebook: the dictionary is what its command reads ----
+code, j, err = check(*CARD, book("import json\nargs = dict(stage='sft', model_name_or_path='Qwen/Qwen2.5-0.5B', dataset='x', template='qwen', finetuning_type='lora', lora_target='all', output_dir='o', per_device_train_batch_size=2, bf16=True, cutoff_len=512)\njson.dump(args, open('a.json', 'w'))", "!llamafactory-cli train a.json"))
+ok(j["fits"] is True and not any("not judged" in f["message"] for f in j["findings"]), "its command is no other training", (j.get("fits_not_answered"), j["findings"], err))
+
+# ---- files that here-documents write, of a cell or of a script ----
+AX = "base_model: Qwen/Qwen2.5-0.5B\nmicro_batch_size: 3\nsequence_len: 512\nbf16: true\noptimizer: adamw_torch_fused\n"
+for how, known in (("cat > c.yml <<'EOF'\n%sEOF\naxolotl train c.yml\n", True), ("cat <<EOF > c.yml\n%sEOF\naxolotl train c.yml\n", True), ("tee c.yml <<EOF >/dev/null\n%sEOF\naxolotl train c.yml\n", False), ("cat <<\"E O F\" | tee c.yml\n%sE O F\naxolotl train ./c.yml\n", True), ("mkdir -p x; cat >x/c.yml <<-EOF\n%sEOF\ncd x\naxolotl train c.yml\n", True),
+                   ("cat > c.yml <<EOF\n%snum_epochs: $N\nEOF\naxolotl train c.yml\n", False), ("cat > c.yml <<'EOF'\n%s#: $N\nEOF\naxolotl train c.yml\n", True), ("cat > $D/c.yml <<EOF\n%sEOF\naxolotl train c.yml\n", False), ("cat > c.yml <<EOF\n%s", True)):
+    text = how % AX
+    with open("w.sh", "w") as f:
+        f.write(text)
+    for name in "w.sh", book("%%bash\n" + text):
+        code, j, err = check("--device", "4090", name)
+        ok(code in (0, 4) and (j["fits"] is True and j["common"]["micro_batch"] == 3 if known else j.get("fits") is None), "%s: %s" % (name, text), (code, j.get("common"), j.get("fits_not_answered"), j.get("findings"), err))
 finish()
 P

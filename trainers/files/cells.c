@@ -113,7 +113,9 @@ vp_status vp_check_open_commands(vp_checked *c, int i, const vp_check_opts *opts
                          opts, NULL, err));
     const vp_checked_file *own  = &c->files[n_files];
     int                    line = own->doc ? own->doc->root->line : 0;
-    bool                   both = c->files[i].dialect && own->dialect;
+    /* `llamafactory-cli train args.json` of a dictionary that the Python writes there says nothing more */
+    bool reads = own->dialect == c->files[i].dialect && own->doc && !own->doc->root->first;
+    bool both  = c->files[i].dialect && own->dialect && !reads;
     if (!may_train(own) || c->files[i].dialect) {
         take_back(c, n_files, n_findings, n_errors);
         if (both) {

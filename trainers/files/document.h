@@ -132,7 +132,7 @@ typedef struct vp_document {
     struct vp_written *written; /* and the files that its cells write; NULL: none */
 } vp_document;
 
-/* A file that a notebook writes before it is used. */
+/* A file that a notebook or a script of the shell's writes before it is used. */
 typedef struct vp_written {
     const char        *path, *bytes;
     int64_t            n_bytes;

@@ -442,6 +442,9 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n, vp_
             at->next = one;
         at = one;
     }
+    VP_TRY(vp_shell_here(doc->arena, bytes, n, &doc->written, err));
+    for (at = doc->next; at; at = at->next)
+        at->written = doc->written;
 out:
     return st;
 }

@@ -139,7 +139,7 @@ static vp_status open_named(namer *x, const vp_value *at, const char *key, const
         return VP_FAIL(x->err, VP_ERR_USAGE, "more than %d files at once, with those they name",
                        VP_CHECK_MAX_FILES);
     vp_find(c, file, VP_NOTE, at, key, NULL,
-            written ? "%s is read too, as a cell writes it" : "%s is read too",
+            written ? "%s is read too, as it is written here" : "%s is read too",
             vp_text_escape(found, shown, sizeof shown));
     c->files[c->n_files].is_named   = true;
     c->files[c->n_files].is_written = written != NULL;

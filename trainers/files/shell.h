@@ -39,6 +39,11 @@ enum { VP_SHELL_MAX_BYTES = 4 << 20 }; /* of a script with its variables expande
 vp_status vp_shell_read(vp_arena *arena, const char *name, const char *bytes, int64_t n,
                         vp_shell_command **first, vp_err *err);
 
+/* The files that here-documents write, behind those of *out (document.h). */
+struct vp_written;
+vp_status vp_shell_here(vp_arena *arena, const char *bytes, int64_t n, struct vp_written **out,
+                        vp_err *err);
+
 /* The words of a text in which line ends mean no more than blanks, and nothing is expanded. */
 vp_status vp_shell_words(vp_arena *arena, const char *name, const char *bytes, int64_t n,
                          vp_shell_command *out, vp_err *err);
