@@ -123,5 +123,10 @@ for what, before, launch, said in (("its loss", MINE % "compute_loss(self, model
     j = check(*CARD, script(LOAD, before, launch))[1]
     ok(j["fits"] is True and (any(said in f["message"] for f in j["findings"]) if said else "launcher" not in str(j["findings"])), what, (j.get("fits_not_answered"), j["findings"]))
 asks("a copy", (LOAD, "import copy\nema = copy.deepcopy(model)\n", TRAIN), why="a copy of the model in line 7")
+# ---- Liger's kernels, put into the model by the script ----
+for what, before, load, loss in (("its class's", "from liger_kernel.transformers import AutoLigerKernelForCausalLM\n", LOAD.replace("AutoModelForCausalLM", "AutoLigerKernelForCausalLM"), "liger-all"), ("by a call", "from liger_kernel.transformers import apply_liger_kernel_to_qwen2\napply_liger_kernel_to_qwen2()\n", LOAD, "liger-all"),
+                                 ("of which nobody knows", "from liger_kernel.transformers import apply_liger_kernel_to_qwen2\napply_liger_kernel_to_qwen2(rope=False)\n", LOAD, None), ("that are imported alone", "from liger_kernel.transformers import apply_liger_kernel_to_qwen2\n", LOAD, "full")):
+    j = check(*CARD, script(before, load, TRAIN))[1]
+    ok(j["common"].get("loss") == loss and j["fits"] is (True if loss else None), "Liger's kernels, " + what, (j["common"], j.get("fits_not_answered"), j["findings"]))
 finish()
 P

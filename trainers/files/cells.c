@@ -117,6 +117,8 @@ vp_status vp_check_open_commands(vp_checked *c, int i, const vp_check_opts *opts
     bool reads = own->dialect == c->files[i].dialect && own->doc && !own->doc->root->first;
     bool both  = c->files[i].dialect && own->dialect && !reads;
     if (!may_train(own) || c->files[i].dialect) {
+        if (!c->files[i].doc->written && own->doc)
+            c->files[i].doc->written = own->doc->written;
         take_back(c, n_files, n_findings, n_errors);
         if (both) {
             vp_find(c, &c->files[i], VP_NOTE, &(vp_value){.kind = VP_VALUE_NULL, .line = line}, "",

@@ -70,19 +70,41 @@ static vp_status note_vocabulary(vp_python_reader *r, const char *from, int line
                                line));
 }
 
-/* As torch_compile of a trainer's arguments. */
-static vp_status note_compile(vp_python_reader *r, const char *from, int line)
+/* What a call of the script's does that a trainer's argument does too. */
+static vp_status switch_on(vp_python_reader *r, const char *key, bool is_plain, int line)
 {
     vp_value *v;
     vp_status st = VP_OK;
 
-    if (!find_text(from, r->at, "torch.compile(") || vp_value_member(r->doc->root, "torch_compile"))
+    if (vp_value_member(r->doc->root, key))
         goto out;
-    VP_TRY(vp_python_add(r, r->doc->root, "torch_compile", &v));
+    VP_TRY(vp_python_add(r, r->doc->root, key, &v));
     v->kind = VP_VALUE_BOOL, v->boolean = true, v->text = "True";
     v->line = line;
-    if (r->may_run)
+    if (r->may_run || !is_plain)
         vp_python_be_unread(v);
+out:
+    return st;
+}
+
+/* torch.compile(model) is torch_compile; apply_liger_kernel_to_llama() and AutoLigerKernelForCausalLM are use_liger_kernel, unless they are told
+ * which of the kernels. */
+static vp_status note_switches(vp_python_reader *r, const char *from, int line)
+{
+    static const char apply[] = "apply_liger_kernel_to_";
+    const char       *liger = find_text(from, r->at, apply), *open = liger;
+    vp_status         st = VP_OK;
+
+    if (strncmp(from, "from ", 5) == 0 || strncmp(from, "import ", 7) == 0)
+        goto out;
+    if (find_text(from, r->at, "torch.compile("))
+        VP_TRY(switch_on(r, "torch_compile", true, line));
+    while (open && open < r->at && is_letter(*open))
+        open++;
+    if (open && open + 1 < r->at && *open == '(')
+        VP_TRY(switch_on(r, "use_liger_kernel", open[1] == ')', line));
+    if (find_text(from, r->at, "AutoLigerKernelForCausalLM."))
+        VP_TRY(switch_on(r, "use_liger_kernel", true, line));
 out:
     return st;
 }
@@ -165,7 +187,7 @@ vp_status vp_python_note_changes(vp_python_reader *r, const char *from, int line
                                    "which is counted; --model with a config.json that has it asks",
                                    size, line)));
     VP_TRY(note_vocabulary(r, from, line));
-    VP_TRY(note_compile(r, from, line));
+    VP_TRY(note_switches(r, from, line));
 out:
     return st;
 }
