@@ -128,5 +128,9 @@ for what, before, load, loss in (("its class's", "from liger_kernel.transformers
                                  ("of which nobody knows", "from liger_kernel.transformers import apply_liger_kernel_to_qwen2\napply_liger_kernel_to_qwen2(rope=False)\n", LOAD, None), ("that are imported alone", "from liger_kernel.transformers import apply_liger_kernel_to_qwen2\n", LOAD, "full")):
     j = check(*CARD, script(before, load, TRAIN))[1]
     ok(j["common"].get("loss") == loss and j["fits"] is (True if loss else None), "Liger's kernels, " + what, (j["common"], j.get("fits_not_answered"), j["findings"]))
+# ---- functions that call themselves, and each other ----
+for text in ("def f(n):\n    return f(n) if n else model\n", "def f(n):\n    return g(n)\ndef g(n):\n    return f(n), model\n", "def f(a):\n    a = f(a)\n    return a\n"):
+    code, j, err = check(*CARD, script(LOAD, text, TRAIN.replace("(model", "(f(model)")))
+    ok(code in (0, 4) and j["model"] == "qwen2.5-0.5b", "a circle: " + text, (code, j.get("findings"), err))
 finish()
 P

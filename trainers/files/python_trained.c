@@ -74,8 +74,9 @@ typedef struct search {
     const vp_python_reader *r;
     vp_piece                seen[MAX_SEEN];
     int                     seen_in[MAX_SEEN], n_seen;
-    const vp_document      *met[MAX_PARTS];
-    int                     n_met;
+    bool returned[VP_SCAN_BLOCKS]; /* functions whose values were followed: one may call itself */
+    const vp_document *met[MAX_PARTS];
+    int                n_met;
 } search;
 
 static bool is_met(const search *x, const vp_document *part)
@@ -123,8 +124,11 @@ static void follow_piece(search *x, const vp_piece *p, int block, int place)
         at = next = name.end;
         while (next < p->end && *next == ' ')
             next++;
-        int f = next < p->end && *next == '(' ? vp_names_block_named(s, &name, false) : -1;
-        for (int i = 0; f >= 0 && i < s->n_values; i++) {
+        int  f      = next < p->end && *next == '(' ? vp_names_block_named(s, &name, false) : -1;
+        bool is_new = f >= 0 && !x->returned[f];
+        if (f >= 0)
+            x->returned[f] = true;
+        for (int i = 0; is_new && i < s->n_values; i++) {
             vp_piece one = s->values[i].value, rest = one, each;
             if (s->values[i].block != f || !vp_piece_is(&s->values[i].name, "return") || !one.at)
                 continue;
