@@ -131,6 +131,21 @@ static void tell_signal(int number, const vp_dryrun_findings *found, vp_dryrun_j
              strsignal(number), why);
 }
 
+static bool lacks_torch(const char *type, const vp_json_node *error)
+{
+    return strcmp(type, "ModuleNotFoundError") == 0 &&
+           strstr(vp_dryrun_report_text(error, "message"), "'torch'");
+}
+
+/* Of the stand-in's libraries: a function that they have not, or one of them that there is not. */
+static bool lacks_symbol(const char *type, const vp_json_node *error)
+{
+    const char *message = vp_dryrun_report_text(error, "message");
+
+    return strcmp(type, "ImportError") == 0 &&
+           (strstr(message, "undefined symbol") || strstr(message, "cannot open shared object"));
+}
+
 void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
                      const vp_dryrun_findings *found, vp_dryrun_judgement *out)
 {
@@ -188,15 +203,12 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
                  "after the last step that was run the command ended with %s: what follows "
                  "training was not run to its end",
                  vp_text_escape(type, shown, sizeof shown));
-    } else if (strcmp(type, "ModuleNotFoundError") == 0 &&
-               strstr(vp_dryrun_report_text(&error, "message"), "'torch'")) {
+    } else if (had_error && lacks_torch(type, &error)) {
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
         snprintf(out->reason, sizeof out->reason,
                  "the command's Python has no torch; begin the command with one that has: "
                  "/path/to/venv/bin/python");
-    } else if (strcmp(type, "ImportError") == 0 &&
-               (strstr(vp_dryrun_report_text(&error, "message"), "undefined symbol") ||
-                strstr(vp_dryrun_report_text(&error, "message"), "cannot open shared object"))) {
+    } else if (had_error && lacks_symbol(type, &error)) {
         snprintf(out->reason, sizeof out->reason,
                  "a library asks for what the stand-in does not have: %s",
                  vp_text_escape(vp_dryrun_report_text(&error, "message"), shown, sizeof shown));

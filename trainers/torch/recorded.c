@@ -701,6 +701,16 @@ static void list_gradients(const vp_recorded *s, int phase_idx, int64_t *out, in
     }
 }
 
+int64_t vp_recorded_count_slots(const vp_recorded *s, vp_owner owner)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < s->program->n_slots; i++)
+        if (s->program->slots[i].owner == owner)
+            n += s->base[i + 1] - s->base[i];
+    return n;
+}
+
 vp_status vp_recorded_gradients(const vp_recorded *s, int64_t **out, int64_t *n, vp_err *err)
 {
     *n   = 0;

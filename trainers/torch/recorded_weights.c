@@ -94,16 +94,6 @@ static vp_status tell_layers(const vp_recorded *s, const section *body, vp_recor
     return VP_OK;
 }
 
-int64_t vp_recorded_count_slots(const vp_recorded *s, vp_owner owner)
-{
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < s->program->n_slots; i++)
-        if (s->program->slots[i].owner == owner)
-            n += s->base[i + 1] - s->base[i];
-    return n;
-}
-
 vp_status vp_recorded_weights(const vp_recorded *s, vp_weights which, vp_recorded_weight **out,
                               int64_t *n, vp_err *err)
 {
