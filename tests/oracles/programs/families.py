@@ -171,7 +171,7 @@ def draw(rng, family, v, index):
         if v.get("trainer") == "dpo":         # pairs; each half is beyond what a scan takes without scratch
             b = 2 * b if kind == 0 else b - b % 2
         b -= b % TILES if v.get("liger") else 0
-        if index == 0 and v.get("wide") and v.get("window") and b * a > 100:       # so that keys of wide heads are cut in parts (KS) once
+        if index == 0 and v.get("wide") and (v.get("window") or v.get("mask")) and b * a > 100:       # so that keys of wide heads are cut in parts (KS) once
             continue
         if b * s < (3100 if v.get("liger") else 4100):                  # fewer rows are summed without scratch
             continue

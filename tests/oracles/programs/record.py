@@ -8,6 +8,7 @@ expression of the symbols on every shape, or an order of events that does not re
 reason. README.md beside this file has the format.
 """
 import argparse
+import gc
 import itertools
 import os
 import re
@@ -530,6 +531,7 @@ def begin():
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1          # the real one forbids a later fork
     torch.cuda._is_in_bad_fork = lambda: False         # importing bitsandbytes looks at the card; the stand-in's may be forked
+    gc.freeze()         # what is imported stays: each run collects its own
 
 
 def versions(out):
