@@ -25,6 +25,8 @@ static const struct {
     {"gemma3_text", {LLAMA_LINEARS}, "q_proj+v_proj"},
     /* of its tower of images peft takes those of the same names, and three of other names */
     {"gemma3", {LLAMA_LINEARS, "out_proj", "fc1", "fc2"}, NULL},
+    {"cohere", {LLAMA_LINEARS}, NULL},
+    {"olmo", {LLAMA_LINEARS}, NULL},
     {"olmo2", {LLAMA_LINEARS}, NULL},
     {"olmo3", {LLAMA_LINEARS}, NULL},
     {"ernie4_5", {LLAMA_LINEARS}, NULL},
