@@ -83,8 +83,7 @@ static vp_status check_window(const vp_model *model, const struct pattern *p, in
     const json_t *window = vp_model_text_field(model, "sliding_window");
 
     if (p->full_every || !json_is_true(vp_model_text_field(model, "use_sliding_window")) ||
-        (window && json_is_null(window)) ||
-        (json_is_integer(from) && json_integer_value(from) >= n_layers))
+        json_is_null(window) || (json_is_integer(from) && json_integer_value(from) >= n_layers))
         return VP_OK;
     return refuse(model, "use_sliding_window", err);
 }
