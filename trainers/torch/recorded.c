@@ -28,12 +28,14 @@ static vp_status count_blocks(vp_recorded *s, const int64_t *n_layers, vp_err *e
 
     for (int g = 0; g < VP_RECORDED_GROUPS; g++) {
         s->n_blocks[g] = n_layers[g] / p->every; /* what is beside blocks is less than one */
-        if ((n_layers[g] && !vp_recorded_repeats(p, n_layers[g])) || n_layers[g] > MAX_LAYERS)
+        if (n_layers[g] > MAX_LAYERS)
+            return VP_FAIL(err, VP_ERR_INPUT, "%lld layers: a recorded step has at most %d",
+                           (long long)n_layers[g], MAX_LAYERS);
+        if (n_layers[g] && !vp_recorded_repeats(p, n_layers[g]))
             return VP_FAIL(err, VP_ERR_INPUT,
-                           "%lld layers: this step was recorded for whole groups of %lld layers "
-                           "and %lld more, up to %d",
-                           (long long)n_layers[g], (long long)p->every, (long long)p->rest,
-                           MAX_LAYERS);
+                           "%lld layers: this step was recorded for whole groups of %lld layers, "
+                           "with %lld beside them. For yours: vplan dryrun -- COMMAND",
+                           (long long)n_layers[g], (long long)p->every, (long long)p->rest);
     }
     if (s->symbols->at[VP_SYM_YC])
         s->n_blocks[VP_RECORDED_TILES] =
