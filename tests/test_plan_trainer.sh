@@ -783,7 +783,7 @@ for words in ("plan", "llama-3.2-1b", *T4, "--global-batch", "4", "--qlora"), ("
     code, _, err = call(*words, "--precision", "bf16-amp")
     ok(code == 4 and "precision bf16-amp does not run here" in err and "not given" not in err, "%s: it was given" % words[0], (code, err))
 # ---- nor does nothing fit because of it: where the first precision was recorded with fewer ways to share, another is taken ----
-words = ("plan", "smollm2-1.7b", "--trainer", "hf", "--world", "2", "--device", "l4", "--seq", "512", "--global-batch", "16", "--json")
+words = ("plan", "pythia-1b", "--trainer", "hf", "--world", "4", "--device", "4070", "--seq", "512", "--global-batch", "16", "--json")
 code, out, err = call(*words)
 free = json.loads(out)
 shared = [json.loads(call(*words, "--parallel", p)[1]) for p in ("ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3")]
