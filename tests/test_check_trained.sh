@@ -47,6 +47,8 @@ for what, lines, tuning, why in (
         ("frozen by its method, then freed", (LOAD, "model.requires_grad_(False)\n", "model.requires_grad_(True)\n", TRAIN), "full", None),
         ("frozen, then freed by the method's default", (LOAD, ALL % "False", "model.requires_grad_()\n", TRAIN), "full", None),
         ("frozen", (LOAD, ALL % "False", TRAIN), None, "requires_grad in line 7"),
+        ("frozen, before more other names than are told apart", (LOAD, "model.requires_grad_(False)\n", "".join("part%d.requires_grad_(True)\n" % i for i in range(20)), TRAIN),
+         None, "requires_grad in line 6"),
         ("a part frozen, all freed before", (LOAD, ALL % "True", "for p in model.model.layers[:4].parameters():\n    p.requires_grad = False\n", TRAIN), None, "requires_grad in line 9"),
         ("all frozen, a part freed", (LOAD, ALL % "False", "for p in model.lm_head.parameters():\n    p.requires_grad = True\n", TRAIN), None, "requires_grad in line 7"),
         ("freed where nobody knows", (LOAD, ALL % "False", "if os.environ.get('F'):\n    for p in model.parameters():\n        p.requires_grad = True\n", TRAIN), None, "requires_grad in line 7"),

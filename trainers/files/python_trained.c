@@ -19,10 +19,10 @@ typedef struct owner {
 } owner;
 
 typedef struct vp_python_trained {
-    vp_piece model; /* what a trainer is given; at NULL: nothing is seen */
-    int      line;  /* of its call */
-    owner    owners[MAX_OWNERS];
-    int      n_owners;
+    vp_piece model;           /* what a trainer is given; at NULL: nothing is seen */
+    int      line;            /* of its call */
+    owner owners[MAX_OWNERS]; /* the first one is nobody's: what more names than these say is its */
+    int   n_owners;
 } vp_python_trained;
 
 vp_status vp_python_trained_begin(vp_python_reader *r)
@@ -30,7 +30,7 @@ vp_status vp_python_trained_begin(vp_python_reader *r)
     r->trained = vp_arena_alloc(r->doc->arena, sizeof *r->trained);
     if (!r->trained)
         return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
-    *r->trained = (vp_python_trained){.line = 0};
+    *r->trained = (vp_python_trained){.n_owners = 1};
     return VP_OK;
 }
 
