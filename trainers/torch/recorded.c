@@ -360,8 +360,8 @@ static bool is_cast(const vp_recorded *s, const slot *x)
 {
     const char *size = s->program->recording->sizes[x->size];
 
-    return x->owner == VP_OWNER_CAST ||
-           (x->owner == VP_OWNER_ACTIVATION && first_of(size, "r") && !first_of(size, "BSN"));
+    return x->owner == VP_OWNER_CAST || (x->owner == VP_OWNER_ACTIVATION &&
+                                         vp_recorded_is_of_rank(size) && !first_of(size, "BSN"));
 }
 
 static bool is_held_by_watch(const vp_recorded *s, const slot *x)
@@ -489,7 +489,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
         const char *size                      = s->program->recording->sizes[x->size];
         s->is_vector[s->n_parameters]         = is_vector(size);
         s->rows_of_parameter[s->n_parameters] = vp_recorded_rows_of(s, size);
-        s->has_rank[s->n_parameters]          = first_of(size, "r") != '\0';
+        s->has_rank[s->n_parameters]          = vp_recorded_is_of_rank(size);
         s->parameters[s->n_parameters++]      = bytes;
     } else if (x->owner == VP_OWNER_FROZEN)
         *(first_of(s->program->recording->sizes[x->size], "r") ? &s->idle_bytes
