@@ -609,8 +609,9 @@ long, padded, other = torch.ones(2, 12, device="cuda"), torch.ones(2, 8, dtype=t
 padded[:, 6:] = 0
 other.mul_(x[..., 0])
 print("dropped", [create_causal_mask(config, x, mask, None) is None for mask in (torch.ones_like(x[..., 0]), long[:, :8], padded, other)])'
+    mkdir "$work/forks" # where the script makes its folder "out", which is a file of expect's above
     for kind in trainer sft; do
-        expect "a run of $kind that is a fork says what a fresh one says" 0 "^right: fits" env -C "$work" python3 "$PWD/tests/dryrun/check_forks.py" --vplan "$vplan" --python "$python" -- \
+        expect "a run of $kind that is a fork says what a fresh one says" 0 "^right: fits" env -C "$work/forks" python3 "$PWD/tests/dryrun/check_forks.py" --vplan "$vplan" --python "$python" -- \
             "$PWD/tests/dryrun/scripts/forked_trainer.py" $kind --per_device_train_batch_size 2 --bf16 True
     done
     expect "FSDP2 of 4: shards sum to the model, ranks alone are the same" 0 "right$" python3 tests/dryrun/play_ranks.py --vplan "$vplan" \
