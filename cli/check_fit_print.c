@@ -8,6 +8,7 @@
 #include "cli/cmd_plan_trainer.h"
 #include "cli/devices_fit.h"
 #include "cli/loader_text.h"
+#include "cli/padding.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 
@@ -37,6 +38,19 @@ static const char *allocator_text(const vp_mended *m, char *buf, size_t size)
     return buf;
 }
 
+/* How long samples are no file says either. "" where it makes no difference that is seen. */
+static const char *padding_text(const vp_mended *m, char *buf, size_t size)
+{
+    char padded[32], full[32];
+
+    vp_size_text(m->padded_bytes, padded, sizeof padded);
+    vp_size_text(m->now.high_bytes, full, sizeof full);
+    buf[0] = '\0';
+    return m->padded_bytes && strcmp(padded, full) != 0
+               ? vp_padding_text(m->padded_bytes, buf, size)
+               : buf;
+}
+
 /* What was taken where the files say nothing. */
 static json_t *assumptions_json(const vp_check_fit *x)
 {
@@ -47,6 +61,8 @@ static json_t *assumptions_json(const vp_check_fit *x)
     for (int i = 0; list && i < s->n_assumed; i++)
         json_array_append_new(list, json_string(s->assumed[i]));
     if (list && allocator_text(&x->mended, text, sizeof text)[0])
+        json_array_append_new(list, json_string(text));
+    if (list && padding_text(&x->mended, text, sizeof text)[0])
         json_array_append_new(list, json_string(text));
     if (list && x->mended.now.why)
         json_array_append_new(list, json_string(x->mended.now.why));
@@ -375,6 +391,7 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
             "counted",
             vp_size_text(m->other_bytes, bytes[0], sizeof bytes[0]), m->other,
             m->settings.value[VP_SETTING_PRECISION]);
+    vp_padding_print(m->now.high_bytes, m->padded_bytes, x->request.budget_bytes);
     if (m->is_tight)
         print_tight(m, x->request.budget_bytes);
     else if (fits_with_less(x))
@@ -395,6 +412,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
         vp_screen_line("assumed", "%s", m->now.assumptions[i]);
     for (int i = 0; i < x->zero.n_lines; i++)
         vp_screen_line("assumed", "%s", x->zero.lines[i]);
+    if (padding_text(m, text, sizeof text)[0])
+        vp_screen_line("assumed", "%s", text);
     if (allocator_text(m, text, sizeof text)[0])
         vp_screen_line("assumed", "%s", text);
     if (x->loader.workers)

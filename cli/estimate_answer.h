@@ -34,6 +34,9 @@ typedef struct vp_estimate_answer {
     bool                 is_tight; /* fits since PyTorch gives back what it caches */
     int64_t              unlimited_allocated_bytes,
         unlimited_reserved_bytes; /* then: on a card that never fills */
+    int64_t
+        padded_reserved_bytes; /* of batches with padding, where none was assumed; 0: not recorded */
+    bool             assumes_no_padding;
     vp_remedy        remedies[VP_REMEDIES];
     int              n_remedies;
     vp_remedy_chain  fitting; /* where has_fitting */
@@ -84,6 +87,9 @@ bool vp_estimate_has_communicator(const vp_estimate_answer *a);
 
 /* The same with so many reserved bytes on so many cards. */
 int64_t vp_estimate_bytes_with(const vp_estimate_answer *a, int64_t reserved_bytes, int64_t world);
+
+/* Of batches with padding; 0: it was counted or ruled out, or their step was not recorded. */
+int64_t vp_estimate_padded_bytes(const vp_estimate_answer *a);
 
 /* The caller's. */
 json_t *vp_estimate_interval(const vp_estimate_answer *a);

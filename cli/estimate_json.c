@@ -1,6 +1,7 @@
 /* An answer of `vplan estimate --trainer` as JSON, and its sums. */
 #include "cli/estimate_answer.h"
 #include "cli/loader_text.h"
+#include "cli/padding.h"
 #include "cli/words.h"
 
 #include "base/units.h"
@@ -96,9 +97,17 @@ static json_t *phases_json(const vp_estimate_answer *a)
     return phases;
 }
 
+int64_t vp_estimate_padded_bytes(const vp_estimate_answer *a)
+{
+    return a->padded_reserved_bytes
+               ? vp_estimate_bytes_with(a, a->padded_reserved_bytes, a->request.world)
+               : 0;
+}
+
 json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
 {
     json_t *list = json_array();
+    char    text[160];
 
     json_array_append_new(list, json_sprintf("libraries: %s", a->estimate.versions));
     if (a->seq_is_default)
@@ -148,6 +157,9 @@ json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
         json_array_append_new(list,
                               json_sprintf("--micro-batch not given: %lld, this trainer's own",
                                            (long long)a->request.batch));
+    if (a->assumes_no_padding)
+        json_array_append_new(
+            list, json_string(vp_padding_text(vp_estimate_padded_bytes(a), text, sizeof text)));
     for (int i = 0; i < a->estimate.n_assumptions; i++)
         json_array_append_new(list, json_string(a->estimate.assumptions[i]));
     return list;

@@ -2,6 +2,7 @@
 #include "cli/estimate_answer.h"
 #include "cli/estimate_next.h"
 #include "cli/loader_text.h"
+#include "cli/padding.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 
@@ -264,6 +265,7 @@ void vp_estimate_print(const vp_estimate_answer *a, const vp_command_line *line,
                vp_size_text(vp_estimate_device_bytes(a), x, sizeof x));
     print_upper_end(a);
     print_tight(a);
+    vp_padding_print(vp_estimate_device_bytes(a), vp_estimate_padded_bytes(a), a->budget_bytes);
     print_resumed(a);
     if (a->not_even_least)
         printf("           not even --%s %lld\n", a->max,

@@ -133,6 +133,22 @@ out:
     return st;
 }
 
+/* Batches of several samples mostly have padding, and transformers passes a mask then: the same step with it. */
+static void estimate_padded(vp_estimate_answer *a, const vp_estimate_options *o)
+{
+    vp_hf_request  q      = a->request;
+    vp_hf_estimate padded = {0};
+    vp_err         why    = {0};
+
+    a->assumes_no_padding = !o->padding && !o->lengths && !q.padded && !q.packed && q.batch > 1 &&
+                            strcmp(a->estimate.task, "imgcls") != 0;
+    if (!a->assumes_no_padding || a->is_tight)
+        return;
+    q.padded = q.terse = true;
+    if (vp_hf_estimate_run(a->model, &q, &padded, &why) == VP_OK)
+        a->padded_reserved_bytes = padded.reserved_bytes;
+}
+
 /* Of batches of all lengths the one that takes most. A batch size that was looked for goes down until that fits too. */
 static vp_status estimate_worst(vp_estimate_answer *a, const vp_estimate_options *o, vp_err *err)
 {
@@ -266,6 +282,7 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
     if (o.lengths)
         vp_lengths_compare(&a->lengths, a->model, q, o.seq ? o.seq : INT64_MAX, a->context.bytes,
                            &a->of_lengths);
+    estimate_padded(a, &o);
     find_remedies(a, &o);
 out:
     return st;

@@ -485,6 +485,21 @@ code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "4090",
 ok(code == 0 and "interval" in out and "but not at the" in out, "fits, but not at the upper end", (code, out[:400], err))
 code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "4090", "--budget", str(need["interval"]["high_bytes"]))
 ok(code == 0 and "but not at the" not in out, "fits at both ends", out[:400])
+# ---- samples whose length nobody said ----
+PADDED = ("qwen2.5-0.5b", "--trainer", "hf", "--seq", "1024", "--micro-batch", "16", "--device", "h100")
+full, mask = [json.loads(call("estimate", *PADDED, *more, "--json")[1]) for more in ((), ("--padding", "mask"))]
+said = [x for x in full["assumptions"] if x.startswith("no padding: ")]
+gib = lambda x: "%.2f GiB" % (x / 2**30)
+ok(len(said) == 1 and gib(mask["device_bytes"]) in said[0] and not [x for x in mask["assumptions"] if "no padding" in x], "what padding would take is said", (said, mask["device_bytes"]))
+code, out, err = call("estimate", *PADDED, "--budget", str(mask["device_bytes"] - 2**20))
+ok(mask["device_bytes"] > full["device_bytes"] and code == 0 and re.search(r"^padded     batches with padding do not fit: " + gib(mask["device_bytes"]), out, re.M) and all(len(x) <= 80 for x in out.split("\n")), "padding decides", out[:400])
+ok(not re.search("^padded ", call("estimate", *PADDED, "--budget", str(mask["device_bytes"]))[1], re.M), "padding that fits", "said")
+ok("no padding" not in call("estimate", "qwen2.5-0.5b", "--trainer", "hf", "--micro-batch", "1", "--device", "h100")[1], "one sample has no padding", "said")
+write("padded.yaml", "output_dir: out\nper_device_train_batch_size: 16\nbf16: true\n")
+code, j, err = check("padded.yaml", "--model", PADDED[0], *PADDED[3:5], *PADDED[7:])
+ok([x for x in j["assumptions"] if x.startswith("no padding: ")], "check says it too", j["assumptions"])
+code, k, err = check("padded.yaml", "--model", PADDED[0], *PADDED[3:5], *PADDED[7:], "--padding", "mask")
+ok([x for x in j["assumptions"] if gib(k["interval"]["high_bytes"]) in x], "with the number that --padding mask has", (j["assumptions"], k["interval"]))
 code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "t4", "--max", "micro-batch")
 ok(re.search(r"^largest    --micro-batch (\d+); (\d+) does not beside all", out, re.M), "the largest, and what does not fit", out[:400])
 ok(check("mine.yaml", "--model", "gpt2", "--device", "4O90")[0] == 2 and check("mine.yaml", "--model", "gpt2-xxl", "--device", "4090")[0] in (2, 4), "no such card, no such model", "taken")
