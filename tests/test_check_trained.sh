@@ -94,6 +94,22 @@ for what, lines, tuning in (
     j = asks("adapters, " + what, lines, tuning)
     ok(any("is handed to nobody" in f["message"] for f in j["findings"]) == (tuning == "full" or what == "one of two"), what + ": said", j["findings"])
     ok(tuning == "full" or j["common"]["lora_r"] == 16, what + ": the rank", j["common"])
+# ---- adapters that a choice hands on ----
+GIVES = ", peft_config=%s"
+for what, lines, tuning, why in (
+        ("a constant that is False", (LOAD, CONFIG, "USE = False\n", SFT % GIVES % "config if USE else None"), "full", None), ("a constant that is True", (LOAD, CONFIG, "USE = True\n", SFT % GIVES % "config if USE else None"), "lora", None),
+        ("the other way round, in brackets", (LOAD, CONFIG, "USE = True\n", SFT % GIVES % "(None if USE else config)"), "full", None), ("what nobody knows", (LOAD, CONFIG, SFT % GIVES % "config if f() else None"), None, "peft_config in line 7"),
+        ("of two configs", (LOAD, CONFIG, SFT % GIVES % "config if f() else config"), "lora", None), ("peft's function on the other side", (LOAD, CONFIG, "USE = False\nmodel = get_peft_model(model, config) if USE else model\n", TRAIN), "full", None),
+        ("on this one", (LOAD, CONFIG, "USE = False\nmodel = model if USE else get_peft_model(model, config)\n", TRAIN), "lora", None), ("peft's function, where nobody knows", (LOAD, CONFIG, "model = get_peft_model(model, config) if f() else model\n", TRAIN), None, "get_peft_model() in line 7")):
+    asks("adapters by " + what, lines, tuning, why=why)
+PARSER = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lora', action='store_true')\na = p.parse_args()\n"
+OPTION = (LOAD, CONFIG, PARSER, SFT % GIVES % "config if a.lora else None")
+j = asks("adapters by an option's default", OPTION)
+ok(any("is chosen by the default of --lora in line 9" in f["message"] for f in j["findings"]), "the default is said", j["findings"])
+code, j, err = check(*CARD, "--", "python", script(*OPTION), "--lora")
+ok(j["fits"] and j["common"]["tuning"] == "lora", "what the command says", (j.get("common"), j.get("fits_not_answered"), err))
+asks("a module is called as the adapters are", (LOAD, CONFIG.replace("config =", "peft ="), TRAIN))
+
 code, j, err = check(script(LOAD, CONFIG, "args = TrainingArguments('o', per_device_train_batch_size=2, bf16=True)\n"))
 ok(j["common"]["tuning"] != "full", "a piece of a script, whose rest is not here", j["common"])
 # ---- adapters that no LoraConfig() of the script is handed for ----

@@ -8,6 +8,7 @@
  * literal stays in the tree, as not read. The functions of a module that says SETTINGS only apply them, and
  * are not read. */
 #include "trainers/files/document.h"
+#include "trainers/files/python_adapters.h"
 #include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
 #include "trainers/files/python_changes.h"
@@ -590,28 +591,11 @@ static bool has_text(const char *from, const char *end, const char *text)
     return memmem(from, (size_t)(end - from), text, strlen(text));
 }
 
-/* The call in a statement, before p, by its library's name; NULL: none is left. *p moves behind its bracket. */
-static const char *next_call(const vp_python_reader *r, const char *from, const char **p)
-{
-    for (; *p < r->at; ++*p) {
-        const char *name = *p;
-        while (**p == '(' && name > from &&
-               (isalnum((unsigned char)name[-1]) || strchr("_.", name[-1])))
-            name--;
-        if (name < *p) {
-            name = vp_arena_printf(r->doc->arena, "%.*s", (int)(*p - name), name);
-            ++*p;
-            return name ? vp_python_imported(r, name) : NULL;
-        }
-    }
-    return NULL;
-}
-
 static bool prepares_model(const vp_python_reader *r, const char *from)
 {
     const char *p = from, *call;
 
-    while ((call = next_call(r, from, &p)))
+    while ((call = vp_python_next_call(r, from, &p)))
         if (vp_python_ends_in(call, PREPARES))
             return true;
     return false;
@@ -697,64 +681,6 @@ static void note_casts(vp_python_reader *r, const char *from, int line)
     for (size_t i = 0; i < sizeof casts / sizeof *casts && !r->doc->casts; i++)
         if (has_text(from, r->at, casts[i]))
             r->doc->casts = line;
-}
-
-/* Whether saved adapters that are loaded here are trained: before a trainer is made, and not merged until then. */
-static bool is_trained_on(const vp_python_reader *r, const char *from)
-{
-    const char *trainer = memmem(from, (size_t)(r->end - from), "Trainer(", strlen("Trainer("));
-
-    return !r->trains_line && !has_text(from, trainer ? trainer : r->end, "merge_and_unload");
-}
-
-/* get_peft_model() of peft's; Unsloth's own says by its arguments what it makes. */
-static vp_status note_adapters(vp_python_reader *r, const char *from, int line)
-{
-    const char *p  = from, *call;
-    vp_status   st = VP_OK;
-
-    /* saved adapters, or a model that has some: the other side of the condition adapts too */
-    if (strncmp(from, "from ", 5) != 0 && strncmp(from, "import ", 7) != 0 &&
-        has_text(from, r->at, "PeftModel"))
-        r->doc->has_adapters = true;
-    while (strncmp(from, "def ", 4) != 0 && (call = next_call(r, from, &p)))
-        if (r->doc->takes_model && vp_python_ends_in(call, "get_peft_config")) {
-            r->doc->asks_adapters = true;
-        } else if (vp_python_ends_in(call, ".add_adapter")) {
-            VP_TRY(vp_python_note_adapters(r, "add_adapter()", line));
-        } else if (vp_python_ends_in(call, ".from_pretrained") && strstr(call, "PeftModel") &&
-                   is_trained_on(r, from)) {
-            VP_TRY(vp_python_note_adapters(r, "PeftModel.from_pretrained()", line));
-        } else if (strcmp(call, "get_peft_model") == 0 ||
-                   strcmp(call, "peft.get_peft_model") == 0) {
-            VP_TRY(vp_python_note_adapters(r, "get_peft_model()", line));
-            r->doc->may_adapt = r->doc->may_adapt || r->may_run;
-        }
-out:
-    return st;
-}
-
-/* Adapters of other methods than LoRA are not all that is trained, nor what LoRA's take. */
-static vp_status say_adapters(vp_python_reader *r)
-{
-    vp_status st = VP_OK;
-
-    if (r->doc->may_adapt && !r->doc->has_adapters && !r->doc->files) {
-        VP_TRY(vp_document_remark(r->doc, r->doc->adapts_line, NULL, false, r->err,
-                                  "%s: whether it is called a condition says that the text does "
-                                  "not decide; with adapters the memory is another",
-                                  r->doc->adapts));
-        r->doc->last_remark->is_gap = true;
-    }
-    if (!vp_python_adapts_otherwise(r->doc))
-        return VP_OK;
-    VP_TRY(vp_document_remark(r->doc, r->doc->adapts_line, NULL, false, r->err,
-                              "%s: no LoraConfig() of this script makes these adapters; what they "
-                              "are and take is missing from this answer",
-                              r->doc->adapts));
-    r->doc->last_remark->is_gap = r->doc->has_gap = true;
-out:
-    return st;
 }
 
 /* def f(a=1, ...): what stands in the brackets are parameters, and no statements. */
@@ -847,8 +773,8 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
         else if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
             skip_line(&r);
         VP_TRY(note_files(&r, from, line));
-        VP_TRY(note_adapters(&r, from, line));
-        vp_python_note_trained(&r, from, line);
+        VP_TRY(vp_python_note_adapting(&r, from, line));
+        VP_TRY(vp_python_note_trained(&r, from, line));
         vp_python_note_frozen(&r, from, line);
         VP_TRY(vp_python_note_lightning(&r, from, line));
         VP_TRY(vp_python_note_changes(&r, from, line));
@@ -859,7 +785,7 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
     }
     VP_TRY(vp_python_trained_end(&r));
     VP_TRY(vp_python_lightning_end(&r));
-    VP_TRY(say_adapters(&r));
+    VP_TRY(vp_python_say_adapters(&r));
     *again = vp_python_reach_functions(&r, *reached) && *again;
     if (!*again)
         vp_python_settle(doc, r.arguments, r.trainer);

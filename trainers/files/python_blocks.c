@@ -17,40 +17,6 @@ typedef struct verdict {
     int            by_line;
 } verdict;
 
-static bool is_letter(char c)
-{
-    return isalnum((unsigned char)c) || c == '_';
-}
-
-static bool word_here(const char *at, const vp_piece *p, const char *word)
-{
-    size_t n = strlen(word);
-
-    if ((size_t)(p->end - at) < n || memcmp(at, word, n) != 0)
-        return false;
-    if (!is_letter(*word))
-        return true;
-    return (at == p->at || !is_letter(at[-1])) && (at + n == p->end || !is_letter(at[n]));
-}
-
-/* The first such word or sign outside strings and brackets; NULL: none. */
-static const char *find_word(const vp_piece *p, const char *word)
-{
-    int depth = 0, line = 0;
-
-    for (const char *at = p->at; at < p->end;) {
-        if (*at == '"' || *at == '\'') {
-            at = vp_piece_behind_string(at, p->end, &line);
-            continue;
-        }
-        if (depth == 0 && word_here(at, p, word))
-            return at;
-        depth += strchr("([{", *at) ? 1 : strchr(")]}", *at) ? -1 : 0;
-        at++;
-    }
-    return NULL;
-}
-
 static verdict not_of(verdict v)
 {
     v.runs = v.runs == VP_PYTHON_RUNS    ? VP_PYTHON_NEVER
@@ -136,7 +102,7 @@ static vp_status compare(vp_python_reader *r, const vp_piece *p, verdict *out, b
     vp_status                st = VP_OK;
 
     for (; which < sizeof signs / sizeof *signs; which++)
-        if ((at = find_word(p, signs[which])))
+        if ((at = vp_piece_word(p, signs[which])))
             break;
     *is_one = at != NULL;
     if (!at)
@@ -171,11 +137,11 @@ static vp_status judge(vp_python_reader *r, vp_piece p, int depth, verdict *out)
 
     *out = (verdict){.runs = VP_PYTHON_MAYBE};
     p    = vp_piece_trim(p);
-    if (p.at >= p.end || depth > MAX_NESTED || find_word(&p, "lambda") || find_word(&p, "if") ||
-        find_word(&p, ":="))
+    if (p.at >= p.end || depth > MAX_NESTED || vp_piece_word(&p, "lambda") ||
+        vp_piece_word(&p, "if") || vp_piece_word(&p, ":="))
         goto out;
     for (size_t i = 0; i < 2; i++) {
-        const char *at = find_word(&p, words[i]);
+        const char *at = vp_piece_word(&p, words[i]);
         if (!at)
             continue;
         verdict        a, b;
@@ -187,7 +153,7 @@ static vp_status judge(vp_python_reader *r, vp_piece p, int depth, verdict *out)
             out->runs = VP_PYTHON_MAYBE;
         goto out;
     }
-    if (find_word(&p, "not") == p.at) {
+    if (vp_piece_word(&p, "not") == p.at) {
         VP_TRY(judge(r, (vp_piece){p.at + 3, p.end, p.line}, depth + 1, out));
         *out = not_of(*out);
         goto out;
@@ -261,6 +227,31 @@ vp_status vp_python_decide(vp_python_reader *r, const char *from, const char *en
     vp_status st = judge(r, (vp_piece){from, end, r->line}, 0, &v);
 
     *runs = v.runs;
+    return st;
+}
+
+vp_status vp_python_choose(vp_python_reader *r, const vp_piece *p, vp_piece *first,
+                           vp_piece *second, vp_python_runs *runs, bool *is_one)
+{
+    const char *condition = vp_piece_word(p, "if"), *otherwise = NULL;
+    verdict     v;
+    vp_status   st = VP_OK;
+
+    if (condition && condition > p->at)
+        otherwise = vp_piece_word(&(vp_piece){condition, p->end, p->line}, "else");
+    *is_one = otherwise != NULL;
+    if (!otherwise)
+        return VP_OK;
+    *first  = vp_piece_trim((vp_piece){p->at, condition, p->line});
+    *second = vp_piece_trim((vp_piece){otherwise + strlen("else"), p->end, p->line});
+    VP_TRY(judge(r, (vp_piece){condition + strlen("if"), otherwise, p->line}, 0, &v));
+    *runs = v.runs;
+    if (v.runs != VP_PYTHON_MAYBE && v.by && *v.by && !r->doc->command)
+        VP_TRY(vp_document_remark(r->doc, p->line, NULL, false, r->err,
+                                  "is chosen by the default of %s in line %d, which a command may "
+                                  "change: vplan check -- COMMAND",
+                                  v.by, v.by_line));
+out:
     return st;
 }
 

@@ -4,6 +4,7 @@
 #define VP_TRAINERS_FILES_PYTHON_BLOCKS_H
 
 #include "trainers/files/python_reader.h"
+#include "trainers/files/python_scan.h"
 
 typedef enum vp_python_runs { VP_PYTHON_MAYBE, VP_PYTHON_RUNS, VP_PYTHON_NEVER } vp_python_runs;
 
@@ -43,6 +44,10 @@ bool vp_python_is_open(const vp_python_blocks *b);
 /* What a condition comes to: `a if CONDITION else b`. */
 vp_status vp_python_decide(vp_python_reader *r, const char *from, const char *end,
                            vp_python_runs *runs);
+
+/* Of a piece `a if CONDITION else b` both sides, and whether the first is taken; not *is_one: it is none. */
+vp_status vp_python_choose(vp_python_reader *r, const vp_piece *p, vp_piece *first,
+                           vp_piece *second, vp_python_runs *runs, bool *is_one);
 
 /* Whether a condition, or a loop, stands around that nothing decides. */
 bool vp_python_is_maybe(const vp_python_blocks *b);

@@ -72,6 +72,34 @@ const char *vp_piece_find(const vp_piece *p, const char *letters)
     return found == p->end ? NULL : found;
 }
 
+static bool word_here(const char *at, const vp_piece *p, const char *word)
+{
+    size_t n = strlen(word);
+
+    if ((size_t)(p->end - at) < n || memcmp(at, word, n) != 0)
+        return false;
+    if (!is_letter(*word))
+        return true;
+    return (at == p->at || !is_letter(at[-1])) && (at + n == p->end || !is_letter(at[n]));
+}
+
+const char *vp_piece_word(const vp_piece *p, const char *word)
+{
+    int depth = 0, line = 0;
+
+    for (const char *at = p->at; at < p->end;) {
+        if (*at == '"' || *at == '\'') {
+            at = vp_piece_behind_string(at, p->end, &line);
+            continue;
+        }
+        if (depth == 0 && word_here(at, p, word))
+            return at;
+        depth += strchr("([{", *at) ? 1 : strchr(")]}", *at) ? -1 : 0;
+        at++;
+    }
+    return NULL;
+}
+
 bool vp_piece_is(const vp_piece *p, const char *word)
 {
     size_t n = strlen(word);

@@ -58,6 +58,9 @@ const char *vp_piece_behind_string(const char *at, const char *end, int *line);
  * an assignment's alone. */
 const char *vp_piece_find(const vp_piece *p, const char *letters);
 
+/* The first such word or sign outside strings and brackets; NULL: none. */
+const char *vp_piece_word(const vp_piece *p, const char *word);
+
 bool     vp_piece_is(const vp_piece *p, const char *word);
 bool     vp_piece_same(const vp_piece *a, const vp_piece *b);
 vp_piece vp_piece_trim(vp_piece p); /* without spaces, comments and line ends at both ends */

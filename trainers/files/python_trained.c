@@ -2,6 +2,7 @@
  * and what they return; requires_grad is kept by the model that it is said of. */
 #include "trainers/files/python_trained.h"
 
+#include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
 #include "trainers/files/python_names_internal.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_OWNERS = 16, MAX_SEEN = 64, MAX_PARTS = 64, MAX_LINES = 500 };
+enum { MAX_OWNERS = 16, MAX_SEEN = 64, MAX_PARTS = 64, MAX_LINES = 500, MAX_DECLINED = 16 };
 
 /* What is said of one model's weights. */
 typedef struct owner {
@@ -19,8 +20,10 @@ typedef struct owner {
 } owner;
 
 typedef struct vp_python_trained {
-    vp_piece model;           /* what a trainer is given; at NULL: nothing is seen */
-    int      line;            /* of its call */
+    vp_piece model; /* what a trainer is given; at NULL: nothing is seen */
+    int      line;  /* of its call */
+    vp_piece declined[MAX_DECLINED];
+    int      n_declined;
     owner owners[MAX_OWNERS]; /* the first one is nobody's: what more names than these say is its */
     int   n_owners;
 } vp_python_trained;
@@ -49,9 +52,56 @@ static const char *find_text(const char *from, const char *end, const char *text
     return end > from ? memmem(from, (size_t)(end - from), text, strlen(text)) : NULL;
 }
 
+static bool begins(const char *p, const char *end, const char *word)
+{
+    size_t n = strlen(word);
+
+    return (size_t)(end - p) > n && memcmp(p, word, n) == 0 && !is_letter(p[n]);
+}
+
 /* ---- the model that is trained ---- */
 
-void vp_python_note_trained(vp_python_reader *r, const char *from, int line)
+void vp_python_decline(vp_python_reader *r, const vp_piece *p)
+{
+    if (r->trained->n_declined < MAX_DECLINED)
+        r->trained->declined[r->trained->n_declined++] = *p;
+}
+
+/* peft_config=config if CONDITION else None: whether a trainer is given adapters, the condition says. */
+static vp_status note_choice(vp_python_reader *r, const vp_piece *brackets)
+{
+    static const char name[] = "peft_config";
+    vp_piece          given, side[2];
+    vp_python_runs    runs;
+    bool              is_one;
+    vp_status         st = VP_OK;
+
+    if (!vp_names_argument(brackets, &(vp_piece){name, name + sizeof name - 1, 0}, -1, &given) ||
+        !given.at)
+        return VP_OK;
+    const char *close =
+        *given.at == '(' ? vp_piece_find(&(vp_piece){given.at + 1, given.end, 0}, ")") : NULL;
+    vp_piece inner = {given.at + 1, close, given.line};
+    VP_TRY(vp_python_choose(r, close && close + 1 == given.end ? &inner : &given, &side[0],
+                            &side[1], &runs, &is_one));
+    if (!is_one)
+        goto out;
+    if (runs != VP_PYTHON_MAYBE) {
+        if (vp_piece_is(&side[runs == VP_PYTHON_NEVER], "None"))
+            vp_python_decline(r, &given);
+    } else if (vp_piece_is(&side[0], "None") != vp_piece_is(&side[1], "None")) {
+        VP_TRY(
+            vp_document_remark(r->doc, given.line, NULL, false, r->err,
+                               "peft_config in line %d: whether it is None a condition says that "
+                               "the text does not decide; with adapters the memory is another",
+                               given.line));
+        r->doc->last_remark->is_gap = true;
+    }
+out:
+    return st;
+}
+
+vp_status vp_python_note_trained(vp_python_reader *r, const char *from, int line)
 {
     static const char call[]  = "Trainer(";
     static const char model[] = "model";
@@ -59,7 +109,7 @@ void vp_python_note_trained(vp_python_reader *r, const char *from, int line)
     vp_piece          given;
 
     if (!open || strncmp(from, "class ", 6) == 0 || strncmp(from, "def ", 4) == 0)
-        return;
+        return VP_OK;
     open += sizeof call - 1;
     vp_piece    brackets = {open, r->at, line};
     const char *close    = vp_piece_find(&brackets, ")");
@@ -67,6 +117,7 @@ void vp_python_note_trained(vp_python_reader *r, const char *from, int line)
     r->trained->model.at = NULL, r->trained->line = line;
     if (vp_names_argument(&brackets, &(vp_piece){model, model + 5, 0}, 0, &given) && given.at)
         r->trained->model = given, r->trained->model.line = line;
+    return note_choice(r, &brackets);
 }
 
 /* What is followed, and which of the parts that was met on the way. */
@@ -279,7 +330,12 @@ static bool is_used(const vp_python_reader *r, const char *name)
     int    line = 0;
 
     for (const char *p = r->begin; p < r->end;) {
-        if (*p == '"' || *p == '\'') {
+        const vp_piece *declined = NULL;
+        for (int i = 0; i < r->trained->n_declined && !declined; i++)
+            declined = r->trained->declined[i].at == p ? &r->trained->declined[i] : NULL;
+        if (declined && declined->end > p) {
+            p = declined->end;
+        } else if (*p == '"' || *p == '\'') {
             p = vp_piece_behind_string(p, r->end, &line);
         } else if (*p == '#') {
             while (p < r->end && *p != '\n')
@@ -292,6 +348,12 @@ static bool is_used(const vp_python_reader *r, const char *name)
                 next++;
             bool is_target =
                 next < r->end && *next == '=' && !(next + 1 < r->end && next[1] == '=');
+            if ((from == r->begin || from[-1] == '\n') &&
+                (begins(from, r->end, "from") || begins(from, r->end, "import"))) {
+                while (p < r->end && *p != '\n')
+                    p++; /* a module's name is none of these */
+                continue;
+            }
             if ((size_t)(p - from) == n && memcmp(from, name, n) == 0 && !is_target &&
                 !(next < r->end && *next == ':'))
                 return true;
@@ -361,13 +423,6 @@ static bool line_before(const vp_python_reader *r, const char *at, const char **
     while (*from > r->begin && (*from)[-1] != '\n')
         --*from;
     return true;
-}
-
-static bool begins(const char *p, const char *end, const char *word)
-{
-    size_t n = strlen(word);
-
-    return (size_t)(end - p) > n && memcmp(p, word, n) == 0 && !is_letter(p[n]);
 }
 
 /* What stands around a statement: the loop that its name is of, and which of its turns it is for. */

@@ -1,0 +1,111 @@
+/* trainers/files/python_adapters.c: calls of peft's by their names, each beside the condition that its statement has. */
+#include "trainers/files/python_adapters.h"
+
+#include "trainers/files/python_blocks.h"
+#include "trainers/files/python_calls.h"
+#include "trainers/files/python_trained.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static bool has_text(const char *from, const char *end, const char *text)
+{
+    return memmem(from, (size_t)(end - from), text, strlen(text));
+}
+
+const char *vp_python_next_call(const vp_python_reader *r, const char *from, const char **p)
+{
+    for (; *p < r->at; ++*p) {
+        const char *name = *p;
+        while (**p == '(' && name > from &&
+               (isalnum((unsigned char)name[-1]) || strchr("_.", name[-1])))
+            name--;
+        if (name < *p) {
+            name = vp_arena_printf(r->doc->arena, "%.*s", (int)(*p - name), name);
+            ++*p;
+            return name ? vp_python_imported(r, name) : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Whether saved adapters that are loaded here are trained: before a trainer is made, and not merged until then. */
+static bool is_trained_on(const vp_python_reader *r, const char *from)
+{
+    const char *trainer = memmem(from, (size_t)(r->end - from), "Trainer(", strlen("Trainer("));
+
+    return !r->trains_line && !has_text(from, trainer ? trainer : r->end, "merge_and_unload");
+}
+
+/* `get_peft_model(model, config) if CONDITION else model`: whether the side that the call, behind p, stands on is taken; what one that is not
+ * names is handed to nobody there. */
+static vp_status is_chosen(vp_python_reader *r, const char *from, const char *p,
+                           vp_python_runs *runs)
+{
+    vp_piece  side[2];
+    bool      is_one;
+    vp_status st =
+        vp_python_choose(r, &(vp_piece){from, r->at, r->line}, &side[0], &side[1], runs, &is_one);
+
+    if (!is_one)
+        *runs = VP_PYTHON_RUNS;
+    else if (p >= side[1].at && *runs != VP_PYTHON_MAYBE)
+        *runs = *runs == VP_PYTHON_RUNS ? VP_PYTHON_NEVER : VP_PYTHON_RUNS;
+    if (is_one && *runs == VP_PYTHON_NEVER)
+        vp_python_decline(r, &side[p >= side[1].at]);
+    return st;
+}
+
+/* get_peft_model() of peft's; Unsloth's own says by its arguments what it makes. */
+vp_status vp_python_note_adapting(vp_python_reader *r, const char *from, int line)
+{
+    const char *p  = from, *call;
+    vp_status   st = VP_OK;
+
+    /* saved adapters, or a model that has some: the other side of the condition adapts too */
+    if (strncmp(from, "from ", 5) != 0 && strncmp(from, "import ", 7) != 0 &&
+        has_text(from, r->at, "PeftModel"))
+        r->doc->has_adapters = true;
+    while (strncmp(from, "def ", 4) != 0 && (call = vp_python_next_call(r, from, &p)))
+        if (r->doc->takes_model && vp_python_ends_in(call, "get_peft_config")) {
+            r->doc->asks_adapters = true;
+        } else if (vp_python_ends_in(call, ".add_adapter")) {
+            VP_TRY(vp_python_note_adapters(r, "add_adapter()", line));
+        } else if (vp_python_ends_in(call, ".from_pretrained") && strstr(call, "PeftModel") &&
+                   is_trained_on(r, from)) {
+            VP_TRY(vp_python_note_adapters(r, "PeftModel.from_pretrained()", line));
+        } else if (strcmp(call, "get_peft_model") == 0 ||
+                   strcmp(call, "peft.get_peft_model") == 0) {
+            vp_python_runs runs;
+            VP_TRY(is_chosen(r, from, p, &runs));
+            if (runs == VP_PYTHON_NEVER)
+                continue;
+            VP_TRY(vp_python_note_adapters(r, "get_peft_model()", line));
+            r->doc->may_adapt = r->doc->may_adapt || r->may_run || runs == VP_PYTHON_MAYBE;
+        }
+out:
+    return st;
+}
+
+/* Adapters of other methods than LoRA are not all that is trained, nor what LoRA's take. */
+vp_status vp_python_say_adapters(vp_python_reader *r)
+{
+    vp_status st = VP_OK;
+
+    if (r->doc->may_adapt && !r->doc->has_adapters && !r->doc->files) {
+        VP_TRY(vp_document_remark(r->doc, r->doc->adapts_line, NULL, false, r->err,
+                                  "%s: whether it is called a condition says that the text does "
+                                  "not decide; with adapters the memory is another",
+                                  r->doc->adapts));
+        r->doc->last_remark->is_gap = true;
+    }
+    if (!vp_python_adapts_otherwise(r->doc))
+        return VP_OK;
+    VP_TRY(vp_document_remark(r->doc, r->doc->adapts_line, NULL, false, r->err,
+                              "%s: no LoraConfig() of this script makes these adapters; what they "
+                              "are and take is missing from this answer",
+                              r->doc->adapts));
+    r->doc->last_remark->is_gap = r->doc->has_gap = true;
+out:
+    return st;
+}
