@@ -133,6 +133,9 @@ ok(j["fits"] is True, "a config of one's own has the sizes", (j.get("fits_not_an
 code, j, err = check(*CARD, script(LOAD, "model = torch.compile(model)\n", TRAIN))
 ok(any("torch.compile" in a for a in j["assumptions"]), "torch.compile() as torch_compile", (j.get("assumptions"), j.get("fits_not_answered")))
 # ---- what a trainer of the script's own does by itself, and copies of the model ----
+for what, lines in (("Trainer", "class Weighted(Trainer):\n    pass\n"), ("another name of it", "from transformers import Trainer as T\nclass Base(T):\n    pass\nclass Weighted(Base):\n    pass\n")):
+    asks("a class of one's own, made of " + what, (LOAD, lines, TRAIN.replace("Trainer(", "Weighted(", 1)))
+    asks("whose model is known beside another, " + what, (TEACHER, LOAD, lines, TRAIN.replace("Trainer(", "Weighted(", 1)), why="teacher in line 5 takes is not counted")
 MINE = "class MyTrainer(Trainer):\n    def %s:\n        return f(self)\n"
 OWN = "My" + TRAIN
 asks("its optimizer", (LOAD, MINE % "create_optimizer(self)", OWN), why="create_optimizer() in line 7")

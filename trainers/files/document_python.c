@@ -764,6 +764,8 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
         r.conditional = r.conditional || (r.at > from && vp_python_is_maybe(&open));
         r.inside      = after ? r.inside : from > r.line_start || r.at > from;
         after         = false;
+        if (vp_python_at_word(&r, "class"))
+            VP_TRY(vp_python_names_class(&r, line));
         if (vp_python_at_word(&r, "def") || vp_python_at_word(&r, "class"))
             skip_head(&r);
         else if (!ours && r.at < r.end && *r.at != '\n')

@@ -1,5 +1,6 @@
 #include "trainers/files/python_formats.h"
 
+#include "trainers/files/python_adapters.h"
 #include "trainers/files/python_calls.h"
 
 #include <ctype.h>
@@ -71,15 +72,20 @@ static const char *format_of_chain(const char *at, const char *end)
 }
 
 /* Whether the statement makes a trainer, as far as its letters say. */
-static bool makes_trainer(const char *from, const char *end)
+static bool makes_trainer(const vp_python_reader *r, const char *from)
 {
-    return strncmp(from, "class ", 6) != 0 && strncmp(from, "def ", 4) != 0 &&
-           memmem(from, (size_t)(end - from), "Trainer(", 8) != NULL;
+    const char *p = from, *call = NULL;
+
+    if (strncmp(from, "class ", 6) == 0 || strncmp(from, "def ", 4) == 0)
+        return false;
+    while ((call = vp_python_next_call(r, from, &p)) && !vp_python_trains_model(call))
+        ;
+    return call != NULL;
 }
 
 vp_status vp_python_note_format(vp_python_reader *r, const char *from, int line)
 {
-    if (r->at > from && makes_trainer(from, r->at))
+    if (r->at > from && makes_trainer(r, from))
         r->trains_line = line;
     for (vp_document *part = r->doc->parts; part; part = part->next) {
         size_t n = part->variable && vp_python_loads_model(part->call) ? strlen(part->variable) : 0;

@@ -163,6 +163,29 @@ int vp_names_block_named(const vp_scan *s, const vp_piece *name, bool is_class)
     return found;
 }
 
+vp_status vp_python_names_class(vp_python_reader *r, int line)
+{
+    const vp_scan *s  = r->names ? r->names->scan : NULL;
+    vp_status      st = VP_OK;
+
+    for (int i = 0; s && i < s->n_blocks; i++) {
+        const vp_scanned_block *b    = &s->blocks[i];
+        vp_piece                rest = b->brackets, base;
+        while (b->is_class && b->line == line && rest.at && vp_piece_next(&rest, &base)) {
+            const char *own =
+                vp_arena_printf(r->doc->arena, "%.*s", (int)(b->name.end - b->name.at), b->name.at);
+            const char *name =
+                vp_arena_printf(r->doc->arena, "%.*s", (int)(base.end - base.at), base.at);
+            VP_TRY_ALLOC(r->err, own && name && (name = vp_python_imported(r, name)));
+            if (vp_python_trains_model(name) && !vp_python_trains_model(own))
+                VP_TRY(
+                    vp_python_add_alias(r, vp_arena_printf(r->doc->arena, "%sTrainer", own), own));
+        }
+    }
+out:
+    return st;
+}
+
 bool vp_python_names_own(const vp_python_reader *r, const char *call)
 {
     vp_piece name = {call, call + strlen(call), 0};

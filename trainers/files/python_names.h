@@ -25,6 +25,9 @@ bool vp_python_names_own(const vp_python_reader *r, const char *call);
 /* Whether the statement on this line, indented so, stands in a class and in none of its functions. */
 bool vp_python_names_in_class(const vp_python_reader *r, int line, int indent);
 
+/* class Distilling(Trainer) on this line: from here on a call of it is one of DistillingTrainer. */
+vp_status vp_python_names_class(vp_python_reader *r, int line);
+
 /* The line on which the head of a function or class ends that begins on this one; 0: none does. */
 int vp_python_names_head(const vp_python_reader *r, int line);
 

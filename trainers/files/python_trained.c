@@ -2,6 +2,7 @@
  * and what they return; requires_grad is kept by the model that it is said of. */
 #include "trainers/files/python_trained.h"
 
+#include "trainers/files/python_adapters.h"
 #include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
 #include "trainers/files/python_names_internal.h"
@@ -103,14 +104,16 @@ out:
 
 vp_status vp_python_note_trained(vp_python_reader *r, const char *from, int line)
 {
-    static const char call[]  = "Trainer(";
     static const char model[] = "model";
-    const char       *open    = find_text(from, r->at, call);
+    const char       *open = from, *call = NULL;
     vp_piece          given;
 
-    if (!open || strncmp(from, "class ", 6) == 0 || strncmp(from, "def ", 4) == 0)
+    if (strncmp(from, "class ", 6) == 0 || strncmp(from, "def ", 4) == 0)
         return VP_OK;
-    open += sizeof call - 1;
+    while ((call = vp_python_next_call(r, from, &open)) && !vp_python_trains_model(call))
+        ;
+    if (!call)
+        return VP_OK;
     vp_piece    brackets = {open, r->at, line};
     const char *close    = vp_piece_find(&brackets, ")");
     brackets.end         = close ? close : r->at;
