@@ -38,17 +38,10 @@ static const char *allocator_text(const vp_mended *m, char *buf, size_t size)
     return buf;
 }
 
-/* How long samples are no file says either. "" where it makes no difference that is seen. */
+/* How long samples are no file says either. */
 static const char *padding_text(const vp_mended *m, char *buf, size_t size)
 {
-    char padded[32], full[32];
-
-    vp_size_text(m->padded_bytes, padded, sizeof padded);
-    vp_size_text(m->now.high_bytes, full, sizeof full);
-    buf[0] = '\0';
-    return m->padded_bytes && strcmp(padded, full) != 0
-               ? vp_padding_text(m->padded_bytes, buf, size)
-               : buf;
+    return vp_padding_text_if_seen(m->now.high_bytes, m->padded_bytes, buf, size);
 }
 
 /* What was taken where the files say nothing. */

@@ -498,6 +498,8 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
     if (a.search && !a.chosen.best) /* of a precision that was given up for one that fits */
         VP_TRY(vp_fit_search_end(a.search, &a.changes, err));
     VP_TRY(try_unasked(&a, err));
+    if (a.chosen.best && !a.request.job.language->is_foreign)
+        a.padded_bytes = vp_fit_padded_bytes(&a.request.job, &a.chosen.best->settings);
     VP_TRY(vp_plan_trainer_document(&a, &doc, err));
     if (path && a.chosen.best) {
         VP_TRY_ALLOC(err, vp_json_dump(doc, &text));

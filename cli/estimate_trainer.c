@@ -142,10 +142,15 @@ static void estimate_padded(vp_estimate_answer *a, const vp_estimate_options *o)
 
     a->assumes_no_padding = !o->padding && !o->lengths && !q.padded && !q.packed && q.batch > 1 &&
                             strcmp(a->estimate.task, "imgcls") != 0;
-    if (!a->assumes_no_padding || a->is_tight)
+    if (!a->assumes_no_padding)
         return;
     q.padded = q.terse = true;
-    if (vp_hf_estimate_run(a->model, &q, &padded, &why) == VP_OK)
+    if (vp_hf_estimate_run(a->model, &q, &padded, &why) != VP_OK)
+        return;
+    a->padded_reserved_bytes = padded.reserved_bytes;
+    q.limit_bytes            = a->budget_bytes - a->context.bytes;
+    if (a->budget_bytes >= 0 && padded.reserved_bytes > q.limit_bytes &&
+        vp_hf_estimate_run(a->model, &q, &padded, &why) == VP_OK) /* giving back its cache */
         a->padded_reserved_bytes = padded.reserved_bytes;
 }
 

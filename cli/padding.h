@@ -11,6 +11,10 @@
 /* The assumption. padded_bytes: of the card, or 0 where they are not known. Returns buf. */
 const char *vp_padding_text(int64_t padded_bytes, char *buf, size_t size);
 
+/* The same where it is worth a word: "" where they are not known, or are the same number. */
+const char *vp_padding_text_if_seen(int64_t needs_bytes, int64_t padded_bytes, char *buf,
+                                    size_t size);
+
 /* A line of the screen where padding decides: full samples fit into the budget and padded ones do not. */
 void vp_padding_print(int64_t needs_bytes, int64_t padded_bytes, int64_t budget_bytes);
 

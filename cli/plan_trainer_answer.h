@@ -21,6 +21,7 @@ typedef struct vp_plan_trainer_answer {
     vp_chosen      with_liger; /* best: faster than chosen's with Liger's kernels; or NULL */
     vp_fit_search *search;     /* where nothing fits; so is what it found */
     vp_fit_changes changes;
+    int64_t        padded_bytes; /* of chosen's best, as vp_fit_padded_bytes() */
     json_t        *versions;
     const vp_command_line *line;
     const char            *path;

@@ -2,6 +2,7 @@
 #include "cli/plan_trainer_answer.h"
 
 #include "cli/calibration.h"
+#include "cli/padding.h"
 #include "cli/plan_trainer_changes.h"
 #include "cli/words.h"
 
@@ -53,6 +54,7 @@ static json_t *assumptions_json(const answer *a)
     const vp_choice *b       = c->best ? c->best : c->least;
     json_t          *list    = json_array();
     vp_text          refused = {0};
+    char             padding[160];
 
     json_array_append_new(list, json_sprintf("libraries: %s", b->bytes->versions));
     say_other_versions(a, b->bytes->versions, list);
@@ -60,6 +62,8 @@ static json_t *assumptions_json(const answer *a)
         json_array_append_new(list, json_string(b->bytes->assumptions[i]));
     if (b->bytes->why)
         json_array_append_new(list, json_string(b->bytes->why));
+    if (*vp_padding_text_if_seen(b->bytes->high_bytes, a->padded_bytes, padding, sizeof padding))
+        json_array_append_new(list, json_string(padding));
     if (a->model->is_priced_only)
         json_array_append_new(list, json_string("seconds: those of the products, attention and "
                                                 "norms of such blocks; vplan runs no such model"));

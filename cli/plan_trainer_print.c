@@ -1,6 +1,7 @@
 /* cli/plan_trainer_print.c: a trainer's plan for people. */
 #include "cli/plan_trainer_answer.h"
 
+#include "cli/padding.h"
 #include "cli/plan_trainer_changes.h"
 #include "cli/screen.h"
 #include "cli/words.h"
@@ -212,6 +213,7 @@ void vp_plan_trainer_print(const answer *a, const json_t *doc)
              vp_count_text((int64_t)((double)(r->global_batch * r->seq) / b->seconds), count,
                            sizeof count));
     vp_screen_answer(b->bytes->high_bytes, r->budget_bytes, c->best ? speed : NULL);
+    vp_padding_print(b->bytes->high_bytes, a->padded_bytes, r->budget_bytes);
     vp_screen_line("model", "%s on %s, trainer %s, sequence %lld, global batch %lld",
                    a->model->name, a->device.name, r->target->name, (long long)r->seq,
                    (long long)r->global_batch);

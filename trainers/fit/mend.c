@@ -271,25 +271,6 @@ out:
     return st;
 }
 
-/* Files do not say how long samples are: batches of several mostly have padding, whose mask transformers passes on. */
-static vp_status size_padded(vp_arena *arena, const vp_fit_job *job, vp_mended *m, vp_err *err)
-{
-    vp_fit_job   padded = *job;
-    vp_fit_bytes bytes;
-    double       seconds;
-    const char  *why = NULL;
-    vp_status    st  = VP_OK;
-
-    if (job->padded || job->packed || number(m->settings.value[VP_SETTING_MICRO_BATCH]) == 1)
-        return VP_OK;
-    padded.padded = true;
-    VP_TRY(size_it(arena, &padded, &m->settings, &bytes, &seconds, &why, NULL, err));
-    if (!why)
-        m->padded_bytes = bytes.high_bytes;
-out:
-    return st;
-}
-
 /* Nothing fits: the settings that need least, shared over more cards, which each have fewer of the samples. */
 enum { MOST_CARDS = 64 };
 
@@ -384,7 +365,7 @@ vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp
                               &out->n_returns, err));
     VP_TRY(size_expandable(arena, c, &r->job, out, err));
     VP_TRY(size_other(arena, c, &r->job, out, err));
-    VP_TRY(size_padded(arena, &r->job, out, err));
+    out->padded_bytes = vp_fit_padded_bytes(&r->job, &out->settings);
     pin(c, &out->settings, r);
     st = vp_choose(arena, r, &out->chosen, &why);
     if (st == VP_ERR_INPUT) { /* nothing else can be told or sized: there is nothing to propose */

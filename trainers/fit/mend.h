@@ -24,19 +24,19 @@ typedef struct vp_mended {
     bool    fits;
     bool    is_tight; /* where it does not: vp_fit_tightly() */
     int64_t n_returns;
-    vp_settings  settings; /* what the files mean, completed */
-    vp_fit_bytes now;
-    double       now_s;
-    int64_t      expandable_bytes; /* with PyTorch's other allocator; -1: said, or not known */
-    const char  *other;            /* another precision that the files leave open; NULL: none */
-    int64_t      other_bytes;      /* what it needs */
-    int64_t   padded_bytes; /* of batches with padding; 0: counted so, none has it, or not known */
-    vp_chosen chosen;       /* of the same global batch; n 0: not searched */
-    bool      takes_liger;  /* nothing fitted without Liger's kernels */
-    int64_t   cards;        /* where nothing fits: so many would; 0: none do */
-    const char     *cards_parallel; /* if they share the work so */
-    int64_t         cards_bytes;    /* each, at most */
-    vp_mended_line *lines;          /* where it does not fit and something does */
+    vp_settings     settings; /* what the files mean, completed */
+    vp_fit_bytes    now;
+    double          now_s;
+    int64_t         expandable_bytes; /* with PyTorch's other allocator; -1: said, or not known */
+    const char     *other;            /* another precision that the files leave open; NULL: none */
+    int64_t         other_bytes;      /* what it needs */
+    int64_t         padded_bytes;     /* vp_fit_padded_bytes() */
+    vp_chosen       chosen;           /* of the same global batch; n 0: not searched */
+    bool            takes_liger;      /* nothing fitted without Liger's kernels */
+    int64_t         cards;            /* where nothing fits: so many would; 0: none do */
+    const char     *cards_parallel;   /* if they share the work so */
+    int64_t         cards_bytes;      /* each, at most */
+    vp_mended_line *lines;            /* where it does not fit and something does */
     int64_t         n_lines;
 } vp_mended;
 

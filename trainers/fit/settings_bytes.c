@@ -620,6 +620,20 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     return st;
 }
 
+int64_t vp_fit_padded_bytes(const vp_fit_job *job, const vp_settings *s)
+{
+    vp_fit_job   padded = *job;
+    vp_fit_bytes bytes;
+    vp_err       why = {0};
+
+    if (job->padded || job->packed || strcmp(s->value[VP_SETTING_MICRO_BATCH], "1") == 0)
+        return 0;
+    padded.padded        = true;
+    padded.terse         = true;
+    padded.at_most_bytes = 0;
+    return vp_fit_bytes_of(&padded, s, &bytes, &why) == VP_OK ? bytes.high_bytes : 0;
+}
+
 vp_status vp_fit_tightly(const vp_fit_job *job, const vp_settings *s, const vp_fit_bytes *bytes,
                          int64_t budget_bytes, bool *is_tight, int64_t *n_returns, vp_err *err)
 {

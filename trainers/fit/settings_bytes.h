@@ -63,6 +63,10 @@ typedef struct vp_fit_bytes {
 vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
                           vp_err *err);
 
+/* What the same settings need at most where batches have padding, whose mask transformers passes on. 0: so they were counted, a batch
+ * has one sample or is packed, or the step was not recorded. */
+int64_t vp_fit_padded_bytes(const vp_fit_job *job, const vp_settings *s);
+
 /* Whether settings whose upper end is beyond the budget may fit all the same: as predicted, or since PyTorch gives back its
  * cache, *n_returns times a step (0: never, or in the first step only). Nobody should count on it. */
 vp_status vp_fit_tightly(const vp_fit_job *job, const vp_settings *s, const vp_fit_bytes *bytes,
