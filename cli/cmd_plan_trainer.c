@@ -159,6 +159,8 @@ static bool is_of_cards(const char *offload)
 static vp_status refuse_alone(const vp_plan_options *o, const vp_plan_trainer_options *t,
                               vp_err *err)
 {
+    bool moved = o->offload && is_of_cards(o->offload);
+
     if (o->offload && strcmp(o->offload, "activations") == 0 &&
         (t->world > 1 || (strcmp(t->trainer, "hf") != 0 && strcmp(t->trainer, "unsloth") != 0)))
         return VP_FAIL(err, VP_ERR_INPUT,
@@ -166,12 +168,8 @@ static vp_status refuse_alone(const vp_plan_options *o, const vp_plan_trainer_op
                        "on one card: --trainer hf or unsloth");
     if (t->syncs_each && t->world < 2)
         return VP_FAIL(err, VP_ERR_USAGE, VP_SYNC_NEEDS_CARDS);
-    if (o->offload && t->world < 2 && t->parallel && is_of_cards(o->offload) &&
-        !vp_world_knows_one(t->parallel, o->offload))
-        return VP_FAIL(err, VP_ERR_INPUT,
-                       "--offload %s of one card is known of zero2 (optimizer) and zero3 (params), "
-                       "not of --parallel %s",
-                       o->offload, t->parallel);
+    if (t->parallel && strcmp(t->parallel, "any") != 0)
+        return vp_estimate_check_parallel(t->world, t->parallel, moved ? o->offload : NULL, err);
     return VP_OK;
 }
 

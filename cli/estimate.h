@@ -46,6 +46,11 @@ const char *vp_estimate_trainer_meant(const vp_estimate_options *o);
 /* VP_ERR_USAGE where an option of theirs was given for vplan's own step. */
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err);
 
+/* Whether the way in which `world` cards share is known, with "optimizer" or "params" in host memory where that is said; of plan's
+ * options too. VP_ERR_USAGE, VP_ERR_INPUT: it is not. */
+vp_status vp_estimate_check_parallel(int64_t world, const char *parallel, const char *offload,
+                                     vp_err *err);
+
 typedef struct vp_estimate_lora {
     vp_hf_lora lora; /* its targets: canonical; its save: saved */
     double     alpha;

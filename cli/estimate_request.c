@@ -35,9 +35,29 @@ static bool offloads_activations(const vp_estimate_options *o)
     return o->offload && strcmp(o->offload, "activations") == 0;
 }
 
+vp_status vp_estimate_check_parallel(int64_t world, const char *parallel, const char *offload,
+                                     vp_err *err)
+{
+    if (world < 2 && vp_world_replicates(parallel))
+        return VP_FAIL(err, VP_ERR_USAGE, "--parallel %s: with how many cards? --world 2 or more",
+                       parallel);
+    if (world < 2 && !vp_world_knows_one(parallel, offload ? offload : "none"))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--parallel %s%s%s on one card is not known; known are zero2, and with "
+                       "--offload zero2 (optimizer) and zero3 (params); several cards: --world N",
+                       parallel, offload ? " --offload " : "", offload ? offload : "");
+    if (offload && !vp_world_offloads(parallel, offload))
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--offload %s is not what --parallel %s does; zero1 and zero2 offload the "
+                       "optimizer, zero3 that or params, fsdp and fsdp2 params",
+                       offload, parallel);
+    return VP_OK;
+}
+
 static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
 {
     const char *parallel = o->parallel ? o->parallel : "ddp";
+    bool        moves    = o->offload && strcmp(o->offload, "none") != 0;
 
     if (offloads_activations(o) && o->world > 1)
         return VP_FAIL(err, VP_ERR_INPUT,
@@ -55,25 +75,13 @@ static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
         return VP_OK;
     if (o->syncs_each && o->world < 2)
         return VP_FAIL(err, VP_ERR_USAGE, VP_SYNC_NEEDS_CARDS);
-    if (o->world < 2 && o->offload && !o->parallel)
+    if (o->world < 2 && moves && !o->parallel)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--offload %s: by what? --parallel zero2 or zero3, on one card too",
                        o->offload);
-    if (o->world < 2 && o->parallel && vp_world_replicates(o->parallel))
-        return VP_FAIL(err, VP_ERR_USAGE, "--parallel %s: with how many cards? --world 2 or more",
-                       o->parallel);
-    if (o->world < 2 && o->parallel &&
-        !vp_world_knows_one(parallel, o->offload ? o->offload : "none"))
-        return VP_FAIL(err, VP_ERR_INPUT,
-                       "--parallel %s%s%s on one card is not known; zero2 is, and zero3 with "
-                       "--offload params; several cards: --world N",
-                       parallel, o->offload ? " --offload " : "", o->offload ? o->offload : "");
-    if (o->offload && !vp_world_offloads(parallel, o->offload))
-        return VP_FAIL(err, VP_ERR_USAGE,
-                       "--offload %s is not what --parallel %s does; zero1 and zero2 offload the "
-                       "optimizer, zero3 that or params, fsdp and fsdp2 params",
-                       o->offload, parallel);
-    return VP_OK;
+    return o->parallel || moves
+               ? vp_estimate_check_parallel(o->world, parallel, moves ? o->offload : NULL, err)
+               : VP_OK;
 }
 
 static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)

@@ -21,27 +21,40 @@ static bool syncs_each(const vp_settings *s)
     return strcmp(s->value[VP_SETTING_GRADIENT_SYNC], "each") == 0;
 }
 
+/* What of a step lies in host memory. */
+static const char *offload_text(const vp_settings *s)
+{
+    static const struct {
+        vp_setting  setting;
+        const char *text;
+    } kept[] = {{VP_SETTING_OFFLOAD_PARAMS, ", weights and optimizer in host memory"},
+                {VP_SETTING_OFFLOAD_OPTIMIZER, ", optimizer in host memory"},
+                {VP_SETTING_OFFLOAD_ACTIVATIONS, ", checkpoints in host memory"}};
+
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (s->value[kept[i].setting] && strcmp(s->value[kept[i].setting], "cpu") == 0)
+            return kept[i].text;
+    return "";
+}
+
 static const char *text_of(const vp_settings *s, char *buf, size_t size)
 {
-    bool several = strcmp(s->value[VP_SETTING_WORLD], "1") != 0;
-
+    const char *parallel  = s->value[VP_SETTING_PARALLEL];
+    const char *allocator = s->value[VP_SETTING_ALLOCATOR];
     const char *tuning = s->value[VP_SETTING_TUNING], *quant = s->value[VP_SETTING_QUANT];
-    bool        full = !tuning || strcmp(tuning, "full") == 0;
-
     const char *loss   = s->value[VP_SETTING_LOSS];
-    bool        ligers = vp_language_is_liger(loss);
+    bool        full   = !tuning || strcmp(tuning, "full") == 0;
+    bool        ligers = vp_language_is_liger(loss), shares = strcmp(parallel, "none") != 0;
+    bool        set = strcmp(allocator, "default") != 0;
 
-    snprintf(
-        buf, size, "micro-batch %s, accumulation %s%s, recompute %s%s%s%s%s%s%s, %s, %s%s%s%s%s",
-        s->value[VP_SETTING_MICRO_BATCH], s->value[VP_SETTING_ACCUMULATION],
-        syncs_each(s) ? " (each is reduced)" : "", s->value[VP_SETTING_RECOMPUTE],
-        strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? "" : ", allocator ",
-        strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? ""
-                                                               : s->value[VP_SETTING_ALLOCATOR],
-        ligers ? ", loss " : "", ligers ? loss : "", several ? ", " : "",
-        several ? s->value[VP_SETTING_PARALLEL] : "", s->value[VP_SETTING_PRECISION],
-        s->value[VP_SETTING_OPTIMIZER], full ? "" : ", ", full ? "" : tuning,
-        !full && quant ? " in " : "", !full && quant ? quant : "");
+    snprintf(buf, size,
+             "micro-batch %s, accumulation %s%s, recompute %s%s%s%s%s%s%s%s, %s, %s%s%s%s%s",
+             s->value[VP_SETTING_MICRO_BATCH], s->value[VP_SETTING_ACCUMULATION],
+             syncs_each(s) ? " (each is reduced)" : "", s->value[VP_SETTING_RECOMPUTE],
+             set ? ", allocator " : "", set ? allocator : "", ligers ? ", loss " : "",
+             ligers ? loss : "", shares ? ", " : "", shares ? parallel : "", offload_text(s),
+             s->value[VP_SETTING_PRECISION], s->value[VP_SETTING_OPTIMIZER], full ? "" : ", ",
+             full ? "" : tuning, !full && quant ? " in " : "", !full && quant ? quant : "");
     return buf;
 }
 

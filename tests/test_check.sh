@@ -476,6 +476,12 @@ for version, want in (("4.57", "fsdp"), ("5.9", "fsdp"), ("5.10", "fsdp2")):  # 
 CARD = ("--model", "gpt2", "--device", "4090", "--seq", "512")
 code, j, err = check("v2.yaml", *CARD)
 ok(code == 0 and j["fits"] is None and "how many cards" in json.dumps(j), "no bytes of one card where nobody says over how many weights are shared", (code, j))
+for way, one, counts in (("ddp", 1, True), ("zero1", 1, False), ("zero2", 1, True), ("zero3", 1, False), ("zero3", 2, True)):
+    stage = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "bf16": {"enabled": True}, "zero_optimization": {"stage": int(way[-1])}} if way != "ddp" else None
+    write("one.json", json.dumps(stage))
+    write("one.yaml", "output_dir: out\nper_device_train_batch_size: 1\nbf16: true\noptim: adamw_torch_fused\n" + ("deepspeed: one.json\n" if stage else ""))
+    code, j, err = check("one.yaml", "--model", "gpt2", "--device", "4090", "--seq", "512", "--world", str(one))
+    ok(code in (0, 3) and (j["fits"] is not None) == counts and (counts or "of one card" in j["fits_not_answered"]), "%s of %d: bytes of what is known" % (way, one), (code, j.get("fits"), j.get("fits_not_answered"), j.get("findings"), err))
 code, j, err = check("v2.yaml", *CARD, "--", "torchrun", "--nproc-per-node", "4", "train.py")
 ok(j["fits"] is True and j["common"]["world"] == 4, "with the command they are answered", (code, j))
 code, same, err = check("v2.yaml", *CARD, "--world", "4")

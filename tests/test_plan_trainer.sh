@@ -796,6 +796,15 @@ code, _, err = plan("llama-3.1-8b", *ONE, "--sync-each-batch")
 ok(code == 2 and "--world N" in err, "one card reduces nothing", (code, err))
 code, _, err = plan("llama-3.1-8b", *ONE, "--offload", "params", "--parallel", "fsdp2")
 ok(code == 4 and "zero3 (params)" in " ".join(err.split()), "FSDP of one card is not known", (code, err))
+for words, wanted in ((("--parallel", "zero3"), 4), (("--parallel", "fsdp2"), 4), (("--parallel", "zero1"), 4), (("--parallel", "ddp"), 2), (("--world", "2", "--parallel", "ddp", "--offload", "params"), 2)):
+    code, _, err = plan("gpt2", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "8", *words)
+    asked, _, said = call("estimate", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--micro-batch", "1", *words)
+    ok(code == asked == wanted and err == said and words[-1] in err, "%s: refused as estimate refuses it" % " ".join(words), (code, err, said))
+for words, says in ((("--parallel", "zero2"), "zero2,"), (("--offload", "optimizer"), "zero2, optimizer in host memory,"), (("--offload", "params"), "zero3, weights and optimizer in host memory,"),
+                    (("--offload", "activations"), "checkpoints in host memory,"), (("--world", "2", "--parallel", "fsdp2", "--offload", "params"), "fsdp2, weights and optimizer in host memory,")):
+    model = "llama-3.2-1b" if "activations" in words else "gpt2"
+    code, out, err = call("plan", model, "--trainer", "hf", "--device", "h100", "--seq", "512", "--global-batch", "8", *words)
+    ok(code == 0 and says in " ".join(out[out.index("\nplan "):out.index("\nmemory ")].split()), "%s: the plan's line says it" % " ".join(words), (code, out[:600], err))
 
 # ---- a precision that nobody gave is not blamed on them ----
 T4 = ("--trainer", "trl", "--device", "t4", "--seq", "512")

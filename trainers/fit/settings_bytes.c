@@ -124,6 +124,12 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
         return VP_FAIL(err, VP_ERR_INPUT,
                        "offload_activations cpu: known is what transformers' gradient checkpoints "
                        "keep, on one card");
+    /* who has modules of his own is counted as a plain loop, whatever the way */
+    if (number(s, VP_SETTING_WORLD) == 1 && !job->language->is_foreign &&
+        !is(s, VP_SETTING_PARALLEL, "none") && !is(s, VP_SETTING_PARALLEL, "ddp") &&
+        !vp_world_knows_one(parallel_of(s), offload_of(s)))
+        return VP_FAIL(err, VP_ERR_INPUT, "parallel %s of one card: " VP_WORLD_KNOWN_OF_ONE,
+                       parallel_of(s));
     if (!vp_world_offloads(parallel_of(s), offload_of(s)))
         return VP_FAIL(err, VP_ERR_INPUT, "offload of %s under parallel %s: no such step is known",
                        offload_of(s), parallel_of(s));

@@ -45,6 +45,8 @@ bool vp_world_adapts(const char *parallel, bool is_quantised);
 bool vp_world_offloads(const char *parallel, const char *offload);
 /* Whether what it does on one card alone is known (tests/golden/trainers/single_worlds.csv). */
 bool vp_world_knows_one(const char *parallel, const char *offload);
+#define VP_WORLD_KNOWN_OF_ONE \
+    "known are zero2 with or without the optimizer in host memory, and zero3 with the weights there"
 /* The way that keeps "optimizer" or "params" in host memory on one card alone. */
 const char *vp_world_offloads_one(const char *offload);
 /* Whether it may reduce the gradients of each micro-batch, or else keeps whole ones until the last: Accelerate's
