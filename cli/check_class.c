@@ -30,32 +30,48 @@ static const struct {
     {"run_translation", REWRITES},
 };
 
-static bool is_head(const char *loads, vp_head head)
+/* What is behind the family's name in a class's: "ForMaskedLM", up to the class's end; n 0: nothing that says a task. */
+static const char *task_of(const char *name, size_t *n)
 {
-    static const struct {
-        const char *word;
-        vp_head     head;
-    } classes[] = {{"ForCausalLM", VP_HEAD_NEXT_TOKEN},
-                   {"LMHeadModel", VP_HEAD_NEXT_TOKEN},
-                   {"ForSequenceClassification", VP_HEAD_SEQUENCE},
-                   {"ForTokenClassification", VP_HEAD_TOKEN},
-                   {"ForMaskedLM", VP_HEAD_MASKED}};
+    static const char *const begins[] = {"LMHeadModel", "For"};
+    size_t                   length   = strcspn(name, ".");
 
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-        if (strstr(loads, classes[i].word))
-            return classes[i].head == head;
-    return !strstr(loads, "AutoModel");
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        const char *at = memmem(name, length, begins[i], strlen(begins[i]));
+        if (at) {
+            *n = (size_t)(name + length - at);
+            return at;
+        }
+    }
+    *n = 0;
+    return name;
 }
 
-static const char *of_class(vp_arena *arena, const char *loads, const char *where,
-                            const vp_model *model)
+/* Causal models of TRL's and of Liger's have names that go on behind ForCausalLM. */
+static bool is_counted(const char *loads, const vp_model *model)
 {
-    if (is_head(loads, model->head))
-        return NULL;
-    return vp_arena_printf(arena,
-                           "not answered: %.*s in %s, and %s is what is counted; --model with a "
-                           "config.json whose architectures name the class asks",
-                           (int)strcspn(loads, "."), loads, where, model->class_name);
+    size_t      n, m;
+    const char *task = task_of(loads, &n), *counted = task_of(model->class_name, &m);
+
+    if (!n)
+        return !strstr(loads, "AutoModel");
+    if (strncmp(task, "ForCausalLM", 11) == 0 || strncmp(task, "LMHeadModel", 11) == 0)
+        return model->head == VP_HEAD_NEXT_TOKEN;
+    return n == m && strncmp(task, counted, n) == 0;
+}
+
+/* Of which class the files say the model is; loads NULL: of that which is counted, or nothing says it. */
+typedef struct said {
+    const char     *loads, *where;
+    const vp_value *given; /* what the class is told, its number of labels */
+    const char     *why;   /* in place of a class: what no step was recorded of */
+} said;
+
+static said of_class(const char *loads, const char *where, const vp_value *given,
+                     const vp_model *model)
+{
+    return is_counted(loads, model) ? (said){0}
+                                    : (said){.loads = loads, .where = where, .given = given};
 }
 
 /* The program's script, without folder and ending. */
@@ -74,7 +90,7 @@ static void script_of(const char *program, char *name, size_t size)
     }
 }
 
-static const char *by_script(vp_arena *arena, const vp_checked_file *file, const vp_model *model)
+static said by_script(vp_arena *arena, const vp_checked_file *file, const vp_model *model)
 {
     static const char loop[] = "_no_trainer";
     char              name[128], shown[200];
@@ -83,52 +99,116 @@ static const char *by_script(vp_arena *arena, const vp_checked_file *file, const
     script_of(file->doc->program, name, sizeof name);
     n = strlen(name);
     if (n > sizeof loop - 1 && strcmp(name + n - (sizeof loop - 1), loop) == 0)
-        return vp_arena_printf(arena,
-                               "not answered: %s.py has a training loop of its own around "
-                               "Accelerate; vplan dryrun -- COMMAND runs it without a GPU",
-                               vp_text_escape(name, shown, sizeof shown));
+        return (said){.why = vp_arena_printf(
+                          arena,
+                          "not answered: %s.py has a training loop of its own around Accelerate; "
+                          "vplan dryrun -- COMMAND runs it without a GPU",
+                          vp_text_escape(name, shown, sizeof shown))};
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
         if (strcmp(scripts[i].script, name) == 0)
-            return of_class(arena, scripts[i].loads, vp_arena_printf(arena, "%s.py", name), model);
-    return NULL;
+            return of_class(scripts[i].loads, vp_arena_printf(arena, "%s.py", name), NULL, model);
+    return (said){0};
 }
 
 /* ms-swift, model/model_meta.py: a number of labels alone is that of classes, too. */
-static const char *by_task(vp_arena *arena, const vp_checked_file *file, const vp_model *model)
+static said by_task(vp_arena *arena, const vp_checked_file *file, const vp_model *model)
 {
     const vp_value *task   = vp_value_at(file->doc->root, "task_type"),
                    *labels = vp_value_at(file->doc->root, "num_labels");
     char shown[128];
 
     if (task && task->text && strcmp(task->text, "causal_lm") == 0)
-        return NULL;
+        return (said){0};
     if (task && task->text && strcmp(task->text, "seq_cls") != 0)
-        return vp_arena_printf(arena,
-                               "not answered: task_type %s in %s: no such training step was "
-                               "recorded",
-                               vp_text_escape(task->text, shown, sizeof shown), file->name);
+        return (said){.why = vp_arena_printf(
+                          arena,
+                          "not answered: task_type %s in %s: no such training step was recorded",
+                          vp_text_escape(task->text, shown, sizeof shown), file->name)};
     return task || (labels && labels->kind != VP_VALUE_NULL)
-               ? of_class(arena, CLASSIFIES,
+               ? of_class(CLASSIFIES,
                           vp_arena_printf(arena, "%s, by %s", file->name,
                                           task ? "task_type" : "num_labels"),
-                          model)
-               : NULL;
+                          file->doc->root, model)
+               : (said){0};
 }
 
-const char *vp_check_other_class(vp_arena *arena, const vp_checked *c, const vp_model *model)
+static said find(vp_arena *arena, const vp_checked *c, const vp_model *model)
 {
-    const char *why = NULL;
+    said x = {0};
 
-    for (int f = 0; f < c->n_files && !why; f++) {
+    for (int f = 0; f < c->n_files && !x.loads && !x.why; f++) {
         const vp_checked_file *file = &c->files[f];
         if (!file->doc)
             continue;
         if (file->dialect == &vp_dialect_model && file->doc->call)
-            why = of_class(arena, file->doc->call, file->name, model);
+            x = of_class(file->doc->call, file->name, file->doc->root, model);
         else if (file->doc->format == VP_FORMAT_FLAGS)
-            why = by_script(arena, file, model);
-        if (!why && file->dialect == &vp_dialect_swift)
-            why = by_task(arena, file, model);
+            x = by_script(arena, file, model);
+        if (!x.loads && !x.why && file->dialect == &vp_dialect_swift)
+            x = by_task(arena, file, model);
     }
-    return why;
+    return x;
+}
+
+/* AutoModelForX of a family whose own class is BertForMaskedLM: BertForX. A class of a library that is none of transformers' has no such. */
+static const char *own_name(vp_arena *arena, const char *loads, const vp_model *model)
+{
+    static const char automatic[] = "AutoModel";
+    size_t            n, m;
+    const char       *task = task_of(loads, &n), *counted = task_of(model->class_name, &m);
+
+    if (!n || !m)
+        return NULL;
+    if (strncmp(loads, automatic, sizeof automatic - 1) != 0)
+        return vp_arena_printf(arena, "%.*s", (int)strcspn(loads, "."), loads);
+    return vp_arena_printf(arena, "%.*s%.*s", (int)(counted - model->class_name), model->class_name,
+                           (int)n, task);
+}
+
+/* How many labels a call says: 0: it does not, or not as a literal. */
+static int64_t labels_of(const vp_value *given)
+{
+    const vp_value *number = given ? vp_value_at(given, "num_labels") : NULL,
+                   *names  = given ? vp_value_at(given, "id2label") : NULL;
+
+    if (names && names->kind == VP_VALUE_MAP && !names->call && names->n_children)
+        return names->n_children;
+    return number && number->kind == VP_VALUE_INT && number->integer > 0 ? number->integer : 0;
+}
+
+const char *vp_check_class(vp_arena *arena, const vp_checked *c, const vp_model *model,
+                           int64_t *n_labels)
+{
+    said x = find(arena, c, model);
+
+    *n_labels = labels_of(x.given);
+    *n_labels = *n_labels > 1 ? *n_labels : 0; /* a regression, which is said beside the class */
+    return x.loads ? own_name(arena, x.loads, model) : NULL;
+}
+
+const char *vp_check_other_class(vp_arena *arena, const vp_checked *c, const vp_model *model)
+{
+    static const char one[] = "single_label_classification";
+    said              x     = find(arena, c, model);
+
+    if (x.loads)
+        return vp_arena_printf(arena,
+                               "not answered: %.*s in %s: of %s no such training step was "
+                               "recorded; vplan dryrun -- COMMAND runs it without a GPU",
+                               (int)strcspn(x.loads, "."), x.loads, x.where, model->family);
+    for (int f = 0; f < c->n_files && !x.why; f++) {
+        const vp_document *doc  = c->files[f].dialect == &vp_dialect_model ? c->files[f].doc : NULL;
+        const vp_value    *kind = doc ? vp_value_at(doc->root, "problem_type") : NULL;
+        if (doc && model->head == VP_HEAD_SEQUENCE && labels_of(doc->root) == 1)
+            return vp_arena_printf(arena,
+                                   "not answered: num_labels 1 in %s: one is a regression, whose "
+                                   "loss was not recorded",
+                                   c->files[f].name);
+        if (kind && kind->kind != VP_VALUE_NULL && !(kind->text && strcmp(kind->text, one) == 0))
+            return vp_arena_printf(arena,
+                                   "not answered: problem_type in %s: a classifier was recorded "
+                                   "with one label a sample",
+                                   c->files[f].name);
+    }
+    return x.why;
 }

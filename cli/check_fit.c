@@ -381,6 +381,35 @@ out:
     return st;
 }
 
+/* The model as the class that the files load it as, where such a step was recorded; else it stays what it is. */
+static vp_status open_class(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
+                            vp_check_fit *x, vp_err *err)
+{
+    vp_model_opts opts  = {.dropout_from_config = true};
+    vp_model     *other = NULL;
+    vp_err        why   = {0};
+    bool          no_graph;
+    vp_status     st = VP_OK;
+
+    opts.class_name = vp_check_class(arena, c, x->model, &opts.n_labels);
+    if (!opts.class_name)
+        goto out;
+    st = vp_model_to_price(o->model, &opts, x->request.job.shelf, &other, &no_graph, &why);
+    if (st == VP_ERR_NOMEM) {
+        *err = why;
+        goto out;
+    }
+    if (st == VP_OK && vp_hf_parameters(other, x->request.job.shelf) > 0) {
+        vp_model *own = x->model;
+        x->model = other, other = own;
+        x->class_name = opts.class_name;
+    }
+    st = VP_OK;
+out:
+    vp_model_free(other);
+    return st;
+}
+
 /* Whose step it is, and what the files say of it beside the settings; x->why where that is not known. */
 static vp_status fill_job(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
                           vp_check_fit *x, vp_err *err)
@@ -404,9 +433,11 @@ static vp_status fill_job(vp_arena *arena, const vp_checked *c, const vp_check_f
         VP_TRY_ALLOC(err, x->why);
         goto out;
     }
-    r->job.model    = x->model;
-    r->job.device   = &x->device;
-    r->job.padded   = o->padding && strcmp(o->padding, "mask") == 0;
+    r->job.model  = x->model;
+    r->job.device = &x->device;
+    /* classes of tokens were recorded with a mask, as the collator for them makes one */
+    r->job.padded   = o->padding ? strcmp(o->padding, "mask") == 0
+                                 : x->class_name && x->model->head == VP_HEAD_TOKEN;
     r->job.packed   = is_packed(c);
     r->job.compiles = compiles(c);
     r->job.of_files = true;
@@ -435,6 +466,7 @@ static vp_status set_up(vp_arena *arena, vp_checked *c, const vp_check_fit_optio
     VP_TRY(open_both(arena, o, x, &outside, err));
     if (x->why)
         goto out;
+    VP_TRY(open_class(arena, c, o, x, err));
     VP_TRY(vp_check_take_unsaid(c, o, x->model, err));
     x->why = unknown(arena, c, o, x->model);
     if (!x->why)

@@ -18,10 +18,11 @@ typedef struct vp_check_fit_options {
 } vp_check_fit_options;
 
 typedef struct vp_check_fit {
-    vp_model            *model;
-    vp_device            device;
-    vp_calibration       calibration; /* of this card; its card is "" where there is none */
-    char                 calibration_path[VP_CALIBRATION_PATH];
+    vp_model      *model;
+    const char    *class_name; /* of the model, where the files load another than its own; NULL */
+    vp_device      device;
+    vp_calibration calibration; /* of this card; its card is "" where there is none */
+    char           calibration_path[VP_CALIBRATION_PATH];
     vp_choose_request    request;
     vp_mended            mended;
     vp_check_zero        zero;

@@ -144,6 +144,8 @@ static void plan_words(const vp_check_fit *x, const vp_command_line *line, vp_ar
     *w = (vp_words){0};
     add_word(w, r->model_name, NULL);
     add_word(w, "--trainer", r->target->name);
+    if (x->class_name)
+        add_word(w, "--class", x->class_name);
     add_word(w, "--device", x->device.name);
     for (int i = 0; i < line->n_given; i++)
         if (strcmp(line->given[i].option->name, "--budget") == 0 ||
@@ -315,6 +317,8 @@ static void print_otherwise(const vp_check_fit *x, const vp_checked *c, const vp
     vp_text_printf(
         &command, "vplan estimate %s --trainer %s --device %s --seq %lld --micro-batch 1",
         r->model_name, is_own ? r->job.language->own : "hf", x->device.name, (long long)r->seq);
+    if (x->class_name)
+        vp_text_printf(&command, " --class %s", x->class_name);
     if (r->world > 1)
         vp_text_printf(&command, " --world %lld --parallel %s", (long long)r->world,
                        says(v[VP_SETTING_PARALLEL], "none") ? "ddp" : v[VP_SETTING_PARALLEL]);

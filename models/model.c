@@ -182,10 +182,26 @@ out:
     return st;
 }
 
+/* The config as one that has so many labels, without names of theirs. */
+static json_t *config_of_labels(const json_t *config, int64_t n)
+{
+    json_t *copy = json_copy((json_t *)config);
+
+    if (copy)
+        json_object_del(copy, "id2label");
+    if (copy && json_object_set_new(copy, "num_labels", json_integer(n)) != 0) {
+        json_decref(copy);
+        return NULL;
+    }
+    return copy;
+}
+
 vp_status vp_model_from_config(const char *name, const vp_json_node *config,
                                const vp_model_opts *opts, vp_model **out, vp_err *err)
 {
-    vp_model        *model = calloc(1, sizeof *model);
+    vp_model        *model       = calloc(1, sizeof *model);
+    json_t          *with_labels = NULL;
+    vp_json_node     own         = *config;
     const vp_family *family;
     vp_status        st = VP_OK;
 
@@ -195,6 +211,10 @@ vp_status vp_model_from_config(const char *name, const vp_json_node *config,
     VP_TRY_ALLOC(err, model->arena);
     if (!json_is_object(config->value))
         VP_TRY(vp_json_fail(config, NULL, err, "a model's config is an object"));
+    if (opts->n_labels) {
+        VP_TRY_ALLOC(err, with_labels = config_of_labels(config->value, opts->n_labels));
+        own.value = with_labels, config = &own;
+    }
     model->name = vp_arena_strdup(model->arena, name);
     if (opts->config_only) {
         VP_TRY(keep_config(model, config, opts, err));
@@ -225,6 +245,7 @@ vp_status vp_model_from_config(const char *name, const vp_json_node *config,
     *out  = model;
     model = NULL;
 out:
+    json_decref(with_labels);
     vp_model_free(model);
     return st;
 }

@@ -819,6 +819,25 @@ for loads, fits in (("AutoModelForCausalLM", True), ("GPT2LMHeadModel", True), (
     ok(code == 0 and j["fits"] is fits and (fits or loads in j["fits_not_answered"]), "counted as " + loads, (code, j.get("fits"), j.get("fits_not_answered"), j["findings"]))
 code, j, err = check(write("loads.py", LOADS % (("AutoModelForSequenceClassification",) * 2)), "--model", "classes.json", "--device", "4090", "--seq", "128")
 ok(code == 0 and j["fits"] is True, "the class that config.json names", (code, j.get("fits_not_answered"), err))
+# a classifier of a family whose classifiers were recorded: its bytes are those of estimate --class
+for loads, model, name, more in (("AutoModelForSequenceClassification", "bert-base-uncased", "BertForSequenceClassification", ""), ("RobertaForSequenceClassification", "roberta-base", "RobertaForSequenceClassification", ", num_labels=2"),
+                                 ("AutoModelForSequenceClassification", "distilbert-base-uncased", "DistilBertForSequenceClassification", ", num_labels=len(names)")):
+    code, j, err = check(write("loads.py", (LOADS % (loads, loads)).replace("('x'", "('%s'%s" % (model, more))), "--device", "4090", "--seq", "128")
+    counted = json.loads(subprocess.run([vplan, "estimate", model, "--class", name, "--trainer", "hf", "--device", "4090", "--seq", "128", "--micro-batch", "2", "--precision", "fp32", "--json"], stdout=subprocess.PIPE).stdout)
+    ok(code == 0 and j["fits"] is True and j["allocated_peak_bytes"] == counted["allocated_peak_bytes"], "a classifier of " + model, (code, j.get("fits_not_answered"), j.get("allocated_peak_bytes"), counted.get("allocated_peak_bytes"), err))
+    code, whole, err = check(write("loads.py", (LOADS % (("AutoModelForMaskedLM",) * 2)).replace("'x'", "'%s'" % model)), "--device", "4090", "--seq", "128")
+    ok(whole["fits"] is True and whole["allocated_peak_bytes"] > j["allocated_peak_bytes"], "which has no whole vocabulary's logits, " + model, (whole.get("fits_not_answered"), whole.get("allocated_peak_bytes")))
+for more, why in ((", num_labels=1", "one is a regression"), (", problem_type='multi_label_classification'", "problem_type in loads.py"), (", num_labels=20, problem_type='single_label_classification'", None)):
+    code, j, err = check(write("loads.py", (LOADS % (("AutoModelForSequenceClassification",) * 2)).replace("('x'", "('bert-base-uncased'" + more)), "--device", "4090", "--seq", "128")
+    ok(j["fits"] is True if why is None else j["fits"] is None and why in j["fits_not_answered"], "a classifier" + more, (code, j.get("fits_not_answered"), err))
+for loads in ("BertForQuestionAnswering", "AutoModelForMultipleChoice", "AutoModelForCausalLM"):
+    code, j, err = check(write("loads.py", (LOADS % (loads, loads)).replace("('x'", "('bert-base-uncased'")), "--device", "4090", "--seq", "128")
+    ok(code == 0 and j["fits"] is None and loads + " in loads.py: of bert no such" in j["fits_not_answered"], "not recorded: " + loads, (code, j.get("fits_not_answered"), err))
+code, j, err = check(write("loads.py", (LOADS % (("AutoModelForTokenClassification",) * 2)).replace("('x'", "('bert-base-uncased', num_labels=9")), "--device", "4090", "--seq", "128")
+counted = json.loads(subprocess.run([vplan, "estimate", "bert-base-uncased", "--class", "BertForTokenClassification", "--trainer", "hf", "--device", "4090", "--seq", "128", "--micro-batch", "2", "--precision", "fp32", "--padding", "mask", "--json"], stdout=subprocess.PIPE).stdout)
+ok(code == 0 and j["fits"] is True and 0 <= j["allocated_peak_bytes"] - counted["allocated_peak_bytes"] < 1 << 20, "classes of tokens, of samples with padding", (code, j.get("fits_not_answered"), j.get("allocated_peak_bytes"), counted, err))
+text = subprocess.run([vplan, "check", write("loads.py", (LOADS % (("AutoModelForSequenceClassification",) * 2)).replace("'x'", "'bert-large-uncased'").replace("batch_size=2", "batch_size=64")), "--device", "t4", "--seq", "512"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True).stdout
+ok("--class BertForSequenceClassification" in text, "the next command plans the class", text)
 
 # ---- methods that were not recorded: no verdict of supervised fine-tuning's ----
 for name, text, method in (("orpo.py", "from trl import ORPOConfig\na = ORPOConfig(output_dir='o', per_device_train_batch_size=2, max_length=512, beta=0.1)\n", "orpo"),

@@ -63,6 +63,8 @@ bool vp_python_loads_model(const char *call)
                                           "ForConditionalGeneration",
                                           "ForSequenceClassification",
                                           "ForTokenClassification",
+                                          "ForQuestionAnswering",
+                                          "ForMultipleChoice",
                                           "ForImageClassification",
                                           NULL};
 

@@ -67,19 +67,22 @@ bool vp_hf_attends_eagerly(const char *family)
 /* ---- what the recording knows ---- */
 
 /* Requests of steps that loading asks for: below every window, or what images make; some families were recorded with checkpoints
- * alone. */
+ * alone, classes of tokens with a mask. */
 static vp_hf_request loading(int i, vp_hf_shelf *shelf)
 {
     static const struct {
         int64_t     seq;
         const char *recompute;
-    } steps[] = {{128, "none"}, {0, "none"}, {128, "full"}};
+        bool        padded;
+    } steps[] = {
+        {128, "none", false}, {0, "none", false}, {128, "full", false}, {128, "none", true}};
 
     return (vp_hf_request){.trainer         = "torch",
                            .precision       = "bf16-mixed",
                            .attention       = "sdpa:flash",
                            .optimizer       = "adamw_torch",
                            .recompute       = steps[i].recompute,
+                           .padded          = steps[i].padded,
                            .lora            = {.targets = "none"},
                            .load            = "none",
                            .liger           = "none",
@@ -96,7 +99,7 @@ static vp_hf_request loading(int i, vp_hf_shelf *shelf)
                            .terse           = true,
                            .loads_only      = true};
 }
-enum { N_LOADING = 3 };
+enum { N_LOADING = 4 };
 
 int64_t vp_hf_parameters(const vp_model *model, vp_hf_shelf *shelf)
 {
