@@ -66,7 +66,7 @@ args = TrainingArguments("o", per_device_train_batch_size=args.batch_size, gradi
 """.replace("args = p.", "own = p.").replace("=args.", "=own.")
 write("own.py", OWN)
 for words, want in (("", (4, 2, "fp32 or bf16 or fp16", "none")), ("--batch-size 8 --bf16", (8, 2, "bf16-mixed or bf16-amp", "none")), ("--batch_size=8 --per_device 3", (8, 3, "fp32 or bf16 or fp16", "none")),
-                    ("--packs False", (4, 2, "fp32 or bf16 or fp16", "full")), ("--batch 8", (None, 2, "fp32 or bf16 or fp16", "none")), ("-b 8", (None,) * 4), ("--bf16 --batch-size many", (None, 2, "bf16-mixed or bf16-amp", "none"))):
+                    ("--packs False", (4, 2, "fp32 or bf16 or fp16", "full")), ("--batch 8", (None, 2, "fp32 or bf16 or fp16", "none")), ("-b 8", (8, 2, "fp32 or bf16 or fp16", "none")), ("-b8 --bf16", (8, 2, "bf16-mixed or bf16-amp", "none")), ("--per_device 3 -b 8", (8, 3, "fp32 or bf16 or fp16", "none")), ("-x 3", (4, 2, "fp32 or bf16 or fp16", "none")), ("-xb 8", (None, 2, "fp32 or bf16 or fp16", "none")), ("-b 8 --batch-size 16", (None, 2, "fp32 or bf16 or fp16", "none")), ("-b many", (None, 2, "fp32 or bf16 or fp16", "none")), ("--bf16 --batch-size many", (None, 2, "bf16-mixed or bf16-amp", "none"))):
     for given in (), ("own.py",):
         code, j, err = check(*given, "--", "python", "own.py", *words.split())
         means = j.get("common", {})
@@ -82,6 +82,7 @@ ok(sorted(said) == ["bf16", "gradient_accumulation_steps", "gradient_checkpointi
 os.remove("seed.py")
 os.remove("own.py")
 for name, text, word in (("fire.py", "import fire\nfrom transformers import TrainingArguments\ndef train(size: int = 4, name: str = 'x'):\n    return TrainingArguments('o', per_device_train_batch_size=size)\nif __name__ == '__main__':\n    fire.Fire(train)\n", "--size"),
+                         ("click.py", "import click\nfrom transformers import TrainingArguments\n@click.command()\n@click.option('-s', '--size', default=4)\ndef train(size):\n    return TrainingArguments('o', per_device_train_batch_size=size)\nif __name__ == '__main__':\n    train()\n", "-s"),
                          ("hf.py", "from dataclasses import dataclass, field\nfrom transformers import HfArgumentParser, TrainingArguments\n@dataclass\nclass S:\n    size: int = field(default=4)\nparser = HfArgumentParser(S)\ns = parser.parse_args_into_dataclasses()[0]\nargs = TrainingArguments('o', per_device_train_batch_size=s.size)\n", "--size"),
                          ("both.py", "from dataclasses import dataclass, field\nfrom transformers import HfArgumentParser, TrainingArguments\n@dataclass\nclass S:\n    size: int = field(default=4)\nparser = HfArgumentParser((S, TrainingArguments))\ns, args = parser.parse_args_into_dataclasses()\n", "--per_device_train_batch_size")):
     code, j, err = check("--", "python", write(name, text), word, "8")

@@ -68,6 +68,7 @@ typedef struct vp_value {
     /* of Python: the value is the default of this option of the script's own, "--batch-size", on this line; its type as argparse
      * has it, "int", "store_true", "": the value's own. NULL: it is none */
     const char *option, *option_type;
+    const char *option_letters; /* and its names of one dash, "-b -bs"; NULL: nobody knows them */
     int         option_line;
 } vp_value;
 

@@ -261,6 +261,27 @@ static vp_status take_override(taker *t, const char *word, int line, int column)
     return say_others(t, word, line);
 }
 
+/* -b 8, behind a script: an option of its parser's, whose key keeps its dash. */
+static bool is_letter(const taker *t, const char *word)
+{
+    return word[0] == '-' && isalpha((unsigned char)word[1]) && t->into == t->doc &&
+           t->doc->program && strstr(t->doc->program, ".py");
+}
+
+static vp_status take_letter(taker *t, const char *word, int line, int column)
+{
+    vp_value *v  = vp_value_add(t->doc, t->doc->root, word);
+    vp_status st = VP_OK;
+
+    if (!v)
+        VP_TRY(too_many(t, line));
+    v->kind = VP_VALUE_BOOL, v->boolean = true, v->text = "";
+    v->line = line, v->column = column, v->is_option = true;
+    t->open = v;
+out:
+    return st;
+}
+
 static vp_status take(taker *t, char *word, bool quoted, int line, int column)
 {
     vp_status st = VP_OK;
@@ -291,6 +312,8 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
         VP_TRY(take_key(t, word, line, column));
         if (t->into->root->last)
             t->into->root->last->is_option = true;
+    } else if (!quoted && is_letter(t, word)) {
+        VP_TRY(take_letter(t, word, line, column));
     } else if (is_override(t, word)) {
         VP_TRY(take_override(t, word, line, column));
     } else if (is_named_for_options(word) && t->into == t->doc && t->doc->root->first) {

@@ -50,7 +50,7 @@ static vp_status value_of(vp_python_reader *r, vp_piece p, vp_value *v, verdict 
             return VP_OK;
         by->by = v->option, by->by_line = v->option_line;
         if (r->doc->command)
-            vp_script_value_given(r->doc->command, v, vp_script_has_letters(r->doc->command));
+            vp_script_value_given(r->doc->command, v);
         if (v->call)
             return VP_OK;
     }

@@ -759,8 +759,10 @@ static vp_status attribute_value(vp_python_reader *r, const owner *of, const vp_
     VP_TRY(vp_names_read_piece(r, given.at ? &given : &a->value, v, true, &ok));
     if (!ok || !take_field(v))
         goto out;
-    if (of->options && !v->option)
+    if (of->options && !v->option) {
         VP_TRY(vp_names_be_default(r, v, name, "", a ? a->name.line : 0));
+        v->option_letters = "";
+    }
     *meant = VP_PYTHON_MEANT;
 out:
     return st;

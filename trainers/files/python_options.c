@@ -34,6 +34,18 @@ out:
     return st;
 }
 
+/* An option's names of one dash, as it is called with them: "-b -bs". NULL: out of memory, where nobody knows them either. */
+static const char *letters_of(vp_arena *arena, const vp_value *call)
+{
+    const char *all = "";
+
+    for (const vp_value *m = call->first; m && all; m = m->next)
+        if (isdigit((unsigned char)m->key[0]) && m->kind == VP_VALUE_STRING && m->quoted &&
+            m->text[0] == '-' && m->text[1] != '-')
+            all = vp_arena_printf(arena, "%s%s%s", all, *all ? " " : "", m->text);
+    return all;
+}
+
 /* ---- argparse ---- */
 
 /* Whether an option is stored as that attribute. *option: its name with the dashes, "" of one by place. */
@@ -150,7 +162,8 @@ vp_status vp_names_option(vp_python_reader *r, const vp_piece *name, vp_value *v
             vp_python_be_unread(v);
     }
     VP_TRY(be_option(r, v, named, type, found->line));
-    *meant = VP_PYTHON_MEANT;
+    v->option_letters = letters_of(r->doc->arena, found);
+    *meant            = VP_PYTHON_MEANT;
 out:
     return st;
 }
@@ -254,7 +267,8 @@ static vp_status click_value(vp_python_reader *r, const vp_scanned_block *f, con
                      : is_switch ? ""
                                  : click_type(type, v),
                      found->line));
-    *ok = true;
+    v->option_letters = letters_of(r->doc->arena, found);
+    *ok               = true;
 out:
     return st;
 }
@@ -335,7 +349,8 @@ vp_status vp_names_command_option(vp_python_reader *r, const vp_scanned_block *f
         longest ? longest
                 : vp_arena_printf(r->doc->arena, "%.*s", (int)(name->end - name->at), name->at),
         "", name->line));
-    *ok = true;
+    v->option_letters = is_one ? letters_of(r->doc->arena, &call) : NULL;
+    *ok               = true;
 out:
     return st;
 }

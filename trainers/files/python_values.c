@@ -484,7 +484,7 @@ static vp_status read_name(vp_python_reader *r, vp_value *v, const char *name, i
         v->kind = last->kind, v->text = last->text, v->quoted = last->quoted,
         v->boolean = last->boolean, v->asks_bf16 = last->asks_bf16, v->integer = last->integer,
         v->real = last->real, v->option = last->option, v->option_type = last->option_type,
-        v->option_line = last->option_line;
+        v->option_letters = last->option_letters, v->option_line = last->option_line;
 out:
     return st;
 }
@@ -635,7 +635,7 @@ static char sign_at(const vp_python_reader *r, size_t *n)
 static bool is_known_number(const vp_python_reader *r, vp_value *v)
 {
     if (v->option && strcmp(v->option_type, VP_OPTION_PARAMETER) != 0 && r->doc->command)
-        vp_script_value_given(r->doc->command, v, vp_script_has_letters(r->doc->command));
+        vp_script_value_given(r->doc->command, v);
     return is_number(v);
 }
 
@@ -691,7 +691,8 @@ static vp_status read_sum(vp_python_reader *r, vp_value *v, int depth)
             break;
         }
         if (other.option && !v->option)
-            v->option = other.option, v->option_line = other.option_line;
+            v->option = other.option, v->option_line = other.option_line,
+            v->option_letters = other.option_letters;
         if (v->option)
             v->option_type = VP_OPTION_SUM;
         first   = sign;

@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-static void give_all(const vp_document *command, vp_value *v, bool unknown)
+static void give_all(const vp_document *command, vp_value *v)
 {
     for (vp_value *m = v->kind >= VP_VALUE_LIST ? v->first : NULL; m; m = m->next)
-        give_all(command, m, unknown);
-    vp_script_value_given(command, v, unknown);
+        give_all(command, m);
+    vp_script_value_given(command, v);
 }
 
 vp_status vp_check_take_command(vp_checked *c, const vp_check_input *in, vp_err *err)
@@ -44,13 +44,12 @@ void vp_check_options(vp_checked *c)
         const vp_document *command = c->files[f].doc;
         if (!command || command->format != VP_FORMAT_FLAGS || !command->program)
             continue;
-        bool unknown = vp_script_has_letters(command);
         for (int g = 0; g < c->n_files; g++) {
             vp_checked_file *script = &c->files[g];
             if (!script->doc || script->doc->format != VP_FORMAT_PYTHON || !script->yields_to ||
                 strcmp(script->yields_to, c->files[f].name) != 0)
                 continue;
-            give_all(command, script->doc->root, unknown);
+            give_all(command, script->doc->root);
         }
     }
 }

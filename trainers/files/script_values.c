@@ -6,26 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-static bool is_short(const char *word)
-{
-    return word && word[0] == '-' && isalpha((unsigned char)word[1]);
-}
-
-/* -b 8: which option that is only the parser says. */
-bool vp_script_has_letters(const vp_document *command)
-{
-    const char *script = command->program ? strstr(command->program, ".py ") : NULL;
-
-    for (const char *p = script; p && (p = strchr(p, ' ')) != NULL; p++)
-        if (is_short(p + 1))
-            return true;
-    for (const vp_value *v = command->root->first; v; v = v->next)
-        for (const vp_value *m = v->kind == VP_VALUE_LIST ? v->first : NULL; m; m = m->next)
-            if (m->kind == VP_VALUE_STRING && is_short(m->text))
-                return true;
-    return false;
-}
-
 static void be_unknown(vp_value *v)
 {
     v->kind = VP_VALUE_MAP, v->call = VP_VALUE_UNREAD, v->first = v->last = NULL;
@@ -121,11 +101,51 @@ void vp_script_value_default(vp_value *v)
     v->option = option, v->option_type = type, v->option_line = line;
 }
 
-void vp_script_value_given(const vp_document *command, vp_value *v, bool unknown)
+/* Whether a list of names, "-b -bs", has one of these letters. */
+static bool has_letter(const char *names, char letter)
 {
-    vp_value       *given = NULL;
+    for (const char *p = names; *p; p += strcspn(p, " "), p += *p == ' ')
+        if (p[1] == letter && (p[2] == ' ' || !p[2]))
+            return true;
+    return false;
+}
+
+/* What a command says of an option by a letter: -b 8, -b8; NULL: nothing. *unknown: it may have said something: -xb, or a letter of
+ * an option whose letters nobody knows. */
+static vp_value *given_by_letter(const vp_document *command, const vp_value *v, vp_value *attached,
+                                 bool *unknown)
+{
+    bool      is_switch = strncmp(v->option_type, "store_", 6) == 0;
+    vp_value *given     = NULL;
+
+    for (vp_value *m = command->root->first; m; m = m->next) {
+        const char *names = v->option_letters;
+        if (m->key[0] != '-')
+            continue;
+        if (!names || strchr(m->key, '=')) {
+            *unknown = true;
+        } else if (is_listed(names, m->key)) {
+            given = m;
+        } else if (m->key[2] && has_letter(names, m->key[1]) && !is_switch) {
+            *attached      = (vp_value){.kind = VP_VALUE_STRING, .key = m->key, .text = m->key + 2};
+            attached->line = m->line;
+            m->is_taken    = true;
+            given          = attached;
+            vp_value_resolve(attached);
+        } else {
+            for (const char *p = m->key + 1; *p; p++)
+                *unknown = *unknown || has_letter(names, *p);
+        }
+    }
+    return given;
+}
+
+void vp_script_value_given(const vp_document *command, vp_value *v)
+{
+    vp_value       *given = NULL, attached;
     const vp_value *less  = NULL;
     char            name[160], off[164];
+    bool            unknown = false;
 
     if (!v->option || strcmp(v->option_type, VP_OPTION_PARAMETER) == 0 || !*v->option)
         return;
@@ -133,11 +153,17 @@ void vp_script_value_given(const vp_document *command, vp_value *v, bool unknown
     for (char *p = name; *p; p++)
         *p = *p == '-' ? '_' : *p; /* as a command's keys are read */
     snprintf(off, sizeof off, "no_%s", name);
-    given = vp_value_member(command->root, name);
+    given =
+        v->option[1] == '-' || v->option[0] != '-' ? vp_value_member(command->root, name) : NULL;
     for (const vp_value *m = command->root->first; m; m = m->next)
         if (strlen(m->key) < strlen(name) && strncmp(m->key, name, strlen(m->key)) == 0)
             less = m; /* --batch of --batch_size, where it is one option's alone */
-    if (given)
+    vp_value *by_letter = given_by_letter(command, v, &attached, &unknown);
+    if (by_letter && given)
+        unknown = true, given = NULL; /* both: the last counts, and their order is lost */
+    else if (by_letter)
+        given = by_letter;
+    if (given && !unknown)
         be_given(v, given), given->is_taken = true;
     else if (vp_value_member(command->root, off) && v->kind == VP_VALUE_BOOL)
         be_bool(v, false);
