@@ -119,6 +119,23 @@ asks("saved adapters, trained on", (PEFT, LOAD, "model = PeftModel.from_pretrain
 asks("merged before", (PEFT, LOAD, "model = PeftModel.from_pretrained(model, 'a/b').merge_and_unload()\n", TRAIN))
 asks("merged behind", (PEFT, LOAD, TRAIN, "model = PeftModel.from_pretrained(model, 'o').merge_and_unload()\n"))
 
+# ---- a model's name that several texts make ----
+FROM = "model = AutoModelForCausalLM.from_pretrained(%s, dtype=torch.bfloat16)\n"
+PARTS = "org = 'Qwen'\nsize = 0.5\nwhich = f()\n"
+for what, name, known in (("formatted", "f'{org}/Qwen2.5-{size}B'", True), ("of braces alone", "f'{org}' f\"/Qwen2.5-0.5B\"", True), ("side by side", "'Qwen/' 'Qwen2.5-0.5B'", True), ("over two lines", "(f'{org}/'\n    'Qwen2.5-0.5B')", True),
+                          ("joined by signs", "org + '/' + f'Qwen2.5-{size}B'", True), ("three quotes", "f'''Qwen/Qwen2.5-0.5B'''", True), ("what nobody knows", "f'{org}/{which}'", False), ("a format of its own", "f'{org}/Qwen2.5-{size:.1f}B'", False),
+                          ("joined by what nobody knows", "org + '/' + which", False), ("a call", "f'{org}/{name(1)}'", False), ("braces of the text's own", "f'{org}/{{x}}'", False), ("an escape", "f'{org}\\x2fQwen2.5-0.5B'", False)):
+    code, j, err = check(*CARD, script(PARTS, FROM % name, TRAIN))
+    ok(code == 0 and (j["fits"] is True and j["model"] == "qwen2.5-0.5b" if known else j["fits"] is None and j["model"] is None), "a name, " + what, (code, j.get("model"), j.get("fits_not_answered"), j.get("findings"), err))
+OPTION = ("import argparse\np = argparse.ArgumentParser()\np.add_argument('-s', '--size', default='0.5B')\na = p.parse_args()\n", FROM % "f'Qwen/Qwen2.5-{a.size}'", TRAIN)
+j = asks("a name by an option's default", OPTION)
+ok(any("is by the default of --size in line 7" in f["message"] for f in j["findings"]), "which is said", j["findings"])
+for words, model in ((("--size", "1.5B"), "qwen2.5-1.5b"), (("-s", "3B"), "qwen2.5-3b"), ((), "qwen2.5-0.5b")):
+    code, j, err = check(*CARD, "--", "python", script(*OPTION), *words)
+    ok(j["model"] == model and not any("default of" in f["message"] for f in j["findings"]), "a name by the command, " + model, (code, j.get("model"), j.get("findings"), err))
+code, j, err = check(*CARD, script(LOAD, TRAIN.replace("'o'", "f'{which}-tuned', logging_steps=len(ds) // 4, save_steps=len(ds) // 2, learning_rate=r() / 2")))
+ok([f["key"] for f in j["findings"] if "not read" in f["message"]] == ["learning_rate"], "what no memory depends on needs no word", j["findings"])
+
 # ---- other sizes than the published model's ----
 for what, lines, why in (("a layer's number", (LOAD.replace("dtype=", "num_hidden_layers=4, dtype="), TRAIN), "num_hidden_layers in line 5"), ("of a config", ("from transformers import AutoConfig\nc = AutoConfig.from_pretrained('Qwen/Qwen2.5-0.5B')\nc.num_hidden_layers = 4\n", LOAD.replace("dtype=", "config=c, dtype="), TRAIN), "num_hidden_layers in line 7"),
                          ("another vocabulary", (LOAD, "model.resize_token_embeddings(200000)\n", TRAIN), "resize_token_embeddings() in line 6"), ("the tokenizer's", (LOAD, "model.resize_token_embeddings(len(tok))\n", TRAIN), None), ("that is only read", (LOAD, "hidden_size = model.config.hidden_size\nif model.config.hidden_size == 3:\n    pass\nn = net(hidden_size=hidden_size)\n", TRAIN), None)):

@@ -362,19 +362,19 @@ bool vp_value_is_unknown(const vp_checked_file *file, const vp_value *v, bool is
            (isalpha((unsigned char)v->text[0]) || v->text[0] == '_');
 }
 
-/* Another of the files has a literal under this key: a script that reads its arguments from a file beside it. */
+/* Another of the files has a literal under this key: a script that reads its arguments from a file beside it. Nor does a word need what no
+ * memory depends on and scripts work out as a rule. */
 static bool is_said_elsewhere(const vp_checked *c, const vp_checked_file *file, const vp_key *k)
 {
     for (int i = 0; i < c->n_files; i++) {
         const vp_checked_file *other = &c->files[i];
-        const vp_value        *v;
         if (other == file || !other->doc || !other->doc->root || !other->dialect)
             continue;
-        v = vp_value_at(other->doc->root, k->path);
+        const vp_value *v = vp_value_at(other->doc->root, k->path);
         if (v && !is_unread(v) && !is_name_of_python(other, k, v))
             return true;
     }
-    return false;
+    return vp_listed("output_dir logging_steps save_steps eval_steps", k->path);
 }
 
 /* Whether a setting is read from the key, or the model's name, on which all of them lie. */

@@ -6,6 +6,7 @@
 #include "trainers/files/python_calls.h"
 #include "trainers/files/python_names.h"
 #include "trainers/files/python_scan.h"
+#include "trainers/files/python_texts.h"
 #include "trainers/files/script_values.h"
 
 #include <ctype.h>
@@ -560,13 +561,6 @@ out:
     return st;
 }
 
-static bool is_string(const vp_python_reader *r)
-{
-    bool is_raw = (*r->at == 'r' || *r->at == 'R') && r->at + 1 < r->end;
-
-    return r->at[is_raw] == '"' || r->at[is_raw] == '\'';
-}
-
 /* a if CONDITION else b: the one that the condition takes; where it is not decided, or this is none: the reader stays before it. */
 static vp_status read_choice(vp_python_reader *r, vp_value *v, int depth)
 {
@@ -714,8 +708,8 @@ vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
         VP_TRY(fail(r, "nested deeper than 64"));
     if (r->at >= r->end)
         VP_TRY(fail(r, "the file ends where a value belongs"));
-    if (is_string(r))
-        VP_TRY(vp_python_read_string(r, v));
+    if (vp_python_at_text(r))
+        VP_TRY(vp_python_read_text(r, v, depth));
     else if (*r->at == '[')
         VP_TRY(read_items(r, v, ']', depth));
     else if (*r->at == '{')
@@ -744,6 +738,8 @@ vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
     }
     if (!r->unread && !r->in_sum)
         VP_TRY(read_sum(r, v, depth));
+    if (!r->unread && !r->in_sum)
+        VP_TRY(vp_python_join_texts(r, v, depth));
     if (!r->unread && !r->in_sum)
         VP_TRY(read_choice(r, v, depth));
 out:
