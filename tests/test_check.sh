@@ -1024,7 +1024,10 @@ for name, text, warned in (("a.yaml", "per_device_train_batch_size: 2\neval_stra
                            ("b.yaml", "per_device_train_batch_size: 2\neval_strategy: steps\noptim: adamw_torch\nprediction_loss_only: true\n", False),
                            ("c.yaml", "model_name_or_path: gpt2\nmax_length: 512\nper_device_train_batch_size: 2\neval_strategy: steps\nlora_r: 8\n", False),
                            ("d.py", "from transformers import Trainer, TrainingArguments\nargs = %s\nTrainer(model=m, args=args, train_dataset=d).train()\n" % EVALUATES, False),
-                           ("e.py", "from transformers import Trainer, TrainingArguments\nargs = %s\nTrainer(model=m, args=args, train_dataset=d, compute_metrics=f).train()\n" % EVALUATES, True)):
+                           ("e.py", "from transformers import Trainer, TrainingArguments\nargs = %s\nTrainer(model=m, args=args, train_dataset=d, compute_metrics=f).train()\n" % EVALUATES, True),
+                           ("f.py", "from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments\nm = AutoModelForSequenceClassification.from_pretrained('bert-base-cased')\nargs = %s\nTrainer(model=m, args=args, train_dataset=d, compute_metrics=f).train()\n" % EVALUATES, False),
+                           ("g.py", "from transformers import Trainer, TrainingArguments\nargs = %s\nTrainer(model=m, args=args, train_dataset=d, compute_metrics=f, preprocess_logits_for_metrics=g).train()\n" % EVALUATES, False),
+                           ("h.py", "from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments\nargs = Seq2Seq%s\nSeq2SeqTrainer(model=m, args=args, train_dataset=d, compute_metrics=f).train()\n" % EVALUATES.replace(")", ", predict_with_generate=True)"), False)):
     j = check(write(name, text))[1]
     ok(any("pile up" in f["message"] for f in j["findings"]) == warned, "logits of an evaluation: " + name, j["findings"])
 # ---- what is of no trainer that is known here is not judged: no other trainer's words are put in its place ----

@@ -190,30 +190,42 @@ static void judge_targets(vp_judged *x)
     }
 }
 
-/* Whether a script gives its trainer no metrics to compute, as far as it can be seen. */
+/* Whether a script gives its trainer no metrics to compute, or logits that are little: a few a sample, or what is left of them by
+ * preprocess_logits_for_metrics; as far as it can be seen. */
 static bool script_has_no_metrics(const vp_judged *x)
 {
-    bool none = false;
+    static const char *const small[] = {"ForSequenceClassification", "ForImageClassification",
+                                        "ForMultipleChoice", "ForAudioClassification"};
+    bool                     none    = false;
+
+    for (int f = 0; f < x->c->n_files; f++)
+        for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+            if (x->c->files[f].dialect == &vp_dialect_model && x->c->files[f].doc &&
+                x->c->files[f].doc->call && strstr(x->c->files[f].doc->call, small[i]))
+                return true;
 
     for (int f = 0; f < x->c->n_files; f++) {
         const vp_checked_file *call = &x->c->files[f];
         if (!call->is_part || !call->doc || !call->doc->call || !call->dialect ||
             !strstr(call->dialect->name, "Trainer()"))
             continue;
-        if (call->doc->has_gap || vp_value_at(call->doc->root, "compute_metrics"))
+        const vp_value *keeps = vp_value_at(call->doc->root, "preprocess_logits_for_metrics");
+        if (call->doc->has_gap || (vp_value_at(call->doc->root, "compute_metrics") &&
+                                   !(keeps && keeps->kind != VP_VALUE_NULL)))
             return false;
         none = true;
     }
     return none;
 }
 
-/* Without compute_metrics an evaluation keeps its loss alone (transformers/trainer.py, evaluate(): prediction_loss_only). TRL's own
- * scripts give none. */
+/* Without compute_metrics an evaluation keeps its loss alone (transformers/trainer.py, evaluate(): prediction_loss_only), and what it generates in
+ * place of logits (trainer_seq2seq.py, prediction_step()). TRL's own scripts give none. */
 static bool keeps_losses_alone(const vp_judged *x)
 {
     char buf[64];
 
-    if (is(text_of(x, "prediction_loss_only", buf, sizeof buf), "true"))
+    if (is(text_of(x, "prediction_loss_only", buf, sizeof buf), "true") ||
+        is(text_of(x, "predict_with_generate", buf, sizeof buf), "true"))
         return true;
     if (x->file->doc->format == VP_FORMAT_PYTHON)
         return script_has_no_metrics(x);
