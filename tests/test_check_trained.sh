@@ -119,6 +119,12 @@ asks("saved adapters, trained on", (PEFT, LOAD, "model = PeftModel.from_pretrain
 asks("merged before", (PEFT, LOAD, "model = PeftModel.from_pretrained(model, 'a/b').merge_and_unload()\n", TRAIN))
 asks("merged behind", (PEFT, LOAD, TRAIN, "model = PeftModel.from_pretrained(model, 'o').merge_and_unload()\n"))
 
+# ---- functions whose names other objects' methods have; chains over lines ----
+NAMED_SO = "def load(name):\n    return AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16)\ndef train(model, size, epochs):\n    args = TrainingArguments('o', num_train_epochs=epochs, per_device_train_batch_size=size, bf16=True)\n    Trainer(model, args, None, ds.train).train()\nif __name__ == '__main__':\n    m = load('Qwen/Qwen2.5-0.5B')\n    train(m, 4, 3)\n"
+j = asks("a function called as a method is", (NAMED_SO,))
+ok(j["common"]["micro_batch"] == 4, "its arguments by place", j["common"])
+asks("a chain in brackets over lines", ("model = (AutoModelForCausalLM\n    .from_pretrained('Qwen/Qwen2.5-0.5B')  # the base\n    .to(torch.bfloat16)\n    .cuda())\n", TRAIN))
+
 # ---- a model's name that several texts make ----
 FROM = "model = AutoModelForCausalLM.from_pretrained(%s, dtype=torch.bfloat16)\n"
 PARTS = "org = 'Qwen'\nsize = 0.5\nwhich = f()\n"

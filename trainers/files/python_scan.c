@@ -438,8 +438,10 @@ static void take_name(vp_scan *s, vp_piece name, vp_piece before, const char *en
         memmem(name.at, (size_t)(name.end - name.at), ".__dict__", 9))
         s->sets_by_name = true;
     for (int i = 0; i < s->n_blocks; i++) {
-        vp_scanned_block *b = &s->blocks[i];
-        if (!vp_piece_same(&b->name, &last) || b->name.at == name.at)
+        vp_scanned_block *b        = &s->blocks[i];
+        bool              in_class = b->above >= 0 && s->blocks[b->above].is_class;
+        if (!vp_piece_same(&b->name, &last) || b->name.at == name.at ||
+            (last.at != name.at && !b->is_class && !in_class))
             continue;
         is_mine = true;
         if (next < end && *next != '(' && *next != '=' && !in_import && !b->is_class) {
@@ -463,9 +465,10 @@ static void take_name(vp_scan *s, vp_piece name, vp_piece before, const char *en
 
 static void scan_names(vp_scan *s, const char *at, const char *end)
 {
-    vp_piece before = {0}; /* the name in front */
-    int      line   = 1;
-    bool     import = false, begins_line = true;
+    const char *begin  = at;
+    vp_piece    before = {0}; /* the name in front */
+    int         line   = 1;
+    bool        import = false, begins_line = true;
 
     while (at < end && !s->is_cut) {
         if (*at == '"' || *at == '\'') {
@@ -478,8 +481,10 @@ static void scan_names(vp_scan *s, const char *at, const char *end)
             if (begins_line)
                 import = vp_piece_is(&name, "import") || vp_piece_is(&name, "from");
             begins_line = false;
-            if (!isdigit((unsigned char)*at))
+            if (!isdigit((unsigned char)*at)) {
+                name.at -= at > begin && at[-1] == '.'; /* Trainer(...).train, which is no train */
                 take_name(s, name, before, end, import);
+            }
             before = name;
             at     = name.end;
         } else {

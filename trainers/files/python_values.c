@@ -278,6 +278,18 @@ out:
     return st;
 }
 
+/* To the dot that what was read goes on with; of a chain in brackets on the next line too. */
+static bool is_at_dot(vp_python_reader *r, int depth)
+{
+    vp_python_reader before = *r;
+
+    vp_python_skip(r, depth > 1);
+    if (r->end - r->at > 1 && *r->at == '.' && isalpha((unsigned char)r->at[1]))
+        return true;
+    *r = before;
+    return false;
+}
+
 /* The format that a method of a model's gives its weights; "": it gives none; NULL: nobody knows. */
 static const char *format_of(const char *method, const vp_value *arguments)
 {
@@ -306,7 +318,7 @@ static vp_status read_methods(vp_python_reader *r, vp_value *v, int depth)
     static const char same[] = ".to .cuda .cpu .half .float .bfloat16 .train .eval .requires_grad_";
     vp_status         st     = VP_OK;
 
-    while (r->at < r->end && *r->at == '.' && !r->unread) {
+    while (!r->unread && is_at_dot(r, depth)) {
         vp_value method = {0}, format = {.kind = VP_VALUE_STRING, .key = "dtype"};
         char    *name = vp_python_take_name(r);
         VP_TRY_ALLOC(r->err, name);
@@ -538,6 +550,10 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
     }
     char *name = vp_python_take_name(r);
     VP_TRY_ALLOC(r->err, name);
+    while (r->at < r->end && *name && is_at_dot(r, depth)) {
+        const char *more = vp_python_take_name(r);
+        VP_TRY_ALLOC(r->err, more && (name = vp_arena_printf(r->doc->arena, "%s%s", name, more)));
+    }
     if (strcmp(name, "True") == 0 || strcmp(name, "False") == 0) {
         v->kind = VP_VALUE_BOOL, v->boolean = name[0] == 'T', v->text = name;
     } else if (strcmp(name, "None") == 0) {
