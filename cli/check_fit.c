@@ -365,9 +365,11 @@ static vp_status open_both(vp_arena *arena, const vp_check_fit_options *o, vp_ch
     VP_TRY(
         vp_calibration_path(o->calibration, x->calibration_path, sizeof x->calibration_path, err));
     VP_TRY(vp_calibration_outside(x->calibration_path, &x->device, outside, &x->calibration, err));
-    r->job.shelf = vp_hf_shelf_new();
-    if (vp_model_to_price(o->model, &(vp_model_opts){.dropout_from_config = true}, r->job.shelf,
-                          &x->model, &no_graph, &why) != VP_OK &&
+    r->job.shelf  = vp_hf_shelf_new();
+    x->class_name = o->class_name;
+    if (vp_model_to_price(
+            o->model, &(vp_model_opts){.dropout_from_config = true, .class_name = o->class_name},
+            r->job.shelf, &x->model, &no_graph, &why) != VP_OK &&
         !no_graph) {
         *err = why;
         st   = why.code;
@@ -391,7 +393,8 @@ static vp_status open_class(vp_arena *arena, const vp_checked *c, const vp_check
     bool          no_graph;
     vp_status     st = VP_OK;
 
-    opts.class_name = vp_check_class(arena, c, x->model, &opts.n_labels);
+    if (!o->class_name)
+        opts.class_name = vp_check_class(arena, c, x->model, &opts.n_labels);
     if (!opts.class_name)
         goto out;
     st = vp_model_to_price(o->model, &opts, x->request.job.shelf, &other, &no_graph, &why);
@@ -437,7 +440,7 @@ static vp_status fill_job(vp_arena *arena, const vp_checked *c, const vp_check_f
     r->job.device = &x->device;
     /* classes of tokens were recorded with a mask, as the collator for them makes one */
     r->job.padded   = o->padding ? strcmp(o->padding, "mask") == 0
-                                 : x->class_name && x->model->head == VP_HEAD_TOKEN;
+                                 : !o->class_name && x->class_name && x->model->head == VP_HEAD_TOKEN;
     r->job.packed   = is_packed(c);
     r->job.compiles = compiles(c);
     r->job.of_files = true;

@@ -11,18 +11,20 @@
 
 typedef struct vp_check_fit_options {
     const char *model, *device, *calibration;
-    const char *named;   /* what the files call their model, which is none of ours; NULL */
-    const char *padding; /* "mask"; NULL: none */
+    const char *named;      /* what the files call their model, which is none of ours; NULL */
+    const char *padding;    /* "mask"; NULL: none */
+    const char *class_name; /* NULL: the one that the files load, else the config's */
     vp_amount   budget;
     int64_t     seq;
 } vp_check_fit_options;
 
 typedef struct vp_check_fit {
-    vp_model      *model;
-    const char    *class_name; /* of the model, where the files load another than its own; NULL */
-    vp_device      device;
-    vp_calibration calibration; /* of this card; its card is "" where there is none */
-    char           calibration_path[VP_CALIBRATION_PATH];
+    vp_model *model;
+    const char *
+        class_name; /* of the model, where the files load another than its own or one is asked for; NULL */
+    vp_device            device;
+    vp_calibration       calibration; /* of this card; its card is "" where there is none */
+    char                 calibration_path[VP_CALIBRATION_PATH];
     vp_choose_request    request;
     vp_mended            mended;
     vp_check_zero        zero;

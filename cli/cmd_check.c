@@ -35,6 +35,7 @@ static const vp_option rows[] = {
      .help      = "The model that is trained, to say whether it fits",
      .otherwise = "the one that the files name, where it is built in",
      .example   = "gpt2"},
+    VP_ROW_CLASS(check_options, fit.class_name),
     {VP_ROW_DEVICE(check_options, fit.device), .help = "The card it shall fit on",
      .otherwise = "fit is not answered"},
     {VP_ROW_BUDGET(check_options, fit.budget),

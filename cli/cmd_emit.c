@@ -192,10 +192,26 @@ static void put_option(const char *name, const char *value, vp_text *out)
     vp_text_quoted(out, value);
 }
 
+/* The class of the settings' model; NULL: its config names it. */
+static const char *class_to_say(const vp_settings *s)
+{
+    const char *own    = s->model ? vp_built_in_name(s->model) : NULL;
+    vp_model   *config = NULL;
+    vp_err      why    = {0};
+    bool        is_own = !s->model_class || !s->model;
+
+    if (!is_own && vp_model_open(own ? own : s->model, &(vp_model_opts){.config_only = true},
+                                 &config, &why) == VP_OK)
+        is_own = strcmp(config->class_name, s->model_class) == 0;
+    vp_model_free(config);
+    return is_own ? NULL : s->model_class;
+}
+
 /* What check has to be told to say whether they fit, and files may not say. */
 static void put_fit(const vp_settings *s, vp_text *out)
 {
     put_option("--model", s->model, out);
+    put_option("--class", class_to_say(s), out);
     put_option("--device", s->device, out);
     put_option("--seq", s->value[VP_SETTING_SEQ], out);
     put_option("--padding", s->padded ? "mask" : NULL, out);

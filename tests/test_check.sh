@@ -818,6 +818,12 @@ write("classes.json", json.dumps(dict(model_type="bert", architectures=["BertFor
 for loads, fits in (("AutoModelForCausalLM", True), ("GPT2LMHeadModel", True), ("AutoModelForSequenceClassification", None), ("GPT2ForSequenceClassification", None), ("AutoModelForSeq2SeqLM", None), ("AutoModel", None)):
     code, j, err = check(write("loads.py", LOADS % (loads, loads)), "--model", "gpt2", "--device", "4090", "--seq", "128")
     ok(code == 0 and j["fits"] is fits and (fits or loads in j["fits_not_answered"]), "counted as " + loads, (code, j.get("fits"), j.get("fits_not_answered"), j["findings"]))
+for model, name in ("bert-base-uncased", "BertForSequenceClassification"), ("distilbert-base-uncased", "DistilBertForSequenceClassification"):
+    asked = ("--model", model, "--class", name, "--device", "4090", "--seq", "128", "--padding", "mask")
+    code, j, err = check(write("plain.yaml", "output_dir: o\nper_device_train_batch_size: 2\nbf16: true\n"), *asked)
+    wanted = json.loads(subprocess.run((vplan, "estimate", *asked[1:2], "--trainer", "hf", "--json", "--precision", "bf16-mixed", "--micro-batch", "2", *asked[2:]), stdout=subprocess.PIPE).stdout)
+    other = check("plain.yaml", *asked[:2], *asked[4:])[1]
+    ok(code == 0 and j["device_bytes"] == wanted["device_bytes"] != other["device_bytes"], "--class %s: bytes are estimate's" % name, (code, j.get("device_bytes"), wanted.get("device_bytes"), other.get("device_bytes"), err))
 code, j, err = check(write("loads.py", LOADS % (("AutoModelForSequenceClassification",) * 2)), "--model", "classes.json", "--device", "4090", "--seq", "128")
 ok(code == 0 and j["fits"] is True, "the class that config.json names", (code, j.get("fits_not_answered"), err))
 # a classifier of a family whose classifiers were recorded: its bytes are those of estimate --class

@@ -806,6 +806,17 @@ for words, says in ((("--parallel", "zero2"), "zero2,"), (("--offload", "optimiz
     code, out, err = call("plan", model, "--trainer", "hf", "--device", "h100", "--seq", "512", "--global-batch", "8", *words)
     ok(code == 0 and says in " ".join(out[out.index("\nplan "):out.index("\nmemory ")].split()), "%s: the plan's line says it" % " ".join(words), (code, out[:600], err))
 
+# ---- the class that was asked for goes with the files to check ----
+asked = ("bert-base-uncased", "--class", "BertForSequenceClassification", "--trainer", "hf", "--device", "t4", "--padding", "mask", "--seq", "256", "--global-batch", "64")
+code, out, err = call("plan", *asked, "-o", "classes.json")
+code, out, err = call("emit", "classes.json", "--for", "hf", "-o", "classes")
+again = next_command(out.replace("\ncheck ", "\nnext  ").split("\nrun ")[0])
+code, out, err = call(*again, "--json")
+read, j = json.loads(out or "{}"), json.load(open("classes.json"))
+ok("BertForSequenceClassification" in again and code == 0 and read["device_bytes"] == j["device_bytes"], "a classifier, written and read again", (again, code, read.get("device_bytes"), j["device_bytes"]))
+code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "t4", "--seq", "256", "--global-batch", "8", "-o", "classes.json", "--force")
+ok("--class" not in call("emit", "classes.json", "--for", "hf", "-o", "classes", "--force")[1], "not the class that the config names", "")
+
 # ---- a precision that nobody gave is not blamed on them ----
 T4 = ("--trainer", "trl", "--device", "t4", "--seq", "512")
 for words in ("plan", "llama-3.2-1b", *T4, "--global-batch", "4", "--qlora"), ("estimate", "llama-3.2-1b", *T4, "--micro-batch", "1", "--qlora"):

@@ -13,8 +13,12 @@ void vp_hf_assume(vp_hf_estimate *e, const char *fmt, ...)
     if (e->n_assumptions == VP_HF_ASSUMPTIONS)
         return;
     va_start(args, fmt);
-    vsnprintf(e->assumptions[e->n_assumptions++], sizeof *e->assumptions, fmt, args);
+    vsnprintf(e->assumptions[e->n_assumptions], sizeof *e->assumptions, fmt, args);
     va_end(args);
+    for (int i = 0; i < e->n_assumptions; i++) /* one of several programs said it */
+        if (strcmp(e->assumptions[i], e->assumptions[e->n_assumptions]) == 0)
+            return;
+    e->n_assumptions++;
 }
 
 bool vp_hf_has_adapters(const vp_hf_request *q)
