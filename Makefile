@@ -61,6 +61,7 @@ DRYRUN  = $(BUILD)/dryrun.a
 REPORT  = $(BUILD)/report.a
 DOCTOR  = $(BUILD)/doctor.a
 ORACLE  = $(BUILD)/reference.a
+STEPS   = $(BUILD)/lowering.a
 
 PROGRAMS = $(BUILD)/vplan $(BUILD)/vplan-run $(BUILD)/vplan-solve
 
@@ -86,6 +87,7 @@ $(DRYRUN): $(call objs,dryrun)
 $(REPORT): $(call objs,report)
 $(DOCTOR): $(call objs,doctor)
 $(ORACLE): $(call objs,kernels/reference)
+$(STEPS): $(call objs,tests/lowering)
 
 %.a:
 	@rm -f $@
@@ -134,7 +136,7 @@ TEST_SH = $(wildcard tests/test_*.sh)
 # One program that makes every allocation fail once wraps the allocator at link time.
 $(BUILD)/tests/test_alloc_faults: WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
 
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(RUNTIME) $(KERNELS) $(ORACLE) $(DOCTOR) $(REPORT) $(DRYRUN) $(TUNER) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(STEPS) $(RUNTIME) $(KERNELS) $(ORACLE) $(DOCTOR) $(REPORT) $(DRYRUN) $(TUNER) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
 	$(call say,link)
 	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lyaml -lsqlite3 -lcmocka -lm -ldl
 

@@ -2,7 +2,7 @@
  * worked by hand. */
 #include "plan_test.h"
 
-#include "trainers/torch/eager_gpt2.h"
+#include "tests/lowering/eager_gpt2.h"
 
 #include "planner/lowering/lower.h"
 #include "planner/lowering/pack.h"

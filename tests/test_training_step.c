@@ -3,9 +3,9 @@
  * the bytes that PyTorch asked for. */
 #include "plan_test.h"
 
-#include "planner/lowering/training_step.h"
-#include "trainers/torch/eager_gpt2.h"
-#include "trainers/torch/torch_replay.h"
+#include "tests/lowering/eager_gpt2.h"
+#include "tests/lowering/torch_replay.h"
+#include "tests/lowering/training_step.h"
 
 /* ---- what is true of every program ---- */
 

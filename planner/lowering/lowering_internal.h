@@ -1,5 +1,5 @@
 /* planner/lowering/lowering_internal.h: a block between emission (lower.c) and its two consumers:
- * placement in an arena (place.c), and a whole step in allocation order (training_step.c). */
+ * placement in an arena (place.c), and a whole step in allocation order (tests/lowering/). */
 #ifndef VP_PLANNER_LOWERING_INTERNAL_H
 #define VP_PLANNER_LOWERING_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* trainers/torch/torch_replay.h: a lowered training program played through PyTorch's caching allocator.
+/* tests/lowering/torch_replay.h: a lowered training program replayed through PyTorch's caching allocator.
  *     VP_TRY(vp_torch_replay_new(allocator, &replay, err));
  *     VP_TRY(vp_torch_replay_play(replay, &load, phases, err));        then the first step,
  *     VP_TRY(vp_torch_replay_play(replay, &later_step, phases, err));  then as many as wanted
@@ -7,10 +7,10 @@
  * The other consumer of planner/lowering, beside placement in an arena: what a program's values are
  * given and give back, in its order. What is held for parameters stays from one program to the next;
  * all programs must be of one graph, semantics and recipe. */
-#ifndef VP_TRAINERS_TORCH_TORCH_REPLAY_H
-#define VP_TRAINERS_TORCH_TORCH_REPLAY_H
+#ifndef VP_TESTS_LOWERING_TORCH_REPLAY_H
+#define VP_TESTS_LOWERING_TORCH_REPLAY_H
 
-#include "planner/lowering/training_step.h"
+#include "tests/lowering/training_step.h"
 #include "trainers/torch/caching_allocator.h"
 
 typedef struct vp_torch_replay vp_torch_replay;

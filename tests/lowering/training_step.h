@@ -1,4 +1,4 @@
-/* planner/lowering/training_step.h: one whole training step of any trainer, in order: every
+/* tests/lowering/training_step.h: one whole training step of any trainer, in order: every
  * micro-op, and every value's birth and death as an allocator sees them.
  *     vp_training_opts opts = {.symbols = {2, 32, 1, 1}, .n_micro_steps = 1, .recipe = &recipe};
  *     VP_TRY(vp_lower_training(arena, graph, &semantics, VP_TRAIN_FIRST_STEP, &opts, &step, err));
@@ -10,8 +10,8 @@
  * A value is born before the first micro-op that names it and dies after the last that does. What
  * the semantics holds lives from before the step until after it. An operand of a micro-op that was
  * born before and is written again is changed in place. */
-#ifndef VP_PLANNER_LOWERING_TRAINING_STEP_H
-#define VP_PLANNER_LOWERING_TRAINING_STEP_H
+#ifndef VP_TESTS_LOWERING_TRAINING_STEP_H
+#define VP_TESTS_LOWERING_TRAINING_STEP_H
 
 #include "base/arena.h"
 #include "base/err.h"

@@ -1,8 +1,8 @@
-/* trainers/torch/eager_gpt2.c: transformers' eager GPT-2 (modeling_gpt2.py: Conv1D,
+/* tests/lowering/eager_gpt2.c: transformers' eager GPT-2 (modeling_gpt2.py: Conv1D,
  * gelu_new as a chain of element-wise ops, scaled_dot_product_attention in its flash form) as
  * torch's autograd saves it, with torch.optim.AdamW behind it. An honest subset: the temporaries
  * inside a backward op, and the small tensors of indices and random states, are not modelled. */
-#include "trainers/torch/eager_gpt2.h"
+#include "tests/lowering/eager_gpt2.h"
 
 /* clang-format off */
 #define OP(name, n_reads, ...) {VP_N_KERNELS, name, n_reads, {__VA_ARGS__}}

@@ -1,4 +1,4 @@
-#include "trainers/torch/torch_replay.h"
+#include "tests/lowering/torch_replay.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "planner/lowering/training_step.h"
+#include "tests/lowering/training_step.h"
 
 #include "base/checked.h"
 #include "planner/lowering/lower_param.h"
