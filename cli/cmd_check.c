@@ -326,8 +326,9 @@ static void print_text(const vp_checked *c, const vp_check_fit *fit, const vp_co
         vp_check_fit_print(fit, c, line);
 }
 
-/* The reason why the card of these files has no bf16; NULL: it has, or there is none. */
-static vp_status find_no_bf16(vp_arena *arena, const char *name, const char **out, vp_err *err)
+/* The reason why the card of these files has no bf16 (NULL: it has, or there is none), and what scripts ask it for. */
+static vp_status find_no_bf16(vp_arena *arena, const char *name, const char **out, int *capability,
+                              vp_err *err)
 {
     vp_device device;
     vp_err    why = {0};
@@ -337,6 +338,7 @@ static vp_status find_no_bf16(vp_arena *arena, const char *name, const char **ou
     if (!name)
         return VP_OK;
     VP_TRY(vp_device_open(name, &device, err));
+    *capability = device.is_cpu ? 0 : device.compute_capability;
     if (!device.is_cpu && vp_device_supports(&device, VP_NEEDS_BF16, &why) != VP_OK) {
         *out = vp_arena_strdup(arena, why.message);
         VP_TRY_ALLOC(err, *out);
@@ -425,7 +427,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
                             "vplan check FILE... or -- CMD...: which files or command?", err));
     if (o.fit.device)
         VP_TRY(vp_device_named(cli, &o.fit.device, err));
-    VP_TRY(find_no_bf16(arena, o.fit.device, &opts.no_bf16, err));
+    VP_TRY(find_no_bf16(arena, o.fit.device, &opts.no_bf16, &opts.capability, err));
     VP_TRY(vp_check(arena, inputs, n, &opts, &c, err));
     if (o.fit.model) {
         VP_TRY(vp_model_named(cli, &o.fit.model, err));

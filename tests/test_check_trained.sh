@@ -119,6 +119,30 @@ asks("saved adapters, trained on", (PEFT, LOAD, "model = PeftModel.from_pretrain
 asks("merged before", (PEFT, LOAD, "model = PeftModel.from_pretrained(model, 'a/b').merge_and_unload()\n", TRAIN))
 asks("merged behind", (PEFT, LOAD, TRAIN, "model = PeftModel.from_pretrained(model, 'o').merge_and_unload()\n"))
 
+# ---- what a script asks the card that is named ----
+ASKS = "import torch\nif torch.cuda.get_device_capability()[0] >= 8:\n    kind = torch.bfloat16\nelse:\n    kind = torch.float16\n"
+MAJOR = "import torch\nmajor, minor = torch.cuda.get_device_capability()\nif major >= 8:\n    kind = torch.bfloat16\n    bf16, fp16 = True, False\nelse:\n    kind = torch.float16\n    bf16, fp16 = False, True\n"
+BY_KIND = LOAD.replace("torch.bfloat16", "kind")
+TRAINS = TRAIN.replace("bf16=True", "bf16=%s, fp16=%s")
+for what, lines in (("by its capability", (ASKS, BY_KIND, TRAINS % ("kind == torch.bfloat16", "kind == torch.float16"))), ("by a part of it", (MAJOR, BY_KIND, TRAINS % ("bf16", "fp16"))),
+                    ("whether it has bf16", (ASKS.replace("torch.cuda.get_device_capability()[0] >= 8", "torch.cuda.is_bf16_supported(including_emulation=False)"), BY_KIND, TRAINS % ("kind != torch.float16", "False")))):
+    j = asks("a script that asks " + what, lines)
+    ok(j["common"]["precision"] == "bf16-amp", "on a card with bf16, " + what, j["common"])
+    code, j, err = check("--device", "t4", "--seq", "512", script(*lines))
+    said = [f["message"] for f in j["findings"] if f["key"] == "dtype" and f["severity"] == "error"]
+    ok(code == 4 and "GradScaler takes gradients in fp32 alone" in said[0] if "part" in what or "its capability" in what else code == 0, "on one without, " + what, (code, j["findings"]))
+    code, j, err = check("--seq", "512", script(*lines))
+    ok(code == 0 and "precision" not in j["common"], "on nobody's, " + what, (code, j["common"]))
+
+# ---- weights in a format that autocast does not go with ----
+HALF = LOAD.replace("bfloat16", "float16")
+for what, lines, wanted, said in (("fp16 under fp16's", (HALF, TRAINS % ("False", "True")), 4, "GradScaler takes gradients in fp32 alone"), ("bf16 under fp16's", (LOAD, TRAINS % ("False", "True")), 4, "GradScaler takes gradients in fp32 alone"), ("fp16 under bf16's", (HALF, TRAIN), 0, "do not go with that autocast"),
+                                  ("adapters, fp16 under fp16's", (HALF, ADAPT, TRAINS % ("False", "True")), 0, None), ("adapters, fp16 under bf16's", (HALF, ADAPT, TRAIN), 0, "do not go with that autocast")):
+    code, j, err = check(*CARD, script(*lines))
+    found = [f["message"] for f in j["findings"] if f["key"] == "dtype" and f["severity"] != "note"]
+    ok(code == wanted and (len(found) == 1 and said in found[0] if said else not found), "weights, " + what, (code, j["findings"], err))
+    ok(wanted or (j["fits"] is None) == (said is not None), "weights, whether it fits, " + what, (j["fits"], j.get("fits_not_answered")))
+
 # ---- functions whose names other objects' methods have; chains over lines ----
 NAMED_SO = "def load(name):\n    return AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16)\ndef train(model, size, epochs):\n    args = TrainingArguments('o', num_train_epochs=epochs, per_device_train_batch_size=size, bf16=True)\n    Trainer(model, args, None, ds.train).train()\nif __name__ == '__main__':\n    m = load('Qwen/Qwen2.5-0.5B')\n    train(m, 4, 3)\n"
 j = asks("a function called as a method is", (NAMED_SO,))

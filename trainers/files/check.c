@@ -546,12 +546,12 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
         vp_find(c, file, VP_NOTE, NULL, "", NULL, "not read: text for people, no settings");
         return VP_OK;
     }
+    vp_document_run run = {in->path ? vp_check_command_of(c, in->path) : NULL, opts->capability};
     if (in->bytes)
-        st = vp_document_parse_run(c->arena, in->path, in->bytes, in->n_bytes, in->format,
-                                   vp_check_command_of(c, in->path), &file->doc, &inner);
+        st = vp_document_parse_run(c->arena, in->path, in->bytes, in->n_bytes, in->format, &run,
+                                   &file->doc, &inner);
     else if (in->path)
-        st = vp_document_read_run(c->arena, in->path, VP_FORMAT_BY_NAME,
-                                  vp_check_command_of(c, in->path), &file->doc, &inner);
+        st = vp_document_read_run(c->arena, in->path, VP_FORMAT_BY_NAME, &run, &file->doc, &inner);
     else
         st = vp_document_of_words(c->arena, file->name, in->words, in->n_words, &file->doc, &inner);
     if (st == VP_ERR_INPUT) {

@@ -80,6 +80,7 @@ typedef struct vp_check_opts {
     const vp_target *target;   /* whose files these are; NULL: by their keys */
     const json_t    *versions; /* {library: version}; NULL: the tables' */
     const char *no_bf16; /* why the card they are for has no bf16; NULL: it has, or none is named */
+    int         capability; /* its compute capability, 86; 0: none is named */
     const char *
         world; /* how many processes there are where neither files nor launcher say; NULL: not known */
     bool follows; /* the files that the given ones name are read too */

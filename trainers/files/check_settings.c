@@ -341,6 +341,8 @@ static void find_mixture(vp_checked *c, const vp_checked_file *file, const state
             "precision is %s here and %s %s: such weights do not go with that autocast%s",
             joined(c->arena, at), joined(c->arena, other), by,
             ends ? ", whose GradScaler takes gradients in fp32 alone" : "");
+    if (!ends && !c->uncounted)
+        c->uncounted = "weights in one 16-bit format under autocast in the other";
 }
 
 /* Keys of TRL's say what weights are loaded as, those of the Trainer's what is computed in: both hold. */
@@ -462,7 +464,8 @@ static bool is_engines(vp_checked *c, vp_setting setting, const vp_checked_file 
 /* A default says nothing beside what is written. */
 static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file *file, merged *m)
 {
-    statement one = {0}, *all = &m->all;
+    statement             one = {0}, *all = &m->all;
+    const vp_checked_file first = {.name = m->first_name, .dialect = m->first};
 
     read_setting(c, file, setting, &one);
     if (setting == VP_SETTING_WORLD)
@@ -487,6 +490,11 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
     else if (is_beaten(c, setting, file, &one, m) ||
              (one.at && is_engines(c, setting, file, &one, m)))
         return;
+    else if (one.at && setting == VP_SETTING_PRECISION &&
+             (file->dialect == &vp_dialect_model) != (m->first == &vp_dialect_model))
+        find_mixture(c, file->dialect == &vp_dialect_model ? file : &first,
+                     file->dialect == &vp_dialect_model ? &one : all,
+                     file->dialect == &vp_dialect_model ? all : &one);
     else if (one.at && !same_text(file->yields_to, m->first_name)) /* else two defaults */
         vp_find(c, file, VP_ERROR, one.at, one.key, NULL,
                 "%s is %s here and %s by %s in %s%s: one switch in two files",

@@ -117,7 +117,8 @@ typedef struct vp_document {
     bool        has_adapters; /* it speaks of a PeftModel besides */
     /* the command that runs the script: what it says decides conditions; NULL: none, defaults do */
     const struct vp_document *command;
-    bool parses; /* of such a one: it has a parser of its own, whose options are no trainer's */
+    int  capability; /* of the card that it is to run on, 86; 0: none is named */
+    bool parses;     /* of such a one: it has a parser of its own, whose options are no trainer's */
     bool
          takes_model; /* and its parser is given TRL's ModelConfig: the model is loaded and adapted as the command says */
     bool asks_adapters; /* by get_peft_config() of such a one */
@@ -151,11 +152,17 @@ vp_status vp_document_read(vp_arena *arena, const char *path, vp_format format, 
                            vp_err *err);
 vp_status vp_document_parse(vp_arena *arena, const char *name, const char *bytes, int64_t n_bytes,
                             vp_format format, vp_document **out, vp_err *err);
-/* The same of a script that a command runs, whose words decide what of it does; command NULL: none is known, defaults do. */
+/* What decides which statements of a script run: the command's words (NULL: none is known, defaults do) and the compute capability of
+ * the card, 86 (0: none is named). */
+typedef struct vp_document_run {
+    const vp_document *command;
+    int                capability;
+} vp_document_run;
+
 vp_status vp_document_read_run(vp_arena *arena, const char *path, vp_format format,
-                               const vp_document *command, vp_document **out, vp_err *err);
+                               const vp_document_run *run, vp_document **out, vp_err *err);
 vp_status vp_document_parse_run(vp_arena *arena, const char *name, const char *bytes,
-                                int64_t n_bytes, vp_format format, const vp_document *command,
+                                int64_t n_bytes, vp_format format, const vp_document_run *run,
                                 vp_document **out, vp_err *err);
 /* Words that were split already, as behind "--". */
 vp_status vp_document_of_words(vp_arena *arena, const char *name, const char *const *words,

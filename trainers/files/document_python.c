@@ -252,14 +252,16 @@ static const char *without_owner(vp_python_reader *r, const char *name)
 }
 
 /* The names that a statement assigns to: "a", of "a, b" the last; NULL: it assigns nothing. *changes: what was there
- * before goes in, as in a += 1. */
-static const char *take_targets(vp_python_reader *r, bool *changes, bool *is_plain)
+ * before goes in, as in a += 1. *first: of two the other one. */
+static const char *take_targets(vp_python_reader *r, bool *changes, bool *is_plain,
+                                const char **first)
 {
-    const char *name, *key;
-    ptrdiff_t   n = 0;
+    const char *name = NULL, *key;
+    ptrdiff_t   n = 0, n_names = 0;
 
     do {
-        name = vp_python_take_name(r);
+        *first = n_names++ == 1 ? name : NULL;
+        name   = vp_python_take_name(r);
         vp_python_skip(r, false);
     } while (name && name[0] && r->at < r->end && *r->at == ',' &&
              (r->at++, vp_python_skip(r, false), true));
@@ -459,11 +461,57 @@ out:
     return st;
 }
 
+/* Of `a, b = 1, 2` the second value behind the first, which v has: a list of both, where neither is a call. */
+static vp_status read_second(vp_python_reader *r, vp_value *v)
+{
+    vp_value  one = *v, other = {.line = v->line}, *member;
+    vp_status st = VP_OK;
+
+    r->at++;
+    vp_python_skip(r, false);
+    VP_TRY(vp_python_read_value(r, &other, 1));
+    vp_python_skip(r, false);
+    r->unread = r->unread || one.call || other.call;
+    if (r->unread)
+        goto out;
+    v->kind = VP_VALUE_LIST, v->first = v->last = NULL, v->n_children = 0, v->index = NULL;
+    VP_TRY(vp_python_add(r, v, NULL, &member));
+    vp_python_be_same(member, &one);
+    member->next = NULL, member->key = NULL;
+    VP_TRY(vp_python_add(r, v, NULL, &member));
+    vp_python_be_same(member, &other);
+out:
+    return st;
+}
+
+/* major, minor = (8, 6): v, under the last of the two names, has both values. */
+static vp_status take_pair(vp_python_reader *r, const char *first, vp_value *v)
+{
+    const vp_value two = *v;
+    vp_value      *other;
+    vp_status      st = VP_OK;
+
+    vp_python_be_same(v, two.last);
+    VP_TRY(vp_python_add(r, r->doc->root, first, &other));
+    v->next         = other;
+    vp_value *after = other->next;
+    vp_python_be_same(other, two.first);
+    other->next = after;
+    other->line = v->line, other->column = v->column, other->is_variable = true;
+    v->is_variable = true;
+    if (is_one_of_two(r, v))
+        vp_python_be_unread(v);
+    if (is_one_of_two(r, other))
+        vp_python_be_unread(other);
+out:
+    return st;
+}
+
 /* One line at its first letter: what is assigned or returned joins the root. */
 static vp_status read_statement(vp_python_reader *r)
 {
     vp_value        *v, *root = r->doc->root, ignored = {0};
-    const char      *name    = NULL;
+    const char      *name = NULL, *first = NULL;
     vp_python_reader before  = *r;
     bool             changes = false, returns = vp_python_at_word(r, "return"), is_plain = false;
     int              line = r->line;
@@ -476,7 +524,7 @@ static vp_status read_statement(vp_python_reader *r)
     if (returns)
         r->at += strlen("return"), name = "return", is_plain = true;
     else
-        name = take_targets(r, &changes, &is_plain);
+        name = take_targets(r, &changes, &is_plain, &first);
     if (!name) {
         bool is_item;
         *r = before;
@@ -492,6 +540,8 @@ static vp_status read_statement(vp_python_reader *r)
     VP_TRY(vp_python_add(r, root, name, &v));
     VP_TRY(vp_python_read_value(r, v, 1));
     vp_python_skip(r, false);
+    if (first && !r->unread && r->at < r->end && *r->at == ',')
+        VP_TRY(read_second(r, v));
     v->line        = line;
     v->column      = r->indent + 1;
     v->is_variable = is_plain;
@@ -504,6 +554,8 @@ static vp_status read_statement(vp_python_reader *r)
         vp_python_be_unread(v);
         if (returns)
             vp_python_drop_last(r, v);
+    } else if (first && v->kind == VP_VALUE_LIST && v->n_children == 2) {
+        VP_TRY(take_pair(r, first, v));
     } else if (vp_python_is_part(v) && vp_python_is_reloaded(r, v)) {
         vp_python_drop_last(r, v); /* to merge adapters, to try what was trained */
     } else if (vp_python_is_part(v)) {
@@ -525,10 +577,10 @@ static vp_status read_statement(vp_python_reader *r)
                (!v->call && vp_python_names_in_class(r, line, r->indent))) {
         vp_python_drop_last(r, v); /* it is asked for by the name of its owner */
     } else if (v->kind == VP_VALUE_MAP) {
-        const vp_value *first = first_arguments(r, v);
+        const vp_value *before_it = first_arguments(r, v);
         VP_TRY(vp_python_join_root(r, v));
-        if (first)
-            VP_TRY(forget_what_differs(r, first, v));
+        if (before_it)
+            VP_TRY(forget_what_differs(r, before_it, v));
     } else if (is_one_of_two(r, v)) {
         vp_python_be_unread(v);
     }

@@ -374,11 +374,12 @@ static vp_format format_of(const char *name, const char *bytes, int64_t n)
 vp_status vp_document_parse(vp_arena *arena, const char *name, const char *bytes, int64_t n_bytes,
                             vp_format format, vp_document **out, vp_err *err)
 {
-    return vp_document_parse_run(arena, name, bytes, n_bytes, format, NULL, out, err);
+    return vp_document_parse_run(arena, name, bytes, n_bytes, format, &(vp_document_run){0}, out,
+                                 err);
 }
 
 vp_status vp_document_parse_run(vp_arena *arena, const char *name, const char *bytes,
-                                int64_t n_bytes, vp_format format, const vp_document *command,
+                                int64_t n_bytes, vp_format format, const vp_document_run *run,
                                 vp_document **out, vp_err *err)
 {
     vp_document *doc = vp_document_new(arena, name, format);
@@ -386,7 +387,8 @@ vp_status vp_document_parse_run(vp_arena *arena, const char *name, const char *b
 
     *out = NULL;
     VP_TRY_ALLOC(err, doc);
-    doc->command = command;
+    doc->command    = run->command;
+    doc->capability = run->capability;
     if (n_bytes >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0)
         bytes += 3, n_bytes -= 3;
     if (format == VP_FORMAT_BY_NAME)
@@ -437,11 +439,11 @@ out:
 vp_status vp_document_read(vp_arena *arena, const char *path, vp_format format, vp_document **out,
                            vp_err *err)
 {
-    return vp_document_read_run(arena, path, format, NULL, out, err);
+    return vp_document_read_run(arena, path, format, &(vp_document_run){0}, out, err);
 }
 
 vp_status vp_document_read_run(vp_arena *arena, const char *path, vp_format format,
-                               const vp_document *command, vp_document **out, vp_err *err)
+                               const vp_document_run *run, vp_document **out, vp_err *err)
 {
     char     *bytes = NULL;
     int64_t   n     = 0;
@@ -449,7 +451,7 @@ vp_status vp_document_read_run(vp_arena *arena, const char *path, vp_format form
 
     *out = NULL;
     VP_TRY(vp_file_read(path, VP_DOCUMENT_MAX_BYTES, &bytes, &n, err));
-    VP_TRY(vp_document_parse_run(arena, path, bytes, n, format, command, out, err));
+    VP_TRY(vp_document_parse_run(arena, path, bytes, n, format, run, out, err));
 out:
     free(bytes);
     return st;

@@ -42,6 +42,10 @@ static vp_status value_of(vp_python_reader *r, vp_piece p, vp_value *v, verdict 
     st = vp_python_read_value(&inner, v, 1);
     if (st == VP_ERR_NOMEM)
         return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+    if (st == VP_OK && v->asks_bf16 && r->doc->capability) {
+        v->boolean   = v->boolean == (r->doc->capability >= 80);
+        v->asks_bf16 = false;
+    }
     if (st != VP_OK || inner.unread || inner.at < inner.end || v->call || v->asks_bf16 ||
         (v->kind == VP_VALUE_STRING && !v->quoted))
         return VP_OK;

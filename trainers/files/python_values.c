@@ -518,6 +518,33 @@ static void answer_bf16(const vp_python_reader *r, vp_value *v)
                     .asks_bf16 = by_card};
 }
 
+/* torch.cuda.get_device_capability(), (8, 6), or with [0] behind it 8: of the card that is named. */
+static vp_status answer_capability(vp_python_reader *r, vp_value *v)
+{
+    const int of_card[] = {r->doc->capability / 10, r->doc->capability % 10};
+    int       which     = -1;
+    vp_status st        = VP_OK;
+
+    if (!r->doc->capability)
+        return VP_OK;
+    if (r->end - r->at > 2 && r->at[0] == '[' && strchr("01", r->at[1]) && r->at[2] == ']')
+        which = r->at[1] - '0', r->at += 3;
+    v->call = NULL, v->first = v->last = NULL, v->n_children = 0, v->index = NULL;
+    v->kind = VP_VALUE_LIST;
+    for (int i = 0; i < 2; i++) {
+        vp_value *one = v;
+        if (which < 0)
+            VP_TRY(vp_python_add(r, v, NULL, &one));
+        else if (i != which)
+            continue;
+        one->kind = VP_VALUE_INT, one->integer = of_card[i], one->real = of_card[i];
+        VP_TRY_ALLOC(r->err, one->text = vp_arena_printf(r->doc->arena, "%d", of_card[i]));
+        one->line = r->line;
+    }
+out:
+    return st;
+}
+
 static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth)
 {
     vp_status st = VP_OK;
@@ -564,6 +591,8 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
         if (vp_python_ends_in(name, "is_bf16_supported") ||
             vp_python_ends_in(name, "is_bfloat16_supported"))
             answer_bf16(r, v);
+        else if (vp_python_ends_in(name, "cuda.get_device_capability"))
+            VP_TRY(answer_capability(r, v));
         else if (strcmp(name, "dict") == 0) /* {"a": 1}, written otherwise */
             VP_TRY(settle_dict(r, v));
         else if (vp_python_ends_in(name, ".get"))
@@ -715,6 +744,42 @@ out:
     return st;
 }
 
+/* A text, or a format of PyTorch's, that no option gives. */
+static bool is_plain(const vp_value *v)
+{
+    return v->kind == VP_VALUE_STRING && !v->call && !v->option && v->text &&
+           (v->quoted || strncmp(v->text, "torch.", 6) == 0);
+}
+
+/* dtype == torch.bfloat16, where both sides are known: True or False. */
+static vp_status read_equal(vp_python_reader *r, vp_value *v, int depth)
+{
+    vp_python_reader before = *r;
+    vp_value         other  = {.line = v->line, .column = v->column};
+    vp_status        st     = VP_OK;
+
+    vp_python_skip(r, depth > 1);
+    bool is_not = r->end - r->at > 1 && r->at[0] == '!' && r->at[1] == '=';
+    if (!is_not && !(r->end - r->at > 1 && r->at[0] == '=' && r->at[1] == '=')) {
+        *r = before;
+        goto out;
+    }
+    r->at += 2;
+    vp_python_skip(r, depth > 1);
+    r->in_sum = true;
+    st        = vp_python_read_value(r, &other, depth + 1);
+    r->in_sum = before.in_sum;
+    VP_TRY(st);
+    bool is_known = !r->unread && is_plain(v) && is_plain(&other) && v->kind == other.kind;
+    r->unread     = !is_known;
+    if (is_known) {
+        v->boolean = (strcmp(v->text, other.text) == 0) != is_not;
+        v->kind = VP_VALUE_BOOL, v->quoted = false, v->text = v->boolean ? "True" : "False";
+    }
+out:
+    return st;
+}
+
 vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
 {
     vp_status st = VP_OK;
@@ -756,6 +821,8 @@ vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
         VP_TRY(read_sum(r, v, depth));
     if (!r->unread && !r->in_sum)
         VP_TRY(vp_python_join_texts(r, v, depth));
+    if (!r->unread && !r->in_sum)
+        VP_TRY(read_equal(r, v, depth));
     if (!r->unread && !r->in_sum)
         VP_TRY(read_choice(r, v, depth));
 out:
