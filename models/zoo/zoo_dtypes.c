@@ -17,14 +17,16 @@ static const struct {
      "qwen1.5-110b qwen2-0.5b qwen2-1.5b qwen2-7b qwen2-72b qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b "
      "qwen2.5-7b qwen2.5-14b qwen2.5-32b qwen2.5-72b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b "
      "qwen3-14b qwen3-32b qwen3-30b-a3b gemma-2b gemma-7b gemma-3-270m gemma-3-1b gemma-3-4b "
-     "gemma-3-12b gemma-3-27b phi-3-mini-4k phi-3.5-mini phi-4-mini phi-4 falcon-7b"},
+     "gemma-3-12b gemma-3-27b phi-3-mini-4k phi-3.5-mini phi-4-mini phi-4 falcon-7b "
+     "glm-4-9b ernie-4.5-0.3b"},
     {"float16",
      "llama-2-7b llama-2-13b llama-2-70b llama-7b llama-13b llama-30b llama-65b open-llama-3b "
      "opt-125m opt-350m opt-1.3b opt-2.7b opt-6.7b opt-13b opt-30b opt-66b pythia-70m "
      "pythia-160m pythia-410m pythia-1b pythia-1.4b pythia-2.8b pythia-6.9b pythia-12b "
      "gpt-neox-20b"},
     /* gemma-2-9b-it is bfloat16; gpt2's config says nothing, and its file holds float32 */
-    {"float32", "gemma-2-2b* gemma-2-9b* gemma-2-27b* gpt2 gpt2-medium gpt2-large gpt2-xl"},
+    {"float32", "gemma-2-2b* gemma-2-9b* gemma-2-27b* gpt2 gpt2-medium gpt2-large gpt2-xl "
+                "modernbert-base modernbert-large"},
 };
 
 const char *vp_zoo_dtype(const char *name, bool trained_further)

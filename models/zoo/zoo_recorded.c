@@ -519,5 +519,35 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "tie_word_embeddings": false
      }),
      "allenai/OLMo-7B-hf", "not compared with its file; its count"},
+    {"modernbert-base", JSON({
+         "architectures": ["ModernBertForMaskedLM"],
+         "model_type": "modernbert",
+         "hidden_size": 768,
+         "intermediate_size": 1152,
+         "num_hidden_layers": 22,
+         "num_attention_heads": 12,
+         "vocab_size": 50368,
+         "max_position_embeddings": 8192,
+         "global_attn_every_n_layers": 3,
+         "local_attention": 128,
+         "classifier_pooling": "mean",
+         "pad_token_id": 50283
+     }),
+     "answerdotai/ModernBERT-base", "not compared with its file; its count"},
+    {"modernbert-large", JSON({
+         "architectures": ["ModernBertForMaskedLM"],
+         "model_type": "modernbert",
+         "hidden_size": 1024,
+         "intermediate_size": 2624,
+         "num_hidden_layers": 28,
+         "num_attention_heads": 16,
+         "vocab_size": 50368,
+         "max_position_embeddings": 8192,
+         "global_attn_every_n_layers": 3,
+         "local_attention": 128,
+         "classifier_pooling": "mean",
+         "pad_token_id": 50283
+     }),
+     "answerdotai/ModernBERT-large", "not compared with its file; its count"},
     {0},
 };

@@ -30,6 +30,7 @@ static const struct {
     {"olmo2", {LLAMA_LINEARS}, NULL},
     {"olmo3", {LLAMA_LINEARS}, NULL},
     {"ernie4_5", {LLAMA_LINEARS}, NULL},
+    {"glm4", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"}, NULL},
     {"mixtral", {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "experts"}, "q_proj+v_proj"},
     {"starcoder2", {"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj"}, NULL},
     {"falcon", {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}, "query_key_value"},
@@ -45,6 +46,7 @@ static const struct {
     {"roberta", {ENCODER_LINEARS}, "query+value"},
     {"xlm-roberta", {ENCODER_LINEARS}, "query+value"},
     {"distilbert", {"q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"}, NULL},
+    {"modernbert", {"Wqkv", "Wo", "Wi", "dense"}, NULL},
     {"vit", {"q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2"}, NULL},
     {"t5", {"q", "k", "v", "o", "wi", "wo"}, "q+v"},
 };

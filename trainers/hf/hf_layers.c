@@ -2,14 +2,22 @@
 
 #include <string.h>
 
-/* Which of a family's layers attend to all tokens, and which are not rotated: of every so many the last one; 0: all attend, all are
- * rotated (transformers 5.17, models/FAMILY/configuration_FAMILY.py). Other classes do not read layer_types. */
+/* Which of a family's layers attend to all tokens, and which are not rotated: of every so many the last one, or the first; 0: all
+ * attend, all are rotated (transformers 5.17, models/FAMILY/configuration_FAMILY.py). Other classes do not read layer_types. */
 static const struct pattern {
-    const char *family;
+    const char *family, *every_key; /* of the config: how many, where it has no list */
     int         full_every, still_every;
+    bool        first_is_full;
 } patterns[] = {
-    {"gemma2", 2, 0}, {"gemma3_text", 6, 0}, {"gemma3", 6, 0},    {"olmo3", 4, 0},
-    {"qwen2", 0, 0},  {"qwen3", 0, 0},       {"qwen3_moe", 0, 0}, {"smollm3", 0, 4},
+    {"gemma2", "sliding_window_pattern", 2, 0, false},
+    {"gemma3_text", "sliding_window_pattern", 6, 0, false},
+    {"gemma3", "sliding_window_pattern", 6, 0, false},
+    {"olmo3", "sliding_window_pattern", 4, 0, false},
+    {"modernbert", "global_attn_every_n_layers", 3, 0, true},
+    {"qwen2", "sliding_window_pattern", 0, 0, false},
+    {"qwen3", "sliding_window_pattern", 0, 0, false},
+    {"qwen3_moe", "sliding_window_pattern", 0, 0, false},
+    {"smollm3", "sliding_window_pattern", 0, 4, false},
 };
 
 static vp_status refuse(const vp_model *model, const char *key, vp_err *err)
@@ -41,19 +49,20 @@ static vp_status list_of(const vp_model *model, const char *key, int64_t n_layer
 static vp_status check_types(const vp_model *model, const struct pattern *p, int64_t n_layers,
                              vp_err *err)
 {
-    const json_t *types = NULL, *every = vp_model_text_field(model, "sliding_window_pattern");
+    const json_t *types = NULL, *every = vp_model_text_field(model, p->every_key);
     vp_status     st = VP_OK;
 
     VP_TRY(list_of(model, "layer_types", n_layers, &types, err));
     for (int64_t i = 0; types && i < n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, (size_t)i));
-        bool        full = !p->full_every || is_last(i, p->full_every);
+        bool        full = !p->full_every ||
+                    (p->first_is_full ? i % p->full_every == 0 : is_last(i, p->full_every));
         if (!type || strcmp(type, full ? "full_attention" : "sliding_attention") != 0)
             VP_TRY(refuse(model, "layer_types", err));
     }
     if (!types && p->full_every && json_is_integer(every) &&
         json_integer_value(every) != p->full_every)
-        VP_TRY(refuse(model, "sliding_window_pattern", err));
+        VP_TRY(refuse(model, p->every_key, err));
 out:
     return st;
 }

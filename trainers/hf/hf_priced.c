@@ -37,6 +37,10 @@ static const form forms[] = {
     {"qwen3_moe", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true,
      .act = VP_ACT_SILU},
     {"granite", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
+    {"glm4", NORM_RMS, BLOCK_SANDWICH, .gated = true, .rotates = true, .act = VP_ACT_SILU},
+    {"ernie4_5", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
+    {"olmo3", NORM_RMS, BLOCK_POST, .gated = true, .norms_qk = true, .rotates = true,
+     .full_every = 4, .act = VP_ACT_SILU},
     {"smollm3", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"stablelm", NORM_LAYER, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"olmo", NORM_LAYER, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
@@ -47,6 +51,8 @@ static const form forms[] = {
     {"gpt_neo", NORM_LAYER, BLOCK_PRE, .is_eager = true, .act = VP_ACT_GELU_TANH},
     {"distilbert", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
     {"xlm-roberta", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
+    {"modernbert", NORM_LAYER, BLOCK_PRE, .gated = true, .rotates = true, .encodes = true,
+     .full_every = 3, .act = VP_ACT_GELU},
 };
 
 static const form *form_of(const char *family)

@@ -136,6 +136,9 @@ FAMILIES = {
     "starcoder2": Family("starcoder2", NARROW, combos=((GROUPED, 1),), layer_norm=True, window="sliding_window"),
     "ernie4_5": Family("ernie4_5", combos=((GROUPED, 1), (GROUPED, 0))),
     "granite": Family("granite", NARROW, combos=((GROUPED, 0), (GROUPED, 1))),
+    "glm4": Family("glm4", DECODER + " q=partial_rotary_factor*d|d/2", combos=((GROUPED, 0),), partial=(1,), attention_bias=True, pad_token_id=0),
+    "modernbert": Family("modernbert", LEARNED.replace("P=", "(P)=") + " C=id2label|2", "mlm", ((EVEN, 1),), layer_norm=True, period=3, always=True, pad_token_id=0,
+                         classifier_pooling="mean"),
     "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),), period=4, always=True, pad_token_id=0, bos_token_id=1, eos_token_id=2),
 }
 

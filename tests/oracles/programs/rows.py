@@ -119,6 +119,9 @@ NAMED = {
 T5 = dict(model_type="t5", architectures=["T5ForConditionalGeneration"], d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_decoder_layers=6,
           num_heads=8, vocab_size=32128, relative_attention_num_buckets=32, dropout_rate=0.1, feed_forward_proj="relu", decoder_start_token_id=0,
           pad_token_id=0, eos_token_id=1, tie_word_embeddings=True)
+MODERN = dict(model_type="modernbert", architectures=["ModernBertForMaskedLM"], hidden_size=768, num_attention_heads=12, intermediate_size=1152,
+              vocab_size=50368, num_hidden_layers=22, max_position_embeddings=8192, global_attn_every_n_layers=3, local_attention=128,
+              classifier_pooling="mean", tie_word_embeddings=True, pad_token_id=50283)
 NAMED.update({
     "t5-small": T5, "t5-base": dict(T5, d_model=768, d_ff=3072, num_layers=12, num_decoder_layers=12, num_heads=12),
     "bert-classes": dict(BERT, architectures=["BertForSequenceClassification"], id2label={str(i): "label %d" % i for i in range(5)}),
@@ -144,6 +147,14 @@ NAMED.update({
     "qwen3-30b-a3b": dict(QWEN3, model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], hidden_size=2048, num_attention_heads=32,
                           num_key_value_heads=4, intermediate_size=6144, moe_intermediate_size=768, num_experts=128, num_experts_per_tok=8,
                           num_hidden_layers=48, tie_word_embeddings=False, decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True),
+    "modernbert-base": MODERN, "modernbert-classes": dict(MODERN, architectures=["ModernBertForSequenceClassification"], id2label={"0": "no", "1": "yes"}),
+    "modernbert-large": dict(MODERN, hidden_size=1024, intermediate_size=2624, num_hidden_layers=28, num_attention_heads=16),
+    "olmo-3-7b": dict(model_type="olmo3", architectures=["Olmo3ForCausalLM"], hidden_size=4096, num_attention_heads=32, num_key_value_heads=32,
+                      intermediate_size=11008, vocab_size=100278, num_hidden_layers=32, max_position_embeddings=65536, sliding_window=4096,
+                      tie_word_embeddings=False),
+    "glm-4-9b": dict(model_type="glm4", architectures=["Glm4ForCausalLM"], hidden_size=4096, num_attention_heads=32, num_key_value_heads=2, head_dim=128,
+                     partial_rotary_factor=0.5, attention_bias=True, intermediate_size=13696, vocab_size=151552, num_hidden_layers=40,
+                     max_position_embeddings=32768, tie_word_embeddings=False, pad_token_id=151329),
     "ernie4.5-0.3b": dict(model_type="ernie4_5", architectures=["Ernie4_5ForCausalLM"], hidden_size=1024, num_attention_heads=16, num_key_value_heads=2,
                           head_dim=128, intermediate_size=3072, vocab_size=103424, num_hidden_layers=18, max_position_embeddings=131072,
                           tie_word_embeddings=True, use_bias=False),
