@@ -34,6 +34,7 @@ vp_status vp_check_take_unsaid(vp_checked *c, const vp_check_fit_options *o, con
     vp_check_published(c, published_format(c, o, model));
     if (vp_hf_lora_targets(model->family, NULL, targets, sizeof targets, &none) == VP_OK)
         vp_check_adapted(c, model->family, targets);
+    VP_TRY(vp_check_targets(c, model->family, vp_hf_lora_lacks, err));
     VP_TRY(vp_check_order(c, err));
 out:
     return st;

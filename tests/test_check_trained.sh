@@ -143,6 +143,21 @@ for what, lines, wanted, said in (("fp16 under fp16's", (HALF, TRAINS % ("False"
     ok(code == wanted and (len(found) == 1 and said in found[0] if said else not found), "weights, " + what, (code, j["findings"], err))
     ok(wanted or (j["fits"] is None) == (said is not None), "weights, whether it fits, " + what, (j["fits"], j.get("fits_not_answered")))
 
+# ---- layers that a model does not have ----
+for targets, model, severity, said, instead in (
+        ("['q_porj']", "Qwen/Qwen2.5-0.5B", "error", "qwen2 has no module named q_porj: peft ends with an error", "q_proj"), ("['query_key_value']", "Qwen/Qwen2.5-0.5B", "error", "no module named query_key_value", None),
+        ("['q_proj', 'v_porj']", "Qwen/Qwen2.5-0.5B", "warning", "no module named v_porj: peft goes on without a word", "v_proj"), ("['c_attn', 'q_proj', 'v_proj']", "openai-community/gpt2", "warning", "no module named q_proj or v_proj", None),
+        ("'q_proj'", "Qwen/Qwen2.5-0.5B", "error", "q_proj is text, a regular expression", "[q_proj]"), ("'all_linear'", "Qwen/Qwen2.5-0.5B", "error", "is text", "all-linear"), ("['qkv_proj', 'q_proj']", "microsoft/Phi-3-mini-4k-instruct", "warning", "no module named q_proj", None),
+        ("['q_proj', 'v_proj']", "Qwen/Qwen2.5-0.5B", None, None, None), ("['lm_head', 'q_proj']", "Qwen/Qwen2.5-0.5B", None, None, None), ("['self_attn.q_proj']", "Qwen/Qwen2.5-0.5B", None, None, None), ("r'.*q_porj'", "Qwen/Qwen2.5-0.5B", None, None, None), ("'all-linear'", "Qwen/Qwen2.5-0.5B", None, None, None)):
+    code, j, err = check(*CARD, script(LOAD.replace("Qwen/Qwen2.5-0.5B", model), ADAPT.replace("'all-linear'", targets), TRAIN))
+    found = [(f["severity"], f["message"], f["instead"]) for f in j["findings"] if f["key"] == "target_modules" and f["severity"] != "note"]
+    ok(code == (4 if severity == "error" else 0) and (not found if not severity else len(found) == 1 and found[0][0] == severity and said in found[0][1] and found[0][2] == instead), "adapters on " + targets, (code, found, j.get("fits_not_answered"), err))
+for name, wanted in (("'CAUSAL_LM'", 0), ("TaskType.CAUSAL_LM", 0), ("peft.TaskType.CAUSAL_LM", 0), ("'CAUSAL'", 4), ("TaskType.CAUSAL", 0), ("None", 0), ("kind()", 0)):
+    code, j, err = check(*CARD, script(LOAD, ADAPT.replace("r=16", "r=16, task_type=" + name), TRAIN))
+    ok(code == wanted and not any(f["key"] == "task_type" and f["severity"] == "note" for f in j["findings"]) == ("M" in name or name[0] in "N'"), "task_type " + name, (code, j["findings"], err))
+for key, why in (("label_smoothing_factor=0.1", "label_smoothing_factor in t.py"), ("label_smoothing_factor=0.0", None), ("use_cpu=True", "use_cpu in t.py")):
+    asks("what Trainer does besides: " + key, (LOAD, TRAIN.replace("bf16=True", "bf16=True, " + key)), why=why)
+
 # ---- functions whose names other objects' methods have; chains over lines ----
 NAMED_SO = "def load(name):\n    return AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16)\ndef train(model, size, epochs):\n    args = TrainingArguments('o', num_train_epochs=epochs, per_device_train_batch_size=size, bf16=True)\n    Trainer(model, args, None, ds.train).train()\nif __name__ == '__main__':\n    m = load('Qwen/Qwen2.5-0.5B')\n    train(m, 4, 3)\n"
 j = asks("a function called as a method is", (NAMED_SO,))

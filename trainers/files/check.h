@@ -115,6 +115,11 @@ void vp_check_published(vp_checked *c, const char *published);
 /* Where LoRA by peft is told no layers to adapt: those that it takes of such a family, joined by '+'. */
 void vp_check_adapted(vp_checked *c, const char *family, const char *targets);
 
+/* Of layers that are to be adapted those that a family surely lacks: lacks says so, and a name that was meant. peft ends with an error where
+ * it finds none of them, and goes on without a word where it finds some (peft/tuners/tuners_utils.py of 0.21.2). */
+typedef bool vp_lacks_module(const char *family, const char *name, const char **nearest);
+vp_status vp_check_targets(vp_checked *c, const char *family, vp_lacks_module *lacks, vp_err *err);
+
 /* Puts findings that came late in their places. VP_ERR_NOMEM. */
 vp_status vp_check_order(vp_checked *c, vp_err *err);
 

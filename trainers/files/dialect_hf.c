@@ -814,11 +814,13 @@ static const vp_key lora_keys[] = {
     {"use_dora", VP_KEY_BOOL, "false"},
     {"use_rslora", VP_KEY_BOOL, "false"},
     {"bias", VP_KEY_WORD, "none", "none|all|lora_only"},
+    {"task_type", VP_KEY_WORD, NULL,
+     "SEQ_CLS|SEQ_2_SEQ_LM|CAUSAL_LM|TOKEN_CLS|QUESTION_ANS|FEATURE_EXTRACTION"},
 };
 
 static const vp_section lora_sections[] = {
     {"", VP_STRANGERS_REFUSED,
-     "task_type auto_mapping peft_version base_model_name_or_path revision inference_mode:b "
+     "auto_mapping peft_version base_model_name_or_path revision inference_mode:b "
      "exclude_modules fan_in_fan_out:b init_lora_weights layers_to_transform layers_pattern "
      "rank_pattern alpha_pattern megatron_config megatron_core trainable_token_indices "
      "loftq_config eva_config corda_config lora_ga_config velora_config alora_invocation_tokens "

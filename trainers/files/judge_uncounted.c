@@ -13,6 +13,7 @@
 #define UNSLOTHS "puts Unsloth's own code in the model's place"
 #define SHARDS   "cuts weights, gradients and states otherwise than FULL_SHARD"
 #define KEEPS    "keeps gathered weights from the forward to the backward pass"
+#define SMOOTHS  "keeps the logits once more, for a loss of Trainer's own"
 #define UNKNOWN  "is an optimizer whose step is not known"
 /* dialect_native.c has a word for each */
 #define TORCHS \
@@ -42,6 +43,10 @@ static const struct {
     {"training_args", "parallelism_config.tp_size", ">1", CUT},
     {"training_args", "parallelism_config.cp_size", ">1", SEQUENCE},
     {"training_args", "parallelism_config.sp_size", ">1", SEQUENCE},
+    {"training_args", "use_cpu", "=true", "trains on the CPU"},
+    {"training_args", "label_smoothing_factor", ">0", SMOOTHS},
+    {"llamafactory", "label_smoothing_factor", ">0", SMOOTHS},
+    {"ms-swift", "label_smoothing_factor", ">0", SMOOTHS},
     {"model_args", "tp_plan", "set", CUT},
     {"accelerate", "parallelism_config.parallelism_config_tp_size", ">1", CUT},
     {"accelerate", "parallelism_config.parallelism_config_cp_size", ">1", SEQUENCE},

@@ -74,11 +74,16 @@ bool vp_python_loads_model(const char *call)
     return false;
 }
 
-/* torch.bfloat16 is bfloat16 in a file. */
+/* torch.bfloat16 is bfloat16 in a file, TaskType.CAUSAL_LM is CAUSAL_LM. */
 void vp_python_name_as_files_do(vp_value *v)
 {
+    const char *at;
+
     if (v->kind == VP_VALUE_STRING && !v->quoted && strncmp(v->text, "torch.", 6) == 0)
         v->text += 6;
+    else if (v->kind == VP_VALUE_STRING && !v->quoted &&
+             (at = strstr(v->text, "TaskType.")) != NULL)
+        v->text = at + strlen("TaskType.");
     for (vp_value *m = v->kind == VP_VALUE_MAP ? v->first : NULL; m; m = m->next)
         vp_python_name_as_files_do(m);
 }

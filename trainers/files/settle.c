@@ -1,6 +1,7 @@
 /* trainers/files/settle.c: of the words that files leave open for a setting, the one that others of their settings decide. */
 #include "trainers/files/check_internal.h"
 
+#include <ctype.h>
 #include <string.h>
 
 static bool says(const char *value, const char *word)
@@ -205,6 +206,80 @@ void vp_check_adapted(vp_checked *c, const char *family, const char *targets)
                 targets);
         return;
     }
+}
+
+/* The value that names the layers, and whose file it is; NULL: they are written nowhere. */
+static const vp_value *targets_of(const vp_checked *c, const vp_checked_file **file)
+{
+    static const char *const keys[] = {"target_modules", "lora_target_modules", "lora_target"};
+
+    for (int f = 0; f < c->n_files; f++)
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+            const vp_value *v = c->files[f].doc && c->files[f].dialect
+                                    ? vp_value_at(c->files[f].doc->root, keys[i])
+                                    : NULL;
+            if (v && v->kind != VP_VALUE_NULL && !v->call) {
+                *file = &c->files[f];
+                return v;
+            }
+        }
+    return NULL;
+}
+
+static bool is_identifier(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if (!isalnum((unsigned char)*p) && *p != '_')
+            return false;
+    return *text != '\0';
+}
+
+vp_status vp_check_targets(vp_checked *c, const char *family, vp_lacks_module *lacks, vp_err *err)
+{
+    const char            *said = c->settings.value[VP_SETTING_LORA_TARGETS], *near = NULL, *one;
+    const vp_checked_file *file;
+    const vp_value        *v         = targets_of(c, &file);
+    const char            *missing[] = {NULL, NULL};
+    int                    n = 0, n_missing = 0;
+    vp_status              st = VP_OK;
+
+    if (!v)
+        return VP_OK;
+    if (file->dialect == &vp_dialect_lora && v->kind == VP_VALUE_STRING && v->text &&
+        !says(v->text, "all-linear") && is_identifier(v->text)) {
+        vp_find(c, file, VP_ERROR, v, v->key,
+                says(v->text, "all_linear") ? "all-linear"
+                                            : vp_arena_printf(c->arena, "[%s]", v->text),
+                "%s is text, a regular expression that the whole name of a module must match: none "
+                "does, and peft ends with an error",
+                v->text);
+        goto out;
+    }
+    if (!said || c->by_default[VP_SETTING_LORA_TARGETS] || says(said, "all-linear"))
+        return VP_OK;
+    for (const char *p = said; *p; p += *p == '+') {
+        size_t length = strcspn(p, "+");
+        VP_TRY_ALLOC(err, one = vp_arena_printf(c->arena, "%.*s", (int)length, p));
+        p += length;
+        n++;
+        const char *nearest = NULL;
+        if (!lacks(family, one, &nearest))
+            continue;
+        missing[n_missing > 0] = one;
+        near                   = near ? near : nearest;
+        n_missing++;
+    }
+    if (n_missing)
+        vp_find(c, file, n_missing == n ? VP_ERROR : VP_WARNING, v, v->key,
+                n_missing == 1 ? near : NULL, "%s has no module named %s%s%s%s: %s", family,
+                missing[0],
+                n_missing > 2    ? ", ..., "
+                : n_missing == 2 ? " or "
+                                 : "",
+                n_missing > 1 ? missing[1] : "", n_missing > 2 ? " and others" : "",
+                n_missing == n ? "peft ends with an error" : "peft goes on without a word");
+out:
+    return st;
 }
 
 vp_status vp_check_order(vp_checked *c, vp_err *err)

@@ -1,5 +1,7 @@
 #include "trainers/hf/hf_adapters.h"
 
+#include "base/options.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +96,8 @@ static vp_status check_names(const char *family, const char *const *linears, con
         if (!known)
             return VP_FAIL(
                 err, VP_ERR_INPUT,
-                "%s has no linear layers named \"%.*s\"; it has %s, and all-linear means all",
+                "no step of %s with adapters on \"%.*s\" was recorded; the linear layers of its "
+                "blocks are %s, and all-linear means all of them",
                 family, (int)n, name, have);
     }
     return VP_OK;
@@ -144,6 +147,43 @@ vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, s
         snprintf(buf, size, "all-linear");
 out:
     return st;
+}
+
+bool vp_hf_lora_lacks(const char *family, const char *name, const char **nearest)
+{
+    /* families whose versions, towers or experts have other names too */
+    static const char other_names[] = "mixtral+qwen3_moe+gemma3+vit+t5+distilbert";
+    /* what is no linear layer of a block: embeddings, heads, what is made of several */
+    static const char others[] =
+        "lm_head+embed_out+embed_in+embed_tokens+embed_positions+wte+wpe+"
+        "word_embeddings+position_embeddings+token_type_embeddings+score+"
+        "classifier+pooler+project_in+project_out+decoder+cls+self_attn+"
+        "attn+attention+self+output+intermediate+mlp+model+transformer+all";
+    const char        *dot     = strrchr(name, '.');
+    const char *const *linears = NULL;
+    int                n       = 0, near;
+
+    *nearest = NULL;
+    name     = dot ? dot + 1 : name;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(families[i].family, family) == 0 && !names(other_names, family))
+            linears = families[i].linears;
+    if (!linears || !*name ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") !=
+            strlen(name) ||
+        names(others, name) || (strspn(name, "0123456789") == strlen(name)))
+        return false;
+    for (; n < MAX_LINEARS && linears[n]; n++)
+        if (strcmp(linears[n], name) == 0)
+            return false;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        for (int k = 0; k < MAX_LINEARS && families[i].linears[k]; k++)
+            if (strcmp(families[i].linears[k], name) == 0)
+                return true; /* another family's, and no slip of the finger */
+    near = vp_word_nearest(name, linears, n);
+    if (near >= 0 && vp_word_distance(name, linears[near]) <= 2)
+        *nearest = linears[near];
+    return true;
 }
 
 vp_status vp_hf_lora_saved(const char *family, const char *asked, char *buf, size_t size,
