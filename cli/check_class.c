@@ -48,15 +48,25 @@ static const char *task_of(const char *name, size_t *n)
 }
 
 /* Causal models of TRL's and of Liger's have names that go on behind ForCausalLM. */
+static bool is_causal(const char *task)
+{
+    return strncmp(task, "ForCausalLM", 11) == 0 || strncmp(task, "LMHeadModel", 11) == 0;
+}
+
+/* A model of texts and images has the name of one that writes sequences from sequences, and is causal. */
 static bool is_counted(const char *loads, const vp_model *model)
 {
     size_t      n, m;
     const char *task = task_of(loads, &n), *counted = task_of(model->class_name, &m);
+    bool        sees = vp_model_field(model, "vision_config") != NULL;
 
     if (!n)
         return !strstr(loads, "AutoModel");
-    if (strncmp(task, "ForCausalLM", 11) == 0 || strncmp(task, "LMHeadModel", 11) == 0)
-        return model->head == VP_HEAD_NEXT_TOKEN;
+    if (is_causal(task))
+        return model->head == VP_HEAD_NEXT_TOKEN && (sees || !m || is_causal(counted));
+    if (strncmp(task, "ForSeq2SeqLM", n) == 0 && !sees)
+        return m == strlen("ForConditionalGeneration") &&
+               strncmp(counted, "ForConditionalGeneration", m) == 0;
     return n == m && strncmp(task, counted, n) == 0;
 }
 

@@ -278,7 +278,7 @@ static vp_status fill_request(vp_arena *arena, const vp_checked *c, const vp_che
     r->versions                = c->versions;
     r->job.versions            = vp_hf_versions_of(arena, c->versions);
     r->model_name              = o->model;
-    r->seq                     = o->seq;
+    r->seq                     = o->seq ? o->seq : r->seq;
     VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);
 out:
     return st;
@@ -344,6 +344,29 @@ static const char *unknown(vp_arena *arena, const vp_checked *c, const vp_check_
     return why ? why : vp_check_other_class(arena, c, model);
 }
 
+/* A model of which bytes alone are known: whether it fits is answered, and how long a step takes is not. An image is as long as the model has it. */
+static vp_status open_unpriced(vp_arena *arena, const vp_check_fit_options *o, vp_check_fit *x,
+                               const char *why, vp_err *err)
+{
+    vp_choose_request *r       = &x->request;
+    vp_err             ignored = {0};
+    vp_status          st      = VP_OK;
+
+    if (vp_model_open(o->model, &(vp_model_opts){.config_only = true}, &x->model, &ignored) ==
+            VP_OK &&
+        (x->model->n_params = vp_hf_parameters(x->model, r->job.shelf)) > 0) {
+        r->job.no_seconds = true;
+        r->seq            = r->seq ? r->seq : vp_hf_image_tokens(x->model, r->job.shelf);
+        goto out;
+    }
+    vp_model_free(x->model);
+    x->model = NULL;
+    x->why   = vp_arena_printf(arena, "not answered: %s", why);
+    VP_TRY_ALLOC(err, x->why);
+out:
+    return st;
+}
+
 /* The card, what is known of it, and the model's graph; without one x->why says so. */
 static vp_status open_both(vp_arena *arena, const vp_check_fit_options *o, vp_check_fit *x,
                            vp_dryrun_context *outside, vp_err *err)
@@ -369,10 +392,8 @@ static vp_status open_both(vp_arena *arena, const vp_check_fit_options *o, vp_ch
         st   = why.code;
         goto out;
     }
-    if (no_graph) {
-        x->why = vp_arena_printf(arena, "not answered: %s", why.message);
-        VP_TRY_ALLOC(err, x->why);
-    }
+    if (no_graph)
+        VP_TRY(open_unpriced(arena, o, x, why.message, err));
 out:
     return st;
 }
@@ -411,16 +432,21 @@ out:
 static vp_status fill_job(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
                           vp_check_fit *x, vp_err *err)
 {
-    vp_choose_request *r   = &x->request;
-    const char        *v   = c->settings.value[VP_SETTING_TUNING];
-    vp_err             why = {0};
-    vp_status          st  = VP_OK;
+    vp_choose_request *r        = &x->request;
+    const char        *v        = c->settings.value[VP_SETTING_TUNING];
+    const char        *parallel = c->settings.value[VP_SETTING_PARALLEL];
+    vp_err             why      = {0};
+    vp_status          st       = VP_OK;
 
     r->target = target_of(c);
     x->loader = read_loader(c);
     x->why    = other_method(arena, c, r->target);
     if (x->why)
         goto out;
+    if (r->job.no_seconds && parallel && strncmp(parallel, "zero", 4) == 0) {
+        x->why = "not answered: what DeepSpeed's buckets take beside such a model is not known";
+        goto out;
+    }
     if (!r->target) {
         x->why = "not answered: whose files these are is not known; --for TARGET says it";
         goto out;

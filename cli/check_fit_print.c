@@ -97,6 +97,8 @@ void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
                   "probability", VP_LANGUAGE_PROBABILITY, "allocated_peak_bytes",
                   (json_int_t)m->now.allocated_bytes, "reserved_peak_bytes",
                   (json_int_t)m->now.reserved_bytes, "step_time_s", m->now_s));
+    if (m->now_s <= 0)
+        json_object_set_new(answer, "step_time_s", json_null());
     json_object_set_new(answer, "assumptions", assumptions_json(x));
     if (x->loader.workers)
         json_object_set_new(answer, "loader", vp_loader_json(&m->now.batch, &x->loader));
@@ -351,7 +353,8 @@ void vp_check_fit_answer(const vp_check_fit *x)
     char             speed[64], time[32];
 
     snprintf(speed, sizeof speed, "%s a step (assumed)", vp_time_text(m->now_s, time, sizeof time));
-    vp_screen_answer(m->now.high_bytes, x->request.budget_bytes, m->fits ? speed : NULL);
+    vp_screen_answer(m->now.high_bytes, x->request.budget_bytes,
+                     m->fits && m->now_s > 0 ? speed : NULL);
 }
 
 void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_command_line *line)

@@ -66,7 +66,8 @@ static vp_status size_it(vp_arena *arena, const vp_fit_job *job, const vp_settin
     vp_err    why = {0};
     vp_status st  = vp_fit_bytes_of(job, s, bytes, &why);
 
-    if (st == VP_OK)
+    *seconds = 0;
+    if (st == VP_OK && !job->no_seconds)
         st = vp_fit_seconds_of(job, s, bytes->n_trained, seconds, &why);
     if (st == VP_ERR_INPUT || st == VP_ERR_USAGE) {
         for (int i = 0; refused && i < VP_N_SETTINGS; i++)
@@ -366,6 +367,8 @@ vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp
     VP_TRY(size_expandable(arena, c, &r->job, out, err));
     VP_TRY(size_other(arena, c, &r->job, out, err));
     out->padded_bytes = vp_fit_padded_bytes(&r->job, &out->settings);
+    if (r->job.no_seconds)
+        goto out;
     pin(c, &out->settings, r);
     st = vp_choose(arena, r, &out->chosen, &why);
     if (st == VP_ERR_INPUT) { /* nothing else can be told or sized: there is nothing to propose */

@@ -26,7 +26,7 @@ typedef struct vp_mended {
     int64_t n_returns;
     vp_settings     settings; /* what the files mean, completed */
     vp_fit_bytes    now;
-    double          now_s;
+    double          now_s;            /* 0: not known, and nothing is searched */
     int64_t         expandable_bytes; /* with PyTorch's other allocator; -1: said, or not known */
     const char     *other;            /* another precision that the files leave open; NULL: none */
     int64_t         other_bytes;      /* what it needs */

@@ -37,7 +37,9 @@ typedef struct vp_fit_job {
     int64_t
         at_most_bytes; /* of the card: what needs more at its upper end may have no bytes but VP_ERR_NO_FIT; 0: all have */
     bool
-         counts_needed; /* of at_most_bytes: only whether any setting of the allocator takes more, as in vp_hf_request */
+        counts_needed; /* of at_most_bytes: only whether any setting of the allocator takes more, as in vp_hf_request */
+    bool
+        no_seconds; /* of a model without a graph, whose steps are not priced: all its seconds are 0 */
     bool loads_only; /* bytes are those of the loaded model */
     int64_t
         limit_bytes; /* a card of that size, where PyTorch gives back its cache before it is out of memory; 0: a larger one */

@@ -120,6 +120,20 @@ int64_t vp_hf_parameters(const vp_model *model, vp_hf_shelf *shelf)
     return 0;
 }
 
+int64_t vp_hf_image_tokens(const vp_model *model, vp_hf_shelf *shelf)
+{
+    vp_hf_request  q       = loading(1, shelf); /* whose length is the model's own */
+    vp_hf_estimate e       = {0};
+    vp_hf_found    found   = {0};
+    vp_err         ignored = {0};
+    int64_t        n       = 0;
+
+    if (vp_hf_find(model, &q, VP_HF_STEP, &e, &found, &ignored) == VP_OK)
+        n = found.sizes.symbols.at[VP_SYM_S];
+    vp_hf_found_release(&found);
+    return n;
+}
+
 /* Sizes, and the task of the model's class. */
 static vp_status read_sizes(const vp_model *model, vp_hf_shelf *shelf, vp_hf_sizes *out,
                             char task[40], vp_err *err)

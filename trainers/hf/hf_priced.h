@@ -15,6 +15,9 @@
 /* Of a model that was opened with config_only: what its recorded step loads. 0: no step of its family was recorded. */
 int64_t vp_hf_parameters(const vp_model *model, vp_hf_shelf *shelf);
 
+/* Of such a model the tokens that one of its images makes; 0: it is none of images alone, or no step of its family was recorded. */
+int64_t vp_hf_image_tokens(const vp_model *model, vp_hf_shelf *shelf);
+
 /* Gives such a model a graph, its head and labels, and its number of parameters; is_priced_only is set. shelf may be NULL.
  * VP_ERR_INPUT: no step of its family was recorded, or none that is priced (T5, ViT). */
 vp_status vp_hf_add_priced_graph(vp_model *model, vp_hf_shelf *shelf, vp_err *err);
