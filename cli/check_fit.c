@@ -323,6 +323,27 @@ static const char *unasked(vp_arena *arena, const vp_checked *c, const vp_check_
     return "not checked: the files name no model; add --model MODEL";
 }
 
+/* A model that is loaded with what may pack its weights, and nobody reads how. */
+static const char *unread_packing(vp_arena *arena, const vp_checked *c)
+{
+    static const char *const keys[] = {"quantization_config", "quantization_config.load_in_4bit",
+                                       "quantization_config.load_in_8bit"};
+
+    for (int f = 0; f < c->n_files; f++)
+        for (size_t i = 0; c->files[f].doc && c->files[f].dialect == &vp_dialect_model &&
+                           i < sizeof keys / sizeof *keys;
+             i++) {
+            const vp_value *v = vp_value_at(c->files[f].doc->root, keys[i]);
+            bool            is_known =
+                !v || v->kind == VP_VALUE_NULL || v->kind == VP_VALUE_BOOL ||
+                (v->kind == VP_VALUE_MAP && !(v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0));
+            if (!is_known)
+                return vp_arena_printf(arena, "not answered: what %s in %s says is not known",
+                                       keys[i], c->files[f].name);
+        }
+    return NULL;
+}
+
 /* What the files say and nobody knows in bytes; NULL: nothing. */
 static const char *unknown(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
                            const vp_model *model)
@@ -341,6 +362,7 @@ static const char *unknown(vp_arena *arena, const vp_checked *c, const vp_check_
         return vp_arena_printf(arena, "not answered: what %s says is not known",
                                vp_text_escape(gap, shown, sizeof shown));
     why = other_adapters(arena, c);
+    why = why ? why : unread_packing(arena, c);
     return why ? why : vp_check_other_class(arena, c, model);
 }
 

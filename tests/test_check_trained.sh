@@ -158,6 +158,28 @@ for name, wanted in (("'CAUSAL_LM'", 0), ("TaskType.CAUSAL_LM", 0), ("peft.TaskT
 for key, why in (("label_smoothing_factor=0.1", "label_smoothing_factor in t.py"), ("label_smoothing_factor=0.0", None), ("use_cpu=True", "use_cpu in t.py")):
     asks("what Trainer does besides: " + key, (LOAD, TRAIN.replace("bf16=True", "bf16=True, " + key)), why=why)
 
+# ---- packed weights, by whatever name the model is told of them ----
+BNB = "from transformers import BitsAndBytesConfig, GPTQConfig\n"
+PACK = "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16)"
+MAKES = BNB + "def make():\n    return %s\n" % PACK
+LOADS = LOAD.replace("dtype=", "quantization_config=%s, dtype=")
+SFTS = "SFTTrainer(model, args=SFTConfig('o', per_device_train_batch_size=2, bf16=True, max_length=512), train_dataset=ds, peft_config=LoraConfig(r=16, target_modules='all-linear')).train()\n"
+for what, lines, known in (
+        ("by a function", (MAKES, LOADS % "make()", SFTS), True), ("by a name of what a function makes", (MAKES, "bnb = make()\n", LOADS % "bnb", SFTS), True), ("by a parameter", (BNB, "def load(b):\n    " + (LOADS % "b").replace("model =", "return"), "model = load(%s)\n" % PACK, SFTS), True),
+        ("by a parameter that a function makes", (MAKES, "def load(b):\n    " + (LOADS % "b") + "    return model, 1\nmodel, tok = load(make())\n", SFTS), True), ("by nothing", (BNB, LOADS % "None", SFTS), None),
+        ("by a function with two ends", (BNB, "def make():\n    if f():\n        return None\n    return %s\n" % PACK, LOADS % "make()", SFTS), False), ("by a function that a condition ends", (BNB, "def make():\n    if f():\n        return %s\n" % PACK, LOADS % "make()", SFTS), False),
+        ("by a condition", (BNB, "bnb = None\nif f():\n    bnb = %s\n" % PACK, LOADS % "bnb", SFTS), False), ("by a choice", (BNB, "bnb = %s\n" % PACK, LOADS % "bnb if f() else None", SFTS), False), ("by another module", ("from mine import bnb\n", LOADS % "bnb", SFTS), False),
+        ("by another module's function", ("import mine\n", LOADS % "mine.make()", SFTS), False), ("of another kind", (BNB, LOADS % "GPTQConfig(bits=4)", SFTS), False)):
+    if known is False:
+        j = asks("packed " + what, lines, why="what quantization_config in t.py says is not known")
+    else:
+        j = asks("packed " + what, lines, tuning="qlora" if known else "lora")
+    ok(not any("double_quant" in f["message"] or f["severity"] == "error" for f in j["findings"]), "packed, no key at its root, " + what, j["findings"])
+for more, code_, said in (("use_auth_token=True", 4, "is gone since transformers 5.0"), ("max_memory={0: '6GiB', 'cpu': '30GiB'}", 0, "layers beyond it go to other cards or the host")):
+    code, j, err = check(*CARD, script(LOAD.replace("dtype=", more + ", dtype="), TRAIN))
+    ok(code == code_ and any(said in f["message"] for f in j["findings"]), "loaded with " + more, (code, j["findings"], err))
+asks("dropout of one's own", (LOAD.replace("dtype=", "attention_dropout=0.1, dtype="), TRAIN), why="attention_dropout in line 5")
+
 # ---- functions whose names other objects' methods have; chains over lines ----
 NAMED_SO = "def load(name):\n    return AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16)\ndef train(model, size, epochs):\n    args = TrainingArguments('o', num_train_epochs=epochs, per_device_train_batch_size=size, bf16=True)\n    Trainer(model, args, None, ds.train).train()\nif __name__ == '__main__':\n    m = load('Qwen/Qwen2.5-0.5B')\n    train(m, 4, 3)\n"
 j = asks("a function called as a method is", (NAMED_SO,))

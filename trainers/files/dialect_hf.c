@@ -724,6 +724,7 @@ static const vp_key model_keys[] = {
      .instead = "quantization_config: BitsAndBytesConfig(load_in_4bit=True)"},
     {"load_in_8bit", VP_KEY_BOOL, .until = "5.0",
      .instead = "quantization_config: BitsAndBytesConfig(load_in_8bit=True)"},
+    {"use_auth_token", VP_KEY_ANY, .until = "5.0", .instead = "token"},
     {"use_flash_attention_2", VP_KEY_BOOL, .until = "5.0",
      .instead = "attn_implementation: flash_attention_2"},
 };
@@ -733,7 +734,7 @@ static const vp_section model_sections[] = {
     {"", VP_STRANGERS_KEPT,
      "config device_map device_mesh tp_size tqdm_class from_tf from_flax mirror offload_buffers state_dict proxies "
      "generation_config distributed_config use_kernels kernel_config key_mapping gguf_file "
-     "adapter_kwargs trust_remote_code use_cache cache_dir token use_auth_token revision code_revision "
+     "adapter_kwargs trust_remote_code use_cache cache_dir token revision code_revision "
      "low_cpu_mem_usage use_safetensors max_memory offload_folder offload_state_dict force_download "
      "local_files_only ignore_mismatched_sizes subfolder variant tp_plan rope_scaling num_labels id2label "
      "label2id problem_type output_loading_info pad_token_id"},
@@ -788,6 +789,11 @@ static const vp_saying model_says[] = {
      "tuning=qlora,precision=fp32"},
 };
 
+static const vp_rule model_rules[] = {
+    {"max_memory", "set", NULL, NULL, VP_NOTE,
+     "layers beyond it go to other cards or the host: what is counted is all of them on one card"},
+};
+
 const vp_dialect vp_dialect_model = {
     .name    = "model_args",
     .library = "transformers",
@@ -797,6 +803,7 @@ const vp_dialect vp_dialect_model = {
     ARRAY(model_keys, keys),
     ARRAY(model_sections, sections),
     ARRAY(model_says, says),
+    ARRAY(model_rules, rules),
     .signs      = "pretrained_model_name_or_path sequence_length",
     .flag_signs = "",
 };

@@ -162,6 +162,9 @@ vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v)
         copy->next = NULL;
         copy->line = m->line, copy->column = m->column;
         vp_python_name_as_files_do(copy);
+        if (strcmp(key, "quantization_config") == 0 && copy->kind == VP_VALUE_MAP && copy->call &&
+            !vp_python_is_quantisation(copy))
+            vp_python_be_unread(copy); /* GPTQConfig(...): of another kind */
     }
     if (vp_python_ends_in(v->call, "LoraConfig") && !vp_value_member(part->root, "peft_type")) {
         copy = vp_value_add(part, part->root, "peft_type");
@@ -206,7 +209,7 @@ vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map)
             continue;
         }
         if (map->call && !vp_python_tells_settings(map->call)) {
-            if (m->call && vp_python_makes_arguments(m->call))
+            if (m->call && vp_python_makes_arguments(m->call) && !vp_python_is_quantisation(m))
                 VP_TRY(vp_python_join_root(r, m));
             continue;
         }

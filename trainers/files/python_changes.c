@@ -4,11 +4,28 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Sizes that a config has, by the families' names. */
-static const char *const sizes[] = {
-    "num_hidden_layers", "n_layer",    "num_layers", "hidden_size",         "n_embd",
-    "d_model",           "vocab_size", "n_head",     "num_attention_heads", "num_key_value_heads",
-    "intermediate_size", "d_ff",       "n_inner",    "num_local_experts"};
+/* Sizes that a config has, by the families' names, and what of it is dropped out. */
+static const char *const sizes[] = {"num_hidden_layers",
+                                    "n_layer",
+                                    "num_layers",
+                                    "hidden_size",
+                                    "n_embd",
+                                    "d_model",
+                                    "vocab_size",
+                                    "n_head",
+                                    "num_attention_heads",
+                                    "num_key_value_heads",
+                                    "intermediate_size",
+                                    "d_ff",
+                                    "n_inner",
+                                    "num_local_experts",
+                                    "attention_dropout",
+                                    "hidden_dropout",
+                                    "hidden_dropout_prob",
+                                    "attention_probs_dropout_prob",
+                                    "resid_pdrop",
+                                    "attn_pdrop",
+                                    "embd_pdrop"};
 
 static bool is_letter(char c)
 {
@@ -183,9 +200,9 @@ vp_status vp_python_note_changes(vp_python_reader *r, const char *from, int line
     if (size)
         VP_TRY(say(r, line, true,
                    vp_arena_printf(r->doc->arena,
-                                   "%s in line %d: another size than that of the published model, "
-                                   "which is counted; --model with a config.json that has it asks",
-                                   size, line)));
+                                   "%s in line %d: another %s than that of a published model; "
+                                   "--model with a config.json that has it asks",
+                                   size, line, strstr(size, "drop") ? "dropout" : "size")));
     VP_TRY(note_vocabulary(r, from, line));
     VP_TRY(note_switches(r, from, line));
 out:

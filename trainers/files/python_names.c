@@ -268,6 +268,31 @@ static bool same_scalar(const vp_value *a, const vp_value *b)
            (a->kind == VP_VALUE_NULL || (a->text && b->text && strcmp(a->text, b->text) == 0));
 }
 
+vp_status vp_python_names_returned(vp_python_reader *r, vp_value *v)
+{
+    vp_python_names        *x    = r->names;
+    const vp_scan          *s    = x ? x->scan : NULL;
+    const vp_scanned_value *only = NULL;
+    vp_piece                name = {v->call, v->call + strlen(v->call), r->line};
+    int                     f = s ? vp_names_block_named(s, &name, false) : -1, n = 0;
+    vp_value                found = {.key = v->key, .line = v->line, .column = v->column};
+    bool                    ok    = false;
+    vp_status               st    = VP_OK;
+
+    if (f < 0 || s->blocks[f].is_decorated || x->depth >= MAX_DEPTH)
+        goto out;
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].block == f && vp_piece_is(&s->values[i].name, "return"))
+            only = &s->values[i], n++;
+    if (n != 1 || only->place >= 0 || only->indent != s->blocks[f].body)
+        goto out;
+    VP_TRY(vp_names_read_piece(r, &only->value, &found, false, &ok));
+    if (ok)
+        found.next = v->next, *v = found;
+out:
+    return st;
+}
+
 /* What else may give the value: an option of this name, or whoever calls a function that has it. */
 vp_status vp_names_be_default(vp_python_reader *r, vp_value *v, const vp_piece *name,
                               const char *type, int line)

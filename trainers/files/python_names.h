@@ -19,6 +19,10 @@ typedef enum vp_python_meant {
 vp_status vp_python_names_value(vp_python_reader *r, const char *name, const vp_value *above,
                                 vp_value *v, vp_python_meant *meant);
 
+/* v, a call: where it is of a function of the script's own that returns one plain value in any case, or a configuration of packed weights,
+ * that is what it is. */
+vp_status vp_python_names_returned(vp_python_reader *r, vp_value *v);
+
 /* Whether a call makes an object of the script's own class, or its parser: what it is called with is no trainer's. */
 bool vp_python_names_own(const vp_python_reader *r, const char *call);
 

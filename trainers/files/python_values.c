@@ -599,6 +599,8 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
             VP_TRY(take_get(r, v, depth));
         else if (vp_python_loads_model(v->call))
             VP_TRY(read_methods(r, v, depth));
+        else
+            VP_TRY(vp_python_names_returned(r, v));
     } else {
         VP_TRY(read_name(r, v, name, depth));
     }
