@@ -278,7 +278,7 @@ static vp_status fill_request(vp_arena *arena, const vp_checked *c, const vp_che
     r->versions                = c->versions;
     r->job.versions            = vp_hf_versions_of(arena, c->versions);
     r->model_name              = o->model;
-    r->seq                     = o->seq ? o->seq : r->seq;
+    r->seq                     = o->seq ? o->seq : x->model->image_tokens;
     VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);
 out:
     return st;
@@ -366,7 +366,7 @@ static const char *unknown(vp_arena *arena, const vp_checked *c, const vp_check_
     return why ? why : vp_check_other_class(arena, c, model);
 }
 
-/* A model of which bytes alone are known: whether it fits is answered, and how long a step takes is not. An image is as long as the model has it. */
+/* A model of which bytes alone are known: whether it fits is answered, and how long a step takes is not. */
 static vp_status open_unpriced(vp_arena *arena, const vp_check_fit_options *o, vp_check_fit *x,
                                const char *why, vp_err *err)
 {
@@ -378,7 +378,6 @@ static vp_status open_unpriced(vp_arena *arena, const vp_check_fit_options *o, v
             VP_OK &&
         (x->model->n_params = vp_hf_parameters(x->model, r->job.shelf)) > 0) {
         r->job.no_seconds = true;
-        r->seq            = r->seq ? r->seq : vp_hf_image_tokens(x->model, r->job.shelf);
         goto out;
     }
     vp_model_free(x->model);

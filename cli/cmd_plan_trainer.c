@@ -141,12 +141,15 @@ static vp_status pin(answer *a, vp_setting setting, const char *option, const ch
     return VP_OK;
 }
 
-static vp_status require_sizes(const vp_plan_options *o, vp_err *err)
+/* The tokens of a sample: an image makes as many as its model says. */
+static vp_status take_seq(answer *a, const vp_plan_options *o, vp_err *err)
 {
-    if (!o->seq)
+    a->request.seq = o->seq ? o->seq : a->model->image_tokens;
+    if (!a->request.seq)
         return VP_FAIL(err, VP_ERR_USAGE, VP_SEQ_REQUIRED);
-    if (!o->global_batch)
-        return VP_FAIL(err, VP_ERR_USAGE, VP_GLOBAL_BATCH_REQUIRED);
+    if (a->model->image_tokens && a->request.seq != a->model->image_tokens)
+        return VP_FAIL(err, VP_ERR_USAGE, "--seq %lld: an image of this model makes %lld tokens",
+                       (long long)o->seq, (long long)a->model->image_tokens);
     return VP_OK;
 }
 
@@ -331,7 +334,8 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     vp_model_opts      opts = {.dropout_from_config = true, .class_name = o->class_name};
     vp_status          st   = VP_OK;
 
-    VP_TRY(require_sizes(o, err));
+    if (!o->global_batch)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, VP_GLOBAL_BATCH_REQUIRED));
     VP_TRY(refuse_alone(o, t, err));
     VP_TRY(vp_target_named(t->trainer, &r->target, err));
     VP_TRY(vp_language_of(r->target, &r->job.language, err));
@@ -343,6 +347,7 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     r->job.shelf = vp_hf_shelf_new();
     VP_TRY_ALLOC(err, r->job.shelf);
     VP_TRY(vp_model_to_price(name, &opts, r->job.shelf, &a->model, NULL, err));
+    VP_TRY(take_seq(a, o, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &a->profile, err));
     if (t->versions)
@@ -364,7 +369,6 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     r->versions                = a->versions;
     r->job.versions            = vp_hf_versions_of(a->arena, a->versions);
     r->model_name              = loadable_name(name);
-    r->seq                     = o->seq;
     r->global_batch            = o->global_batch;
     r->world                   = t->world ? t->world : 1;
     r->micro_batch             = o->micro_batch;

@@ -91,7 +91,7 @@ static const vp_option_set without_json   = {"options of every command", common_
 
 static const vp_option plan_rows[] = {
     {VP_ROW_SEQ(vp_plan_options, seq),
-     .help = "Tokens of a sample; required, but where tune is given a plan"},
+     .help = "Tokens of a sample; required, but where tune is given a plan or samples are images"},
     {.name    = "--global-batch",
      .kind    = VP_OPTION_COUNT,
      .at      = offsetof(vp_plan_options, global_batch),

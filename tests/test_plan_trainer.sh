@@ -626,17 +626,17 @@ code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "t4", "
 ok(code == 4 and "fp16-mixed, weights in fp32" in err, "fp16 weights that are trained", err)
 
 # ---- a family without a graph or seconds: the findings are there, and what can be asked instead ----
-write("t5.json", json.dumps(next(m["config"] for m in json.loads(call("models", "--json")[1])["models"] if m["name"] == "t5-small")))
+CONFIGS = {m["name"]: m["config"] for m in json.loads(call("models", "--json")[1])["models"]}
+write("t5.json", json.dumps(dict(CONFIGS["t5-small"], num_decoder_layers=2)))  # stacks that differ
 write("bloom.json", '{"model_type": "bloom",\n "hidden_size": 64}')
 write("broken.json", '{"model_type": "gpt2",\n "n_embd": "x"}')
 write("unsized.json", '{"model_type": "cohere",\n "hidden_size": 64}')
 write("co.yaml", "per_device_train_batch_size: 4\nbf16: true\nfp16: true\n")
-write("vit.json", json.dumps(next(m["config"] for m in json.loads(call("models", "--json")[1])["models"] if m["name"] == "vit-base-patch16-224")))
-for name, said in (("t5.json", "no seconds yet"), ("vit.json", "no seconds yet"), ("bloom.json", 'no training step of family "bloom" was recorded'), ("unsized.json", "is missing: a size")):
+for name, said in (("t5.json", "not say precision"), ("bloom.json", 'no training step of family "bloom" was recorded'), ("unsized.json", "is missing: a size")):
     code, j, err = check("co.yaml", "--model", name, "--device", "4090", "--seq", "128")
     ok(code == 4 and [f["line"] for f in j["findings"] if f["severity"] == "error"] == [3] and said in j["fits_not_answered"], "check without a graph: " + name, (code, j))
     code, out, err = call("plan", name, "--trainer", "hf", "--device", "4090", "--seq", "128", "--global-batch", "4")
-    ok(code == 4 and said in " ".join(err.split()), "plan without a graph: " + name, (code, err))
+    ok(code == 4 and (said if name != "t5.json" else "no seconds yet") in " ".join(err.split()), "plan without a graph: " + name, (code, err))
 code, out, err = call("check", "co.yaml", "--model", "broken.json", "--device", "4090")
 ok(code == 4 and "broken.json:2: n_embd" in err, "a config that is wrong is an error", (code, out, err))
 
@@ -686,6 +686,35 @@ code, j, err = plan("gemma-3-27b", "--trainer", "hf", "--device", "3060", "--seq
 ok(code == 3 and any("gemma-3-4b" in json.dumps(c) for c in j["changes"]), "the smaller model of the family", (code, j.get("changes")))
 code, j, err = check(write("gr.yaml", "per_device_train_batch_size: 128\nbf16: true\ngradient_checkpointing: true\n"), "--model", "granite-3.3-2b", "--device", "a100-sxm-80gb", "--seq", "512")
 ok(j["fits"] is False and j["changes"], "check answers for it, with lines to change", (code, j))
+
+# ---- two stacks, and images: products and attention are those of transformers' modules ----
+# forward and backward of a micro-batch by torch.utils.flop_counter (torch 2.11, transformers 5.17, on meta tensors, where sdpa is its two products): products, attention. Fused attention makes one of its products
+# once more in backward: 7 in place of 6. On this card nothing else takes time. BERT's and ViT's heads score all tokens here, and transformers' the first: 0.6 % with the pooler's product, 0.9 % with 1,000 classes.
+rates = {"bf16_flop_per_s": 1e10, "fp32_flop_per_s": 1e18, "memory_bytes_per_s": 1e17}
+write("slow.json", json.dumps(dict({"schema_version": 1, "name": "slow", "usable_bytes": 800000000000, "compute_capability": 90, "multiprocessors": 132, "fp16_flop_per_s": 1e10}, **rates,
+                                   sources={k: {"class": "measured", "source": "for this test"} for k in rates})))
+for model, words, products, attends, within in (("t5-small", ("--seq", "512", "--global-batch", "4"), 743297777664, 115964116992, 0.001), ("t5-base", ("--seq", "512", "--global-batch", "4"), 2738444304384, 347892350976, 0.001),
+                                                ("vit-base-patch16-224", ("--global-batch", "8"), 806878347264, 34335719424, 0.012),
+                                                ("bert-base-uncased", ("--class", "BertForSequenceClassification", "--seq", "512", "--global-batch", "4"), 1043691245568, 115964116992, 0.007)):
+    code, j, err = plan(model, "--trainer", "hf", "--device", "slow.json", "--recompute", "none", "--precision", "bf16-mixed", "--micro-batch", words[-1], *words)
+    counted = (products + 7 / 6 * attends) / 1e10
+    ok(code == 0 and 0 <= j["step_time_s"] / counted - 1 < within, "%s: seconds are those of its products" % model, (code, j.get("step_time_s"), counted, err))
+for model, loads, has, words in (("t5-small", "AutoModelForSeq2SeqLM", '"input_ids": ids, "labels": ids', ("--seq", "128")), ("vit-base-patch16-224", "AutoModelForImageClassification", '"pixel_values": pixels', ())):
+    code, j, err = plan(model, "--trainer", "hf", "--device", "t4", "--global-batch", "16", *words, "-o", "two.json", "--force")
+    ok(code == 0 and j["common"]["seq"] == (128 if words else 197), "%s is planned" % model, (code, j.get("common"), err))
+    e = json.loads(call("estimate", model, "--trainer", "hf", "--device", "t4", "--json", "--micro-batch", str(j["common"]["micro_batch"]), "--accumulation", str(j["common"]["accumulation"]),
+                        "--precision", j["common"]["precision"], "--recompute", j["common"]["recompute"], *words)[1])
+    ok(j["common"]["allocator"] != "default" or e["device_bytes"] == j["device_bytes"], "bytes of %s are estimate's" % model, (e.get("device_bytes"), j["device_bytes"]))
+    ok(any("--target-seq" in a for a in j["assumptions"]) == bool(words), "what is taken of a target is said", j["assumptions"])
+    call("emit", "two.json", "--for", "hf", "-o", "two", "--force")
+    script = open("two/train.py").read()
+    ok(loads + ".from_pretrained(" in script and has in script and "@" not in script, "%s: its script" % model, script)
+    code, read, err = check("two/training_args.yaml", "two/model_args.json", "two/accelerate.yaml", "two/train.py", "--model", model, "--device", "t4")
+    ok(code == 0 and read["device_bytes"] == j["device_bytes"], "%s is read again" % model, (code, read.get("device_bytes"), j["device_bytes"], read.get("fits_not_answered")))
+    code, _, err = plan(model, "--trainer", "trl", "--device", "t4", "--seq", "197", "--global-batch", "16")
+    ok(code == 4 and "next token" in " ".join(err.split()), "%s is not SFTTrainer's" % model, (code, err))
+code, _, err = plan("vit-base-patch16-224", "--trainer", "hf", "--device", "t4", "--seq", "128", "--global-batch", "16")
+ok(code == 2 and "197 tokens" in err, "an image has as many tokens as it has", (code, err))
 
 # ---- adapters of other kinds are no LoRA of the recorded kind ----
 write("ta.yaml", "per_device_train_batch_size: 4\nbf16: true\n")

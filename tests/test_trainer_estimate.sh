@@ -215,7 +215,10 @@ p = subprocess.run((vplan, "estimate", "mixtral-8x7b", "--device", "h200", "--se
 ok(p.returncode == 3 and "as with --trainer hf" in p.stderr and "trainer hf" in p.stdout, "without --trainer: by Trainer", (p.returncode, p.stderr))
 code, j = said("estimate", "mixtral-8x7b", "--json")
 ok(code == 4 and j["error"]["field"] == "model_type", "a script has asked for vplan's own step", (code, j))
-for words in (("plan", "mixtral-8x7b", "--device", "h100", "--seq", "64", "--global-batch", "8"), ("plan", "t5-small", "--trainer", "hf", "--device", "h100", "--seq", "64", "--global-batch", "8")):
+stacks = next(m["config"] for m in said("models", "--json")[1]["models"] if m["name"] == "t5-small")
+with open(os.path.join(scratch, "stacks.json"), "w") as f:
+    json.dump(dict(stacks, num_decoder_layers=2), f)
+for words in (("plan", "mixtral-8x7b", "--device", "h100", "--seq", "64", "--global-batch", "8"), ("plan", os.path.join(scratch, "stacks.json"), "--trainer", "hf", "--device", "h100", "--seq", "64", "--global-batch", "8")):
     code, j = said(*words, "--json")
     ok(code == 4 and j["error"]["field"] == "model_type", "no plan without a graph", (code, j))
 config = {k: v for k, v in next(m["config"] for m in said("models", "--json")[1]["models"] if m["name"] == "vit-base-patch16-224").items() if k != "num_labels"}

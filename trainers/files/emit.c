@@ -396,24 +396,40 @@ static const char *comment_of(const job *j, const char *made_by)
     return kept;
 }
 
-/* How a script loads the settings' model, and what its random tokens are answered with. */
+/* How a script loads the settings' model, what its random samples are, and what they are answered with. */
+typedef struct sample {
+    const char *data, *makes, *inputs;
+} sample;
+static const sample texts  = {"tokens of the planned length",
+                              "ids = torch.randint(model.config.vocab_size, (length,)",
+                              "\"input_ids\": ids"},
+                    images = {"pixels",
+                              "pixels = torch.rand(model.config.num_channels, "
+                              "model.config.image_size, model.config.image_size",
+                              "\"pixel_values\": pixels"};
 static const struct {
-    const char *ends, *loads, *answers;
-    const char *padding; /* of one that finds a sample's last token by what fills it up */
+    const char   *ends, *loads, *answers;
+    const char   *padding; /* of one that finds a sample's last token by what fills it up */
+    const sample *sample;
 } classes[] = {
     {"ForSequenceClassification", "AutoModelForSequenceClassification",
      "i % model.config.num_labels",
      "if model.config.pad_token_id is None:\n"
-     "    model.config.pad_token_id = 0  # yours: the tokenizer's\n"},
-    {"ForTokenClassification", "AutoModelForTokenClassification", "ids % model.config.num_labels"},
-    {"ForMaskedLM", "AutoModelForMaskedLM", "ids"},
-    {"", "AutoModelForCausalLM", "ids"},
+     "    model.config.pad_token_id = 0  # yours: the tokenizer's\n",
+     &texts},
+    {"ForTokenClassification", "AutoModelForTokenClassification", "ids % model.config.num_labels",
+     NULL, &texts},
+    {"ForImageClassification", "AutoModelForImageClassification", "i % model.config.num_labels",
+     NULL, &images},
+    {"ForMaskedLM", "AutoModelForMaskedLM", "ids", NULL, &texts},
+    {"T5ForConditionalGeneration", "AutoModelForSeq2SeqLM", "ids", NULL, &texts},
+    {"", "AutoModelForCausalLM", "ids", NULL, &texts},
 };
 
 /* The template, with the model's class in it; "@SETTINGS@" stays. */
 static void put_template(const job *j, const char *text, size_t n, vp_text *out)
 {
-    enum { N_WORDS = 4 };
+    enum { N_WORDS = 7 };
     const char *name = j->s->model_class ? j->s->model_class : "";
     size_t      i = 0, letters = strlen(name);
     char        labels[64] = "";
@@ -426,7 +442,10 @@ static void put_template(const job *j, const char *text, size_t n, vp_text *out)
     const char *const words[][2] = {{"@CLASS@", classes[i].loads},
                                     {"@CLASSES@", labels},
                                     {"@ANSWERS@", classes[i].answers},
-                                    {"@PADDING@", classes[i].padding ? classes[i].padding : ""}};
+                                    {"@PADDING@", classes[i].padding ? classes[i].padding : ""},
+                                    {"@DATA@", classes[i].sample->data},
+                                    {"@SAMPLE@", classes[i].sample->makes},
+                                    {"@INPUTS@", classes[i].sample->inputs}};
     for (const char *p = text; p < text + n;) {
         size_t k = 0;
         while (k < N_WORDS && strncmp(p, words[k][0], strlen(words[k][0])) != 0)

@@ -412,6 +412,10 @@ static vp_status choose_target(search *r, vp_err *err)
 {
     int64_t target = r->request->target_seq;
 
+    if (strcmp(r->out->task, "seq2seq") == 0 && !target)
+        vp_hf_assume(r->out,
+                     "the sequence that is written is as long as the one that is read; estimate "
+                     "--target-seq N says what another takes");
     if (strcmp(r->out->task, "seq2seq") == 0)
         r->found->sizes.symbols.at[VP_SYM_D] = target ? target : r->out->seq;
     else if (target)

@@ -11,8 +11,14 @@
 typedef enum norm_kind { NORM_LAYER, NORM_RMS } norm_kind;
 
 /* What runs around the two halves: a norm before each; one for both, which run side by side; one behind each as well; those behind
- * alone. */
-typedef enum block_kind { BLOCK_PRE, BLOCK_PARALLEL, BLOCK_SANDWICH, BLOCK_POST } block_kind;
+ * alone. Of two stacks, a layer of each, the second with attention to the first's states beside its own. */
+typedef enum block_kind {
+    BLOCK_PRE,
+    BLOCK_PARALLEL,
+    BLOCK_SANDWICH,
+    BLOCK_POST,
+    BLOCK_OF_BOTH
+} block_kind;
 
 /* A block as the family's modules have it (transformers 5.17, models/FAMILY/modeling_FAMILY.py). */
 typedef struct form {
@@ -23,6 +29,8 @@ typedef struct form {
     bool        norms_qk; /* each head of queries and keys */
     bool        rotates;
     bool        encodes;    /* every token sees all */
+    bool        of_images;  /* whose patches are the tokens, behind one more */
+    bool        drops;      /* by the config's dropout_rate; others' dropouts cost little */
     bool        is_eager;   /* no sdpa */
     int         full_every; /* of so many layers one has no window; 0: all have it */
     vp_act      act;
@@ -53,6 +61,8 @@ static const form forms[] = {
     {"xlm-roberta", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
     {"modernbert", NORM_LAYER, BLOCK_PRE, .gated = true, .rotates = true, .encodes = true,
      .full_every = 3, .act = VP_ACT_GELU},
+    {"t5", NORM_RMS, BLOCK_OF_BOTH, .drops = true, .act = VP_ACT_RELU},
+    {"vit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
 };
 
 static const form *form_of(const char *family)
@@ -120,20 +130,6 @@ int64_t vp_hf_parameters(const vp_model *model, vp_hf_shelf *shelf)
     return 0;
 }
 
-int64_t vp_hf_image_tokens(const vp_model *model, vp_hf_shelf *shelf)
-{
-    vp_hf_request  q       = loading(1, shelf); /* whose length is the model's own */
-    vp_hf_estimate e       = {0};
-    vp_hf_found    found   = {0};
-    vp_err         ignored = {0};
-    int64_t        n       = 0;
-
-    if (vp_hf_find(model, &q, VP_HF_STEP, &e, &found, &ignored) == VP_OK)
-        n = found.sizes.symbols.at[VP_SYM_S];
-    vp_hf_found_release(&found);
-    return n;
-}
-
 /* Sizes, and the task of the model's class. */
 static vp_status read_sizes(const vp_model *model, vp_hf_shelf *shelf, vp_hf_sizes *out,
                             char task[40], vp_err *err)
@@ -164,8 +160,9 @@ static vp_status read_sizes(const vp_model *model, vp_hf_shelf *shelf, vp_hf_siz
 typedef struct work {
     const form *form;
     vp_builder  b;
-    int64_t     hidden, inner, heads, kv_heads, head, vocab, positions, window;
+    int64_t     hidden, inner, heads, kv_heads, head, vocab, positions, window, patch, image;
     int         rope;
+    double      dropout;
 } work;
 
 static int linear(work *w, const char *name, int x, int64_t out)
@@ -191,12 +188,18 @@ static int rotated(work *w, const char *name, int x, int64_t n_heads)
     return w->form->rotates ? vp_build_rope(&w->b, name, x, &heads, w->rope) : x;
 }
 
-static int attention(work *w, int x)
+static int dropped(work *w, const char *name, int x)
+{
+    return vp_build_dropout(&w->b, name, x, w->dropout);
+}
+
+/* full: every token sees all. of: whose keys and values. */
+static int attention_to(work *w, int x, int of, bool full)
 {
     vp_heads heads = {.n = w->heads, .n_kv = w->kv_heads, .dim = w->head, .layout = VP_QKV_APART};
     int      q     = linear(w, "q_proj", x, w->heads * w->head);
-    int      k     = linear(w, "k_proj", x, w->kv_heads * w->head);
-    int      v     = linear(w, "v_proj", x, w->kv_heads * w->head);
+    int      k     = linear(w, "k_proj", of, w->kv_heads * w->head);
+    int      v     = linear(w, "v_proj", of, w->kv_heads * w->head);
 
     if (w->form->norms_qk) {
         q = norm(w, "q_norm", q, w->head);
@@ -211,10 +214,15 @@ static int attention(work *w, int x)
                         .k       = k,
                         .v       = v,
                         .lengths = -1,
-                        .full    = w->form->encodes,
+                        .full    = full,
                         .window  = w->form->full_every ? VP_WINDOW_OF_INSTANCE : w->window,
                         .scale   = 1.0 / sqrt((double)w->head)});
-    return linear(w, "o_proj", x, w->hidden);
+    return dropped(w, "o_proj.dropout", linear(w, "o_proj", x, w->hidden));
+}
+
+static int attention(work *w, int x)
+{
+    return attention_to(w, x, x, w->form->encodes);
 }
 
 static int mlp(work *w, int x)
@@ -223,13 +231,26 @@ static int mlp(work *w, int x)
 
     x = w->form->gated
             ? vp_build_glu(&w->b, "act", linear(w, "gate_proj", x, w->inner), up, w->form->act)
-            : vp_build_activation(&w->b, "act", up, w->form->act);
-    return linear(w, "down_proj", x, w->hidden);
+            : dropped(w, "act.dropout", vp_build_activation(&w->b, "act", up, w->form->act));
+    return dropped(w, "down_proj.dropout", linear(w, "down_proj", x, w->hidden));
 }
 
 static int add(work *w, const char *name, int x, int y)
 {
     return vp_build_add(&w->b, name, x, y);
+}
+
+/* The second stack's keys and values of the first's states are products of as many rows as those of its own, where both sequences
+ * are as long. The bias that is learnt by distance goes to sdpa as a mask of its own, beside which nothing is known to be causal: all
+ * pairs are computed, in both stacks. */
+static int both_layers(work *w, int x)
+{
+    x = add(w, "encoder.attention.residual", x,
+            attention_to(w, norm(w, "encoder.attention.norm", x, 0), x, true));
+    x = add(w, "encoder.mlp.residual", x, mlp(w, norm(w, "encoder.mlp.norm", x, 0)));
+    x = add(w, "attention.residual", x, attention_to(w, norm(w, "attention.norm", x, 0), x, true));
+    x = add(w, "cross.residual", x, attention_to(w, norm(w, "cross.norm", x, 0), x, true));
+    return add(w, "mlp.residual", x, mlp(w, norm(w, "mlp.norm", x, 0)));
 }
 
 static void block(work *w)
@@ -254,6 +275,9 @@ static void block(work *w)
         y = mlp(w, norm(w, "pre_feedforward_layernorm", x, 0));
         x = add(w, "mlp.residual", x, norm(w, "post_feedforward_layernorm", y, 0));
         break;
+    case BLOCK_OF_BOTH:
+        x = both_layers(w, x);
+        break;
     case BLOCK_PRE:
         x = add(w, "attention.residual", x, attention(w, norm(w, "input_layernorm", x, 0)));
         x = add(w, "mlp.residual", x, mlp(w, norm(w, "post_attention_layernorm", x, 0)));
@@ -277,6 +301,18 @@ static void embedding(work *w)
     vp_build_output(&w->b, w->form->encodes ? norm(w, "norm", x, 0) : x);
 }
 
+/* Patches of three colours are rows of a product; the row that stands before them takes part in it, which is 1 of 197. */
+static void patches(work *w)
+{
+    vp_build_template(&w->b, "embedding");
+    int x = vp_build_embedding(&w->b, &(vp_embedding){.name        = "pixels",
+                                                      .table       = "pixels",
+                                                      .rows        = 2,
+                                                      .cols        = 3 * w->patch * w->patch,
+                                                      .padding_row = -1});
+    vp_build_output(&w->b, linear(w, "projection", x, w->hidden));
+}
+
 /* An encoder's class puts a layer between its last states and what is learnt. */
 static void head(work *w, bool tied)
 {
@@ -284,11 +320,17 @@ static void head(work *w, bool tied)
 
     vp_build_template(b, "head");
     int x = vp_build_input(b, w->hidden);
+    if (w->form->of_images) {
+        vp_build_classifier(b, norm(w, "norm", x, 0), "classifier", true, VP_LABEL_AT_FIRST);
+        return;
+    }
+    if (w->form->block == BLOCK_OF_BOTH)
+        x = norm(w, "encoder.norm", x, 0);
     if (!w->form->encodes)
         x = norm(w, "norm", x, 0);
     else if (b->model->head != VP_HEAD_TOKEN)
         x = vp_build_activation(b, "dense.act", linear(w, "dense", x, w->hidden), w->form->act);
-    if (b->model->head == VP_HEAD_MASKED)
+    if (w->form->encodes && b->model->head == VP_HEAD_MASKED)
         x = norm(w, "dense.norm", x, 0);
     vp_build_decoder_head(
         b, &(vp_lm_head){.x = x, .vocab = w->vocab, .tied = tied, .prefix = "lm_head"}, "score");
@@ -325,7 +367,10 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
                                .head      = at[VP_SYM_d],
                                .vocab     = at[VP_SYM_V],
                                .positions = at[VP_SYM_P],
-                               .window    = sizes->window};
+                               .window    = sizes->window,
+                               .patch     = at[VP_SYM_p],
+                               .image     = at[VP_SYM_S],
+                               .dropout = f->drops ? json_number_value(vp_model_field(model, "dropout_rate")) : 0};
     int64_t        n_layers = sizes->n_layers[0] + sizes->n_layers[1], *windows = NULL;
     int64_t        rotated_dim = at[VP_SYM_q] ? at[VP_SYM_q] : w.head;
     vp_status      st          = VP_OK;
@@ -339,9 +384,15 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
         windows = windows_of(&w, n_layers);
         VP_TRY_ALLOC(err, windows);
     }
-    model->graph.max_seq          = w.positions;
-    model->graph.learns_positions = sizes->learns_positions;
-    embedding(&w);
+    if (f->block == BLOCK_OF_BOTH)
+        n_layers = sizes->n_layers[0];
+    model->graph.max_seq          = f->of_images ? w.image : w.positions;
+    model->graph.learns_positions = f->of_images || sizes->learns_positions;
+    model->image_tokens           = f->of_images ? w.image : 0;
+    if (f->of_images)
+        patches(&w);
+    else
+        embedding(&w);
     block(&w);
     head(&w, sizes->tied);
     VP_TRY(vp_build_finish(&w.b, n_layers, windows, err));
@@ -358,7 +409,9 @@ static bool head_of(const char *task, vp_head *out)
     } known[] = {{"clm", VP_HEAD_NEXT_TOKEN},
                  {"mlm", VP_HEAD_MASKED},
                  {"seqcls", VP_HEAD_SEQUENCE},
-                 {"tokcls", VP_HEAD_TOKEN}};
+                 {"tokcls", VP_HEAD_TOKEN},
+                 {"imgcls", VP_HEAD_SEQUENCE},
+                 {"seq2seq", VP_HEAD_MASKED}}; /* a label is the token at its place */
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].task, task) == 0) {
@@ -376,7 +429,8 @@ vp_status vp_hf_add_priced_graph(vp_model *model, vp_hf_shelf *shelf, vp_err *er
     vp_status   st = VP_OK;
 
     VP_TRY(read_sizes(model, shelf, &sizes, task, err));
-    if (!f || !head_of(task, &model->head))
+    if (!f || !head_of(task, &model->head) ||
+        (f->block == BLOCK_OF_BOTH && sizes.n_layers[0] != sizes.n_layers[1]))
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, "model_type",
                           "steps of %s have bytes and no seconds yet, so no plan: vplan estimate "
                           "--trainer hf says what they take",

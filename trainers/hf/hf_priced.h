@@ -4,7 +4,7 @@
  *     ... vp_eager_seconds() of it
  *
  * Bytes come from recordings, which know no kernels; seconds need what runs. A family's blocks are described in a row of a table
- * (norms, MLP, experts, windows); sizes are those that the recording reads from the config. Such a graph has every product, norm,
+ * (norms, MLP, experts, windows, a second stack, images); sizes are those that the recording reads from the config. Such a graph has every product, norm,
  * rotation, attention and activation of a block, and of parameters the large ones only: it is priced, never executed. */
 #ifndef VP_TRAINERS_HF_HF_PRICED_H
 #define VP_TRAINERS_HF_HF_PRICED_H
@@ -15,11 +15,8 @@
 /* Of a model that was opened with config_only: what its recorded step loads. 0: no step of its family was recorded. */
 int64_t vp_hf_parameters(const vp_model *model, vp_hf_shelf *shelf);
 
-/* Of such a model the tokens that one of its images makes; 0: it is none of images alone, or no step of its family was recorded. */
-int64_t vp_hf_image_tokens(const vp_model *model, vp_hf_shelf *shelf);
-
 /* Gives such a model a graph, its head and labels, and its number of parameters; is_priced_only is set. shelf may be NULL.
- * VP_ERR_INPUT: no step of its family was recorded, or none that is priced (T5, ViT). */
+ * VP_ERR_INPUT: no step of its family was recorded, or none that is priced (two stacks of different depths). */
 vp_status vp_hf_add_priced_graph(vp_model *model, vp_hf_shelf *shelf, vp_err *err);
 
 /* Whether transformers has no sdpa for the family, so that eager attention runs where sdpa is said. */
