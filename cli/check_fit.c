@@ -323,6 +323,23 @@ static const char *unasked(vp_arena *arena, const vp_checked *c, const vp_check_
     return "not checked: the files name no model; add --model MODEL";
 }
 
+/* Switches that no setting has, and whose value the text does not say. */
+static const char *unread_switch(vp_arena *arena, const vp_checked *c)
+{
+    static const char *const keys[] = {"packing", "sample_packing", "neat_packing",
+                                       "torch_compile"};
+
+    for (int f = 0; f < c->n_files; f++)
+        for (size_t i = 0; c->files[f].doc && c->files[f].dialect && i < sizeof keys / sizeof *keys;
+             i++) {
+            const vp_value *v = vp_value_at(c->files[f].doc->root, keys[i]);
+            if (v && (v->call || (v->kind == VP_VALUE_STRING && strpbrk(v->text, "$`"))))
+                return vp_arena_printf(arena, "not answered: what %s in %s says is not known",
+                                       keys[i], c->files[f].name);
+        }
+    return NULL;
+}
+
 /* A model that is loaded with what may pack its weights, and nobody reads how. */
 static const char *unread_packing(vp_arena *arena, const vp_checked *c)
 {
@@ -363,6 +380,7 @@ static const char *unknown(vp_arena *arena, const vp_checked *c, const vp_check_
                                vp_text_escape(gap, shown, sizeof shown));
     why = other_adapters(arena, c);
     why = why ? why : unread_packing(arena, c);
+    why = why ? why : unread_switch(arena, c);
     return why ? why : vp_check_other_class(arena, c, model);
 }
 

@@ -180,6 +180,20 @@ for more, code_, said in (("use_auth_token=True", 4, "is gone since transformers
     ok(code == code_ and any(said in f["message"] for f in j["findings"]), "loaded with " + more, (code, j["findings"], err))
 asks("dropout of one's own", (LOAD.replace("dtype=", "attention_dropout=0.1, dtype="), TRAIN), why="attention_dropout in line 5")
 
+# ---- adapters that a condition makes ----
+MADE = "config = LoraConfig(r=%d, target_modules='all-linear')\n"
+for what, lines, tuning, why in (
+        ("or none, where nobody knows", ("config = None\nif f():\n    " + MADE % 16, SFT % GIVES % "config"), None, "LoraConfig() in line 8"), ("or none, by a constant", ("USE = True\nconfig = None\nif USE:\n    " + MADE % 16, SFT % GIVES % "config"), "lora", None),
+        ("of two ranks, where nobody knows", ("if f():\n    " + MADE % 8 + "else:\n    " + MADE % 64, SFT % GIVES % "config"), None, "what r in t.py"), ("of one rank, either way", ("if f():\n    " + MADE % 8 + "else:\n    " + MADE % 8, SFT % GIVES % "config"), "lora", None),
+        ("by a function", ("def make():\n    return LoraConfig(r=16, target_modules='all-linear')\n", SFT % GIVES % "make()"), "lora", None)):
+    j = asks("adapters " + what, (LOAD,) + lines, tuning, why=why)
+    ok(not any(f["severity"] == "error" for f in j["findings"]), "no contradiction, adapters " + what, j["findings"])
+# ---- what nobody reads is no default ----
+for what, lines, why in (("attention", (LOAD.replace("dtype=", "attn_implementation=pick(), dtype="), TRAIN), "attn_implementation in t.py"), ("packing", (LOAD, SFT.replace("max_length=512", "max_length=512, packing=pick()") % ""), "packing in t.py"),
+                         ("torch_compile", (LOAD, TRAIN.replace("bf16=True", "bf16=True, torch_compile=pick()")), "torch_compile in t.py"), ("two trainers of two batches", (LOAD, SFT % "", (SFT % "").replace("batch_size=2", "batch_size=8")), "per_device_train_batch_size in t.py")):
+    asks("not read: " + what, lines, why=why)
+asks("two trainers that differ in what no memory depends on", (LOAD, TRAIN.replace("'o'", "'a', learning_rate=1e-5"), TRAIN.replace("'o'", "'b', learning_rate=2e-5")))
+
 # ---- functions whose names other objects' methods have; chains over lines ----
 NAMED_SO = "def load(name):\n    return AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16)\ndef train(model, size, epochs):\n    args = TrainingArguments('o', num_train_epochs=epochs, per_device_train_batch_size=size, bf16=True)\n    Trainer(model, args, None, ds.train).train()\nif __name__ == '__main__':\n    m = load('Qwen/Qwen2.5-0.5B')\n    train(m, 4, 3)\n"
 j = asks("a function called as a method is", (NAMED_SO,))

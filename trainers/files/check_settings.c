@@ -84,7 +84,9 @@ static bool is_unread(const vp_checked_file *file, const vp_saying *row)
     /* what a call gives: of a key whose values have no calls */
     const vp_key *k = v && v->call ? vp_dialect_key(file->dialect, row->key, NULL) : NULL;
     if (k && (k->type == VP_KEY_BOOL || k->type == VP_KEY_INT || k->type == VP_KEY_REAL ||
-              k->type == VP_KEY_WORD))
+              k->type == VP_KEY_WORD ||
+              (k->type == VP_KEY_TEXT && file->dialect == &vp_dialect_model &&
+               !(row->value && row->value[0] == '$'))))
         return true;
     return v && !(row->value && strcmp(row->value, "$file:") == 0) &&
            vp_value_is_unknown(file, v, row->value && row->value[0] == '$');

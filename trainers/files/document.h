@@ -104,6 +104,7 @@ typedef struct vp_document {
     /* of such a one: what is called, "peft.LoraConfig"; of a script what makes the trainer's arguments */
     const char *call;
     const char *variable; /* of such a part: the name that it is given; NULL */
+    bool        may_run;  /* of such a part: behind a condition that the text does not decide */
     bool        has_gap;  /* it is given more than the text says: no default is one */
     /* of a script of Python: the line of prepare_model_for_kbit_training(); 0: it calls it nowhere */
     int prepares;

@@ -61,9 +61,8 @@ static const vp_value *first_arguments(const vp_python_reader *r, const vp_value
     return NULL;
 }
 
-/* Which of two sets of arguments the trainer gets is not followed: what they say differently, nobody knows. */
-static vp_status forget_what_differs(vp_python_reader *r, const vp_value *first,
-                                     const vp_value *second)
+vp_status vp_python_forget_what_differs(vp_python_reader *r, const vp_value *first,
+                                        const vp_value *second)
 {
     char      name[128];
     vp_status st = VP_OK;
@@ -138,6 +137,7 @@ vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v)
         end = &(*end)->next;
     *end             = part;
     part->call       = v->call;
+    part->may_run    = r->may_run;
     part->root->line = v->line, part->root->column = r->indent;
     for (const vp_value *m = v->first; m; m = m->next) {
         if (strcmp(m->key, VP_PYTHON_UNKNOWN) == 0) {
@@ -583,7 +583,7 @@ static vp_status read_statement(vp_python_reader *r)
         const vp_value *before_it = first_arguments(r, v);
         VP_TRY(vp_python_join_root(r, v));
         if (before_it)
-            VP_TRY(forget_what_differs(r, before_it, v));
+            VP_TRY(vp_python_forget_what_differs(r, before_it, v));
     } else if (is_one_of_two(r, v)) {
         vp_python_be_unread(v);
     }

@@ -87,6 +87,72 @@ out:
     return st;
 }
 
+static bool says_the_same(const vp_value *a, const vp_value *b)
+{
+    if (!a || !b || a->kind != b->kind || a->call || b->call || a->n_children != b->n_children)
+        return false;
+    if (a->kind < VP_VALUE_LIST)
+        return a->text && b->text && strcmp(a->text, b->text) == 0;
+    const vp_value *m = a->first, *n = b->first;
+    for (; m && n; m = m == a->last ? NULL : m->next, n = n == b->last ? NULL : n->next)
+        if (!says_the_same(m, n))
+            return false;
+    return !m && !n;
+}
+
+/* if CONDITION: config = LoraConfig(r=8), else: config = LoraConfig(r=64): where they differ nobody knows, and one of them is left. */
+static vp_status join_branches(vp_python_reader *r)
+{
+    vp_status st = VP_OK;
+
+    for (vp_document *first = r->doc->parts; first; first = first->next) {
+        if (!first->call || !vp_python_ends_in(first->call, "LoraConfig") || !first->variable ||
+            !first->may_run)
+            continue;
+        for (vp_document **end = &first->next; *end;) {
+            const vp_document *other = *end;
+            if (!other->call || strcmp(other->call, first->call) != 0 || !other->may_run ||
+                !other->variable || strcmp(other->variable, first->variable) != 0) {
+                end = &(*end)->next;
+                continue;
+            }
+            for (vp_value *m = first->root->first; m; m = m->next)
+                if (!says_the_same(m, vp_value_member(other->root, m->key)))
+                    vp_python_be_unread(m);
+            for (const vp_value *m = other->root->first; m; m = m->next) {
+                vp_value *own = vp_value_member(first->root, m->key);
+                if (own)
+                    continue;
+                VP_TRY_ALLOC(r->err, own = vp_value_add(first, first->root, m->key));
+                own->line = m->line;
+                vp_python_be_unread(own);
+            }
+            first->may_run = false; /* one of them is made */
+            *end           = other->next;
+        }
+    }
+out:
+    return st;
+}
+
+/* config = None, if CONDITION: config = LoraConfig(...), where a trainer is given config in any case: its line; 0: that is not so. */
+static int maybe_made(const vp_python_reader *r)
+{
+    int n = 0, line = 0;
+
+    if ((r->doc->adapts && strncmp(r->doc->adapts, "peft_config ", 12) != 0) || r->doc->may_adapt ||
+        !r->trains_line)
+        return 0;
+    for (const vp_document *part = r->doc->parts; part; part = part->next)
+        if (part->call && vp_python_ends_in(part->call, "LoraConfig")) {
+            n++;
+            line = part->may_run && part->variable && strcmp(part->variable, "return") != 0
+                       ? part->root->line
+                       : 0;
+        }
+    return n == 1 ? line : 0;
+}
+
 /* Adapters of other methods than LoRA are not all that is trained, nor what LoRA's take. */
 vp_status vp_python_say_adapters(vp_python_reader *r)
 {
@@ -97,6 +163,15 @@ vp_status vp_python_say_adapters(vp_python_reader *r)
                                   "%s: whether it is called a condition says that the text does "
                                   "not decide; with adapters the memory is another",
                                   r->doc->adapts));
+        r->doc->last_remark->is_gap = true;
+    }
+    VP_TRY(join_branches(r));
+    if (maybe_made(r)) {
+        VP_TRY(vp_document_remark(r->doc, maybe_made(r), NULL, false, r->err,
+                                  "LoraConfig() in line %d: whether it is made a condition says "
+                                  "that the text does not decide; without adapters the memory is "
+                                  "another",
+                                  maybe_made(r)));
         r->doc->last_remark->is_gap = true;
     }
     if (!vp_python_adapts_otherwise(r->doc))

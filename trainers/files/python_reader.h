@@ -99,6 +99,10 @@ bool vp_python_trains_model(const char *call);
 /* The class whose arguments a call makes, where the script has it surely from its library: "TrainingArguments"; NULL. */
 const char *vp_python_arguments_class(const vp_python_reader *r, const char *call);
 
+/* Which of two sets of arguments the trainer gets is not followed: what they say differently, nobody knows. */
+vp_status vp_python_forget_what_differs(vp_python_reader *r, const vp_value *first,
+                                        const vp_value *second);
+
 /* Something gives the model adapters, of whatever kind; the first counts. */
 vp_status vp_python_note_adapters(vp_python_reader *r, const char *by, int line);
 

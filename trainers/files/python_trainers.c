@@ -313,10 +313,14 @@ vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
         if (vp_python_is_part(m))
             VP_TRY(vp_python_add_part(r, m));
         else if (m->kind == VP_VALUE_MAP && m->call && vp_python_trains(m->call)) {
+            const vp_value *before = vp_value_member(r->doc->root, "1");
             VP_TRY(vp_python_join_root(r, m));
+            if (before && before->call && strcmp(before->call, m->call) == 0)
+                VP_TRY(vp_python_forget_what_differs(r, before, m));
             /* what no key names: the call that more may be written in */
             VP_TRY(vp_python_add(r, r->doc->root, "1", &own));
             vp_python_be_same(own, m);
+            own->line = m->line;
         }
     const vp_value *adapters = vp_value_member(v, "peft_config");
     if (adapters && adapters->kind != VP_VALUE_NULL)
