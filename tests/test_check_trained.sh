@@ -194,6 +194,12 @@ for what, lines, why in (("attention", (LOAD.replace("dtype=", "attn_implementat
     asks("not read: " + what, lines, why=why)
 asks("two trainers that differ in what no memory depends on", (LOAD, TRAIN.replace("'o'", "'a', learning_rate=1e-5"), TRAIN.replace("'o'", "'b', learning_rate=2e-5")))
 
+# ---- what Python's own functions make of what is known ----
+for what, lines, why in (("a format by its name", (LOAD.replace("torch.bfloat16", "getattr(torch, kind)").replace("model =", "kind = 'bfloat16'\nmodel ="), TRAIN), None), ("a format that nobody knows", (LOAD.replace("torch.bfloat16", "getattr(torch, f())"), TRAIN), "dtype in t.py"),
+                         ("a number of a text", (LOAD, TRAIN.replace("batch_size=2", "batch_size=int('2')")), None), ("a number of a number", (LOAD, "b = 2\n", TRAIN.replace("batch_size=2", "batch_size=int(b)")), None), ("a number of what nobody knows", (LOAD, TRAIN.replace("batch_size=2", "batch_size=int(f())")), "per_device_train_batch_size in t.py")):
+    j = asks("made of " + what, lines, why=why)
+    ok(why or (j["common"]["precision"] == "bf16-amp" and j["common"]["micro_batch"] == 2), "its value, " + what, j["common"])
+
 # ---- functions whose names other objects' methods have; chains over lines ----
 NAMED_SO = "def load(name):\n    return AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16)\ndef train(model, size, epochs):\n    args = TrainingArguments('o', num_train_epochs=epochs, per_device_train_batch_size=size, bf16=True)\n    Trainer(model, args, None, ds.train).train()\nif __name__ == '__main__':\n    m = load('Qwen/Qwen2.5-0.5B')\n    train(m, 4, 3)\n"
 j = asks("a function called as a method is", (NAMED_SO,))

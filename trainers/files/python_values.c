@@ -545,6 +545,38 @@ out:
     return st;
 }
 
+static bool is_number(const vp_value *v)
+{
+    return !v->call && (v->kind == VP_VALUE_INT || v->kind == VP_VALUE_REAL);
+}
+
+/* getattr(torch, "bfloat16"): torch.bfloat16; int("4"), float(1): of what is known the number. */
+static vp_status take_builtin(vp_python_reader *r, vp_value *v)
+{
+    const vp_value *first = vp_value_member(v, "0"), *second = vp_value_member(v, "1");
+    bool            is_int = strcmp(v->call, "int") == 0, is_real = strcmp(v->call, "float") == 0;
+    vp_value        made = {.key = v->key, .next = v->next, .line = v->line, .column = v->column};
+
+    if (strcmp(v->call, "getattr") == 0 && v->n_children == 2 && first && second && !first->call &&
+        first->kind == VP_VALUE_STRING && !first->quoted && strcmp(first->text, "torch") == 0 &&
+        second->kind == VP_VALUE_STRING && second->quoted && !second->option && !second->call) {
+        made.kind = VP_VALUE_STRING;
+        made.text = vp_arena_printf(r->doc->arena, "torch.%s", second->text);
+    } else if ((is_int || is_real) && v->n_children == 1 && first && !first->call &&
+               !first->option && first->text &&
+               (is_number(first) || (first->kind == VP_VALUE_STRING && first->quoted))) {
+        made.text = first->text;
+        vp_value_resolve(&made);
+        if (made.kind != VP_VALUE_INT && !(made.kind == VP_VALUE_REAL && is_real))
+            return VP_OK;
+        made.kind = is_real ? VP_VALUE_REAL : VP_VALUE_INT;
+    } else {
+        return VP_OK;
+    }
+    *v = made;
+    return made.text ? VP_OK : VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+}
+
 static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth)
 {
     vp_status st = VP_OK;
@@ -599,6 +631,9 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
             VP_TRY(take_get(r, v, depth));
         else if (vp_python_loads_model(v->call))
             VP_TRY(read_methods(r, v, depth));
+        else if (strcmp(name, "getattr") == 0 || strcmp(name, "int") == 0 ||
+                 strcmp(name, "float") == 0)
+            VP_TRY(take_builtin(r, v));
         else
             VP_TRY(vp_python_names_returned(r, v));
     } else {
@@ -653,11 +688,6 @@ back:
     *r = before;
 out:
     return st;
-}
-
-static bool is_number(const vp_value *v)
-{
-    return !v->call && (v->kind == VP_VALUE_INT || v->kind == VP_VALUE_REAL);
 }
 
 /* The sign of a sum or product that the reader stands at, "//" as 'd'; '\0': none. */
