@@ -169,6 +169,8 @@ for change, target, more, want in (
         ({"recompute": "blocks:0+1"}, "hf", [], "its words here"),
         ({"attention": "sdpa:math", "loss": "chunked"}, "trl", [], "cannot be told attention"),
         ({"parallel": "fsdp2", "offload": "params"}, "axolotl", [], "cannot be told"),
+        ({"parallel": "none", "world": 1, "offload": "none", "recompute": "none", "loss": "full", "optimizer": "adamw_torch_fused", "precision": "bf16-mixed", "clip_norm": 1.0}, "lightning", [],
+         "clip_norm 1.0 beside optimizer adamw_torch_fused, precision bf16-mixed, parallel none; its words here: 0.0"),
         ({"parallel": "fsdp2", "offload": "none", "optimizer": "adamw_8bit"}, "axolotl", [], "FSDP2")):
     name = write("x.json", dict(settings, common=dict(COMMON, **change)))
     code, out, err = call("emit", name, "--for", target, *more)

@@ -146,6 +146,46 @@ static void targets_with(vp_setting setting, const char *value, char *names, siz
     }
 }
 
+/* " beside precision bf16-mixed, parallel none": what of the others keeps a row that has the word from being said; "": none does. */
+static void put_in_the_way(const job *j, const vp_saying *row, char *text, size_t size)
+{
+    const char *when = row->when;
+    char        one[96];
+
+    while (when && *when) {
+        size_t n = strcspn(when, ","), name = strcspn(when, "=!");
+        char   alone[128];
+        snprintf(alone, sizeof alone, "%.*s", (int)n, when);
+        for (int i = 0; i < VP_N_SETTINGS; i++) {
+            bool is_it = strncmp(when, vp_setting_key(i), name) == 0 && !vp_setting_key(i)[name];
+            if (!is_it || !j->s->value[i] || vp_when_holds(alone, j->s, j->target->name))
+                continue;
+            snprintf(one, sizeof one, "%s %s", vp_setting_key(i), j->s->value[i]);
+            if (!strstr(text, one))
+                snprintf(text + strlen(text), size - strlen(text), "%s%s",
+                         text[0] ? ", " : " beside ", one);
+        }
+        when += n + (when[n] == ',');
+    }
+}
+
+static void beside_of(const job *j, vp_setting setting, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int f = 0; f < j->target->n_files; f++) {
+        const vp_dialect *of = j->target->files[f].dialect;
+        for (const vp_dialect *d = of; d; d = d->base_says ? d->base : NULL)
+            for (int i = 0; i < d->n_says; i++) {
+                const vp_saying *row = &d->says[i];
+                if (row->setting == (int)setting && !row->read_only &&
+                    vp_word_is(j->s->value[setting], row->word, NULL) &&
+                    vp_version_within(vp_dialect_version(d, of, j->s->versions), row->since,
+                                      row->until))
+                    put_in_the_way(j, row, text, size);
+            }
+    }
+}
+
 /* Whether the target's files say anything of the setting. */
 static bool has_words(const vp_target *t, vp_setting setting)
 {
@@ -212,7 +252,7 @@ out:
 
 static vp_status check_said(job *j)
 {
-    char      words[256], where[160];
+    char      words[256], where[160], beside[200];
     vp_status st = VP_OK;
 
     for (int i = 0; i < VP_N_SETTINGS; i++) {
@@ -235,11 +275,13 @@ static vp_status check_said(job *j)
         if (otherwise && strcmp(value, otherwise) == 0 && !words[0] &&
             strcmp(otherwise, "1.0") != 0)
             continue;
+        beside_of(j, (vp_setting)i, beside, sizeof beside);
         if (words[0] || where[0])
             VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, vp_setting_key(i),
-                              "%s cannot be told %s %s%s%s%s%s", j->target->name, vp_setting_key(i),
-                              value, where[0] ? ": " : "", where,
-                              words[0] ? "; its words here: " : "", words));
+                              "%s cannot be told %s %s%s%s%s%s%s", j->target->name,
+                              vp_setting_key(i), value, where[0] ? "" : beside,
+                              where[0] ? ": " : "", where, words[0] ? "; its words here: " : "",
+                              words));
         if (!has_words(j->target, (vp_setting)i)) {
             targets_with((vp_setting)i, value, words, sizeof words);
             VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, vp_setting_key(i),
@@ -247,9 +289,9 @@ static vp_status check_said(job *j)
                               value, words[0] ? "; these can: " : "", words));
         }
         VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, vp_setting_key(i),
-                          "%s cannot be told %s %s with these settings; vplan targets %s lists "
-                          "its words",
-                          j->target->name, vp_setting_key(i), value, j->target->name));
+                          "%s cannot be told %s %s%s; vplan targets %s lists its words",
+                          j->target->name, vp_setting_key(i), value,
+                          beside[0] ? beside : " with these settings", j->target->name));
     }
 out:
     return st;
