@@ -30,12 +30,25 @@ static const struct {
     {"run_translation", REWRITES},
 };
 
+/* The class of what is called: AutoModelForCausalLM of transformers.AutoModelForCausalLM.from_pretrained. */
+static const char *class_in(const char *call, size_t *n)
+{
+    const char *end = strrchr(call, '.'), *begin;
+
+    end   = end ? end : call + strlen(call);
+    begin = memrchr(call, '.', (size_t)(end - call));
+    begin = begin ? begin + 1 : call;
+    *n    = (size_t)(end - begin);
+    return begin;
+}
+
 /* What is behind the family's name in a class's: "ForMaskedLM", up to the class's end; n 0: nothing that says a task. */
 static const char *task_of(const char *name, size_t *n)
 {
     static const char *const begins[] = {"LMHeadModel", "For"};
-    size_t                   length   = strcspn(name, ".");
+    size_t                   length;
 
+    name = class_in(name, &length);
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
         const char *at = memmem(name, length, begins[i], strlen(begins[i]));
         if (at) {
@@ -164,13 +177,14 @@ static said find(vp_arena *arena, const vp_checked *c, const vp_model *model)
 static const char *own_name(vp_arena *arena, const char *loads, const vp_model *model)
 {
     static const char automatic[] = "AutoModel";
-    size_t            n, m;
+    size_t            n, m, length;
     const char       *task = task_of(loads, &n), *counted = task_of(model->class_name, &m);
+    const char       *name = class_in(loads, &length);
 
     if (!n || !m)
         return NULL;
-    if (strncmp(loads, automatic, sizeof automatic - 1) != 0)
-        return vp_arena_printf(arena, "%.*s", (int)strcspn(loads, "."), loads);
+    if (strncmp(name, automatic, sizeof automatic - 1) != 0)
+        return vp_arena_printf(arena, "%.*s", (int)length, name);
     return vp_arena_printf(arena, "%.*s%.*s", (int)(counted - model->class_name), model->class_name,
                            (int)n, task);
 }
@@ -200,12 +214,14 @@ const char *vp_check_other_class(vp_arena *arena, const vp_checked *c, const vp_
 {
     static const char one[] = "single_label_classification";
     said              x     = find(arena, c, model);
+    size_t            n     = 0;
+    const char       *name  = x.loads ? class_in(x.loads, &n) : NULL;
 
     if (x.loads)
         return vp_arena_printf(arena,
                                "not answered: %.*s in %s: of %s no such training step was "
                                "recorded; vplan dryrun -- COMMAND runs it without a GPU",
-                               (int)strcspn(x.loads, "."), x.loads, x.where, model->family);
+                               (int)n, name, x.where, model->family);
     for (int f = 0; f < c->n_files && !x.why; f++) {
         const vp_document *doc  = c->files[f].dialect == &vp_dialect_model ? c->files[f].doc : NULL;
         const vp_value    *kind = doc ? vp_value_at(doc->root, "problem_type") : NULL;

@@ -815,8 +815,8 @@ ok(code == 0 and j["fits"] is True and j["common"]["micro_batch"] == 4, "a scrip
 LOADS = "from transformers import %s, TrainingArguments\nm = %s.from_pretrained('x', dtype='float32')\na = TrainingArguments('o', per_device_train_batch_size=2)\n"
 write("classes.json", json.dumps(dict(model_type="bert", architectures=["BertForSequenceClassification"], hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, vocab_size=30522,
                                       max_position_embeddings=512, type_vocab_size=2, num_labels=2)))
-for loads, fits in (("AutoModelForCausalLM", True), ("GPT2LMHeadModel", True), ("AutoModelForSequenceClassification", None), ("GPT2ForSequenceClassification", None), ("AutoModelForSeq2SeqLM", None), ("AutoModel", None)):
-    code, j, err = check(write("loads.py", LOADS % (loads, loads)), "--model", "gpt2", "--device", "4090", "--seq", "128")
+for loads, fits in (("AutoModelForCausalLM", True), ("transformers.AutoModelForCausalLM", True), ("transformers.GPT2LMHeadModel", True), ("transformers.models.gpt2.GPT2LMHeadModel", True), ("GPT2LMHeadModel", True), ("AutoModelForSequenceClassification", None), ("GPT2ForSequenceClassification", None), ("AutoModelForSeq2SeqLM", None), ("AutoModel", None)):
+    code, j, err = check(write("loads.py", LOADS % (loads, loads) if "." not in loads else "import transformers\n" + (LOADS % ("Trainer", loads))), "--model", "gpt2", "--device", "4090", "--seq", "128")
     ok(code == 0 and j["fits"] is fits and (fits or loads in j["fits_not_answered"]), "counted as " + loads, (code, j.get("fits"), j.get("fits_not_answered"), j["findings"]))
 for model, name in ("bert-base-uncased", "BertForSequenceClassification"), ("distilbert-base-uncased", "DistilBertForSequenceClassification"):
     asked = ("--model", model, "--class", name, "--device", "4090", "--seq", "128", "--padding", "mask")
@@ -827,7 +827,7 @@ for model, name in ("bert-base-uncased", "BertForSequenceClassification"), ("dis
 code, j, err = check(write("loads.py", LOADS % (("AutoModelForSequenceClassification",) * 2)), "--model", "classes.json", "--device", "4090", "--seq", "128")
 ok(code == 0 and j["fits"] is True, "the class that config.json names", (code, j.get("fits_not_answered"), err))
 # a classifier of a family whose classifiers were recorded: its bytes are those of estimate --class
-for loads, model, name, more in (("AutoModelForSequenceClassification", "bert-base-uncased", "BertForSequenceClassification", ""), ("RobertaForSequenceClassification", "roberta-base", "RobertaForSequenceClassification", ", num_labels=2"),
+for loads, model, name, more in (("AutoModelForSequenceClassification", "bert-base-uncased", "BertForSequenceClassification", ""), ("transformers.AutoModelForSequenceClassification", "bert-base-uncased", "BertForSequenceClassification", ""), ("RobertaForSequenceClassification", "roberta-base", "RobertaForSequenceClassification", ", num_labels=2"),
                                  ("AutoModelForSequenceClassification", "distilbert-base-uncased", "DistilBertForSequenceClassification", ", num_labels=len(names)")):
     code, j, err = check(write("loads.py", (LOADS % (loads, loads)).replace("('x'", "('%s'%s" % (model, more))), "--device", "4090", "--seq", "128")
     counted = json.loads(subprocess.run([vplan, "estimate", model, "--class", name, "--trainer", "hf", "--device", "4090", "--seq", "128", "--micro-batch", "2", "--precision", "fp32", "--json"], stdout=subprocess.PIPE).stdout)
