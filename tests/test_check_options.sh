@@ -108,5 +108,34 @@ for text, words, want in (("batch // micro", "", 16), ("batch // micro", "--batc
     ok(got == want or (want is None and j["fits"] is None), "%s: %s" % (text, words), (code, got, j.get("fits_not_answered"), j.get("findings"), err))
 code, j, err = check(*CARD, write("sum.py", SUM % "batch // micro"))
 ok(any("16 is by the default of --batch in line" in f["message"] for f in j["findings"]), "by which default", j["findings"])
+# ---- a class of arguments that a script makes of Trainer's has other defaults ----
+OWN = """from dataclasses import dataclass, field
+from typing import Optional
+import transformers
+@dataclass
+class ModelArguments:
+    model_name_or_path: Optional[str] = field(default="facebook/opt-125m")
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    cache_dir: Optional[str] = field(default=None)
+    optim: str = field(default="adamw_torch")
+    gradient_checkpointing: bool = True
+    model_max_length: int = field(default=256, metadata={"help": "tokens"})
+    bits: int = field(default_factory=four)
+parser = transformers.HfArgumentParser((ModelArguments, TrainingArguments))
+model_args, training_args = parser.parse_args_into_dataclasses()
+model = transformers.AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, dtype='float32')
+transformers.Trainer(model=model, args=training_args, train_dataset=ds).train()
+"""
+GIVEN = "--per_device_train_batch_size 2 --bf16 True --output_dir o"
+for words, wanted in (("", ("adamw_torch", "full", 256)), (" --optim adafactor", ("adafactor", "full", 256)), (" --gradient_checkpointing False --model_max_length 512", ("adamw_torch", "none", 512))):
+    code, j, err = check("--device", "4090", "--", "python", write("own.py", OWN), *(GIVEN + words).split())
+    got = tuple(j["common"].get(k) for k in ("optimizer", "recompute", "seq"))
+    said = [f["key"] for f in j["findings"] if "of the script's own arguments" in f["message"]]
+    ok(code == 0 and j["fits"] is True and j["model"] == "opt-125m" and got == wanted, "a class of arguments of one's own," + words, (code, got, j.get("fits_not_answered"), j["findings"], err))
+    ok(said == [k for k in ("optim", "gradient_checkpointing", "model_max_length") if "--" + k not in words], "its defaults are said," + words, said)
+code, j, err = check("--device", "4090", "--seq", "256", "--", "python", write("own.py", OWN.replace("(transformers.TrainingArguments)", "")), *GIVEN.split())
+ok("adamw_torch" not in j["common"].get("optimizer", "").split() , "a class that is none of Trainer's", j["common"])
+
 finish()
 P

@@ -843,6 +843,7 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
     VP_TRY(vp_python_trained_end(&r));
     VP_TRY(vp_python_lightning_end(&r));
     VP_TRY(vp_python_say_adapters(&r));
+    VP_TRY(vp_python_names_defaults(&r));
     *again = vp_python_reach_functions(&r, *reached) && *again;
     if (!*again)
         vp_python_settle(doc, r.arguments, r.trainer);

@@ -32,6 +32,10 @@ bool vp_python_names_in_class(const vp_python_reader *r, int line, int indent);
 /* class Distilling(Trainer) on this line: from here on a call of it is one of DistillingTrainer. */
 vp_status vp_python_names_class(vp_python_reader *r, int line);
 
+/* class TrainingArguments(transformers.TrainingArguments): optim: str = field(default="adamw_torch"), of a script whose parser reads it: into
+ * doc->defaults. Behind the last statement. */
+vp_status vp_python_names_defaults(vp_python_reader *r);
+
 /* The line on which the head of a function or class ends that begins on this one; 0: none does. */
 int vp_python_names_head(const vp_python_reader *r, int line);
 

@@ -354,3 +354,68 @@ vp_status vp_names_command_option(vp_python_reader *r, const vp_scanned_block *f
 out:
     return st;
 }
+
+/* ---- arguments of a trainer's that a script has others of ---- */
+
+static bool is_parsed(const vp_scan *s)
+{
+    for (int i = 0; i < s->n_calls; i++) {
+        const vp_piece *name = &s->calls[i].name;
+        if (memmem(name->at, (size_t)(name->end - name->at), "HfArgumentParser", 16) ||
+            memmem(name->at, (size_t)(name->end - name->at), "TrlParser", 9))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a class is made of a trainer's arguments. */
+static bool is_of_arguments(vp_python_reader *r, const vp_scanned_block *b)
+{
+    vp_piece rest = b->brackets, base;
+
+    while (b->is_class && rest.at && vp_piece_next(&rest, &base)) {
+        const char *name =
+            vp_arena_printf(r->doc->arena, "%.*s", (int)(base.end - base.at), base.at);
+        if (name && vp_python_trains(name))
+            return true;
+    }
+    return false;
+}
+
+vp_status vp_python_names_defaults(vp_python_reader *r)
+{
+    const vp_scan *s  = r->names ? r->names->scan : NULL;
+    vp_status      st = VP_OK;
+
+    if (!s || !is_parsed(s))
+        return VP_OK;
+    for (int i = 0; i < s->n_values; i++) {
+        const vp_scanned_value *a     = &s->values[i];
+        vp_value                found = {.key = "", .line = a->name.line}, *v;
+        bool                    ok;
+        if (a->block < 0 || !a->value.at || a->place >= 0 ||
+            a->indent != s->blocks[a->block].body || !is_of_arguments(r, &s->blocks[a->block]))
+            continue;
+        VP_TRY(vp_names_read_piece(r, &a->value, &found, true, &ok));
+        const vp_value *own = ok && found.call && vp_python_ends_in(found.call, "field")
+                                  ? vp_value_member(&found, "default")
+                                  : NULL;
+        if (!ok || (found.call && !own))
+            continue;
+        own = own ? own : &found;
+        if (own->kind >= VP_VALUE_LIST || own->kind == VP_VALUE_NULL || own->call ||
+            (own->kind == VP_VALUE_STRING && !own->quoted))
+            continue;
+        if (!r->doc->defaults)
+            VP_TRY_ALLOC(r->err, r->doc->defaults = vp_arena_alloc(r->doc->arena, sizeof *v));
+        r->doc->defaults->kind = VP_VALUE_MAP;
+        VP_TRY(vp_python_add(
+            r, r->doc->defaults,
+            vp_arena_printf(r->doc->arena, "%.*s", (int)(a->name.end - a->name.at), a->name.at),
+            &v));
+        vp_python_be_same(v, own);
+        v->line = a->name.line;
+    }
+out:
+    return st;
+}

@@ -3,6 +3,8 @@
 #include "trainers/files/check_internal.h"
 #include "trainers/files/script_values.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
 static void give_all(const vp_document *command, vp_value *v)
@@ -38,6 +40,34 @@ const vp_document *vp_check_command_of(const vp_checked *c, const char *path)
     return NULL;
 }
 
+/* What a script's own class of arguments has other defaults of, where its command does not say it. */
+static void take_defaults(vp_checked *c, vp_document *command, const vp_checked_file *script)
+{
+    const vp_value *defaults = script->doc->defaults;
+    char            shown[80];
+
+    for (const vp_value *m = defaults ? defaults->first : NULL; m; m = m->next) {
+        vp_value *v = vp_value_member(command->root, m->key);
+        v           = v ? NULL : vp_value_add(command, command->root, m->key);
+        if (!v)
+            continue;
+        vp_value   *next = v->next;
+        const char *key  = v->key;
+        *v               = *m;
+        v->key           = key;
+        v->next          = next;
+        v->quoted        = false;
+        v->line          = 0;
+        if (vp_listed("optim bf16 fp16 gradient_checkpointing per_device_train_batch_size "
+                      "gradient_accumulation_steps model_max_length max_length max_seq_length",
+                      m->key))
+            vp_find(c, script, VP_NOTE, m, m->key, NULL,
+                    "%s is the default of the script's own arguments, which its command does not "
+                    "change",
+                    vp_text_escape(m->text ? m->text : "", shown, sizeof shown));
+    }
+}
+
 void vp_check_options(vp_checked *c)
 {
     for (int f = 0; f < c->n_files; f++) {
@@ -50,6 +80,7 @@ void vp_check_options(vp_checked *c)
                 strcmp(script->yields_to, c->files[f].name) != 0)
                 continue;
             give_all(command, script->doc->root);
+            take_defaults(c, c->files[f].doc, script);
         }
     }
 }
