@@ -98,6 +98,13 @@ for line, why in (("", None), ("reward_model: true\n", "reward_model says reward
     code, j, err = check(write("reward.yaml", REWARD + line), "--device", "h100")
     ok(why in j["fits_not_answered"] if why else j["fits"] is not None, "axolotl's " + line, (code, j.get("fits_not_answered"), err))
 
+# ---- layers that device_map lays out over several cards are no DataParallel ----
+SEES = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '%s'\nfrom transformers import AutoModelForCausalLM, TrainingArguments, Trainer\nm = AutoModelForCausalLM.from_pretrained('gpt2'%s)\nTrainer(model=m, args=TrainingArguments('o', per_device_train_batch_size=2), train_dataset=d).train()\n"
+for cards, more, said, fits in (("0,1", ", device_map='auto'", "device_map lays the model's layers out", None), ("0", ", device_map='auto'", None, True), ("0,1", "", "trains by DataParallel", True), ("0,1", ", device_map={'': 0}", "trains by DataParallel", True)):
+    code, j, err = check(write("sees.py", SEES % (cards, more)), "--device", "4090", "--seq", "128")
+    found = [f["message"] for f in j["findings"] if f["key"] == "CUDA_VISIBLE_DEVICES"]
+    ok(code == 0 and j["fits"] is fits and (len(found) == 1 and said in found[0] if said else not found), "cards %s%s" % (cards, more), (code, found, j.get("fits_not_answered"), err))
+
 # ---- an optimizer of DeepSpeed's file trains, whatever the trainer's arguments say ----
 ENGINE = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,\n"optimizer": {"type": "%s", "params": {"lr": 0.0001%s}},\n"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}\n'
 for kind, more, word in (("AdamW", "", "adamw_torch_fused"), ("Adam", "", "adamw_torch_fused"), ("adam", "", "adamw_torch_fused"), ("AdamW", ', "torch_adam": true', "adamw_torch"), ("AdamW", ', "torch_adam": false', "adamw_torch_fused"), ("Lamb", "", None)):

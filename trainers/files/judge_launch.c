@@ -42,6 +42,22 @@ static void judge_processes(vp_checked *c)
     }
 }
 
+/* Whether a model is loaded in parts, onto the cards there are; Trainer leaves it there (transformers/trainer.py, is_model_parallel). */
+static bool spreads_layers(const vp_checked *c)
+{
+    static const char *const words[] = {"auto", "balanced", "balanced_low_0", "sequential"};
+
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_value *map = c->files[f].doc && c->files[f].dialect == &vp_dialect_model
+                                  ? vp_value_at(c->files[f].doc->root, "device_map")
+                                  : NULL;
+        for (size_t i = 0; map && map->text && i < sizeof words / sizeof *words; i++)
+            if (strcmp(map->text, words[i]) == 0)
+                return true;
+    }
+    return false;
+}
+
 /* One process that sees several cards. */
 static void judge_seen(vp_checked *c)
 {
@@ -63,6 +79,13 @@ static void judge_seen(vp_checked *c)
         if (!cards || cards->integer < 2 || launch->has_launcher ||
             vp_value_at(launch->root, "processes"))
             continue;
+        if (spreads_layers(c)) {
+            vp_find(c, &c->files[f], VP_NOTE, cards, "CUDA_VISIBLE_DEVICES", NULL,
+                    "device_map lays the model's layers out over the cards that are seen: what "
+                    "each of them holds is not counted, and fit not answered");
+            c->uncounted = c->uncounted ? c->uncounted : "device_map over several cards";
+            continue;
+        }
         snprintf(instead, sizeof instead, "torchrun --nproc_per_node %lld, or one card",
                  (long long)cards->integer);
         vp_find(c, &c->files[f], VP_WARNING, cards, "CUDA_VISIBLE_DEVICES",
