@@ -217,6 +217,24 @@ static bool take_remedy(vp_estimate_answer *a, const vp_hf_request *tried)
     return true;
 }
 
+/* What saves less than this is named where it makes the step fit alone. */
+static const double SEEN = 0.01;
+
+static void drop_unseen(vp_estimate_answer *a, bool lacks)
+{
+    int64_t now = vp_estimate_bytes_with(a, a->estimate.reserved_bytes,
+                                         a->request.world ? a->request.world : 1);
+    int     n   = 0;
+
+    for (int i = 0; i < a->n_remedies; i++) {
+        const vp_remedy *r    = &a->remedies[i];
+        int64_t          with = vp_estimate_bytes_with(a, r->reserved_bytes, r->world);
+        if ((lacks && r->fits) || (double)(now - with) >= SEEN * (double)now)
+            a->remedies[n++] = *r;
+    }
+    a->n_remedies = n;
+}
+
 /* What makes it smaller, and what makes it fit: two cores look. Where the largest batch or sequence was looked for, from the
  * least on. */
 static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
@@ -237,6 +255,7 @@ static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
     a->has_fitting = lacks && vp_remedies_fit(&s, &a->fitting);
     a->n_remedies  = vp_remedies_end(&s, a->remedies);
     a->has_fitting = a->has_fitting || (lacks && take_remedy(a, &s.request));
+    drop_unseen(a, lacks);
 }
 
 static vp_status set_up(const char *name, const vp_estimate_options *given, vp_estimate_answer *a,
