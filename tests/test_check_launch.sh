@@ -97,6 +97,9 @@ REWARD = "base_model: Qwen/Qwen2.5-0.5B\nsequence_len: 512\nmicro_batch_size: 1\
 for line, why in (("", None), ("reward_model: true\n", "reward_model says reward"), ("process_reward_model: true\n", "process_reward_model says prm"), ("reward_model: false\n", None)):
     code, j, err = check(write("reward.yaml", REWARD + line), "--device", "h100")
     ok(why in j["fits_not_answered"] if why else j["fits"] is not None, "axolotl's " + line, (code, j.get("fits_not_answered"), err))
+for line, open_ in (("xformers_attention: true\n", True), ("sage_attention: true\n", True), ("attn_implementation: xformers\n", True), ("xformers_attention: false\n", False), ("attn_implementation: sdpa\n", False)):
+    code, j, err = check(write("attends.yaml", REWARD + line), "--device", "h100")
+    ok((j["fits"] is None) == open_ and (not open_ or line.split(":")[0] + " in attends.yaml takes" in j["fits_not_answered"]), "axolotl's " + line, (code, j.get("fits_not_answered"), err))
 
 # ---- layers that device_map lays out over several cards are no DataParallel ----
 SEES = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '%s'\nfrom transformers import AutoModelForCausalLM, TrainingArguments, Trainer\nm = AutoModelForCausalLM.from_pretrained('gpt2'%s)\nTrainer(model=m, args=TrainingArguments('o', per_device_train_batch_size=2), train_dataset=d).train()\n"

@@ -188,6 +188,9 @@ for what, lines, tuning, why in (
         ("by a function", ("def make():\n    return LoraConfig(r=16, target_modules='all-linear')\n", SFT % GIVES % "make()"), "lora", None)):
     j = asks("adapters " + what, (LOAD,) + lines, tuning, why=why)
     ok(not any(f["severity"] == "error" for f in j["findings"]), "no contradiction, adapters " + what, j["findings"])
+# ---- attention of a package whose step was not recorded ----
+for word, why in (("'kernels-community/flash-attn2'", "attn_implementation in t.py takes is not counted"), ("'sage'", "attn_implementation in t.py takes is not counted"), ("'sdpa'", None), ("None", None), ("'flash_attention_2'", None), ("pick()", "attn_implementation in t.py says is not known")):
+    asks("attention by " + word, (LOAD.replace("dtype=", "attn_implementation=" + word + ", dtype="), TRAIN), why=why)
 # ---- what nobody reads is no default ----
 for what, lines, why in (("attention", (LOAD.replace("dtype=", "attn_implementation=pick(), dtype="), TRAIN), "attn_implementation in t.py"), ("packing", (LOAD, SFT.replace("max_length=512", "max_length=512, packing=pick()") % ""), "packing in t.py"),
                          ("torch_compile", (LOAD, TRAIN.replace("bf16=True", "bf16=True, torch_compile=pick()")), "torch_compile in t.py"), ("two trainers of two batches", (LOAD, SFT % "", (SFT % "").replace("batch_size=2", "batch_size=8")), "per_device_train_batch_size in t.py")):

@@ -5,16 +5,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CUT      "cuts the layers themselves among the cards"
-#define SEQUENCE "cuts the sequence among the cards"
-#define EIGHT    "holds the frozen weights in 8 bits"
-#define PART     "trains a part of the weights"
-#define OTHERS   "holds the frozen weights in bits of another kind"
-#define UNSLOTHS "puts Unsloth's own code in the model's place"
-#define SHARDS   "cuts weights, gradients and states otherwise than FULL_SHARD"
-#define KEEPS    "keeps gathered weights from the forward to the backward pass"
-#define SMOOTHS  "keeps the logits once more, for a loss of Trainer's own"
-#define UNKNOWN  "is an optimizer whose step is not known"
+#define CUT        "cuts the layers themselves among the cards"
+#define SEQUENCE   "cuts the sequence among the cards"
+#define EIGHT      "holds the frozen weights in 8 bits"
+#define PART       "trains a part of the weights"
+#define OTHERS     "holds the frozen weights in bits of another kind"
+#define UNSLOTHS   "puts Unsloth's own code in the model's place"
+#define SHARDS     "cuts weights, gradients and states otherwise than FULL_SHARD"
+#define KEEPS      "keeps gathered weights from the forward to the backward pass"
+#define SMOOTHS    "keeps the logits once more, for a loss of Trainer's own"
+#define ATTENDS    "computes attention by a package whose step was not recorded"
+#define ATTENTIONS "eager|sdpa|flash_attention_2|flash_attention_3|flex_attention"
+#define UNKNOWN    "is an optimizer whose step is not known"
 /* dialect_native.c has a word for each */
 #define TORCHS \
     "AdamW|SGD|RMSprop|Adam|Adagrad|torch.optim.AdamW|torch.optim.SGD|torch.optim.RMSprop|torch.optim.Adam|torch.optim.Adagrad"
@@ -97,6 +99,11 @@ static const struct {
     {"axolotl", "load_in_4bit", "=true", "makes the weights fp32, which adapter lora does not pack",
      "adapter", "=lora"},
     {"axolotl", "plugins", "~cut_cross_entropy", "never holds the logits of all tokens"},
+    {"model_args", "attn_implementation", "!=" ATTENTIONS, ATTENDS},
+    {"sft", "attn_implementation", "!=" ATTENTIONS, ATTENDS},
+    {"axolotl", "xformers_attention", "=true", ATTENDS},
+    {"axolotl", "sage_attention", "=true", ATTENDS},
+    {"axolotl", "attn_implementation", "=xformers|sage|s2|fp8", ATTENDS},
     {"axolotl", "unfrozen_parameters", "set", PART},
     {"axolotl", "lisa_n_layers", ">0", PART},
     {"axolotl", "spectrum_top_fraction", "set", PART},
@@ -234,6 +241,9 @@ void vp_judge_uncounted(vp_judged *x)
                 (uncounted[i].other &&
                  !vp_check_holds(x->c, x->file, uncounted[i].other, uncounted[i].other_is)))
                 continue;
+            if (strcmp(uncounted[i].key, "attn_implementation") == 0 &&
+                (v->kind != VP_VALUE_STRING || vp_value_is_unknown(x->file, v, true)))
+                continue; /* none, or what nobody reads */
             vp_find(x->c, x->file, VP_NOTE, v, uncounted[i].key, NULL,
                     "%s: what that takes is not counted, and fit not answered", uncounted[i].what);
             if (!x->c->uncounted)
