@@ -147,8 +147,12 @@ static vp_status check_choice(const vp_option *o, const char *text, vp_err *err)
     near = nearest < 0 ? NULL : words[nearest];
     if (o->meant && o->meant(text))
         near = o->meant(text);
+    bool says = near && strchr(near, ' ');
     VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s %s: one of %s%s%s%s", o->name, shown, known.data,
-                   near ? "; did you mean " : "", near ? near : "", near ? "?" : ""));
+                   says   ? "; "
+                   : near ? "; did you mean "
+                          : "",
+                   near ? near : "", near && !says ? "?" : ""));
 out:
     vp_text_release(&known);
     return st;

@@ -58,7 +58,7 @@ typedef struct vp_option {
     /* A choice: the words of a table (NULL past its end), then these, "auto|off". */
     const char *(*word_at)(int i);
     const char *words;
-    const char *(*meant)(const char *text); /* the word that others call so, or NULL; may be NULL */
+    const char *(*meant)(const char *text); /* the word others call so, or a sentence; or NULL */
     bool    open;      /* of a choice: there are other values, which the program reads itself */
     int64_t min, max;  /* of a count; max 0: VP_OPTION_MAX_COUNT */
     double  low, high; /* of a real number; high 0: 1e30 */

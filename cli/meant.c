@@ -260,13 +260,37 @@ const char *vp_value_meant(const char *text)
     return NULL;
 }
 
+/* A trainer whose settings plan knows, and whose training step is another's here. */
+#define PLANNED(word, name, near) \
+    { \
+        word, \
+            "vplan plan MODEL --trainer " name " --seq N --global-batch N says what its settings " \
+            "take; the nearest step here is that of --trainer " near \
+    }
+static const struct {
+    const char *words, *text;
+} planned[] = {
+    PLANNED("unsloth", "unsloth", "trl"),
+    PLANNED("axolotl", "axolotl", "hf"),
+    PLANNED("llamafactory|llama-factory|llama_factory", "llamafactory", "hf"),
+    PLANNED("ms-swift|swift", "ms-swift", "hf"),
+    PLANNED("accelerate", "accelerate", "torch"),
+    PLANNED("deepspeed", "deepspeed", "torch"),
+    PLANNED("lightning|pytorch-lightning", "lightning", "torch"),
+    PLANNED("litgpt", "litgpt", "torch"),
+    PLANNED("torchtune", "torchtune", "torch"),
+    PLANNED("torchtitan", "torchtitan", "torch"),
+    PLANNED("megatron|megatron-lm", "megatron", "torch"),
+};
+
 const char *vp_trainer_meant(const char *text)
 {
-    if (is_among("transformers|huggingface|hugging-face|trainer|accelerate|axolotl|llamafactory|"
-                 "llama-factory|ms-swift|swift|unsloth|lora|peft|deepspeed",
-                 text))
+    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++)
+        if (is_among(planned[i].words, text))
+            return planned[i].text;
+    if (is_among("transformers|huggingface|hugging-face|trainer|lora|peft", text))
         return "hf";
     if (is_among("sft|sfttrainer|dpo|dpotrainer", text))
         return "trl";
-    return is_among("pytorch|loop|lightning|litgpt|torchtune|torchtitan", text) ? "torch" : NULL;
+    return is_among("pytorch|loop", text) ? "torch" : NULL;
 }

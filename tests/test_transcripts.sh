@@ -247,7 +247,8 @@ for line, code, said in (("estimte gpt2", 2, "did you mean estimate?"), ("estima
                          ("estimate gpt2 --load-in-4bit", 2, "did you mean --qlora"), ("estimate gpt2 --load_in_8bit", 2, "--load int8"), ("estimate gpt2 --lora-rank 8", 2, "did you mean --lora r=16"),
                          ("estimate gpt2 --gpus 8", 2, "did you mean --world?"), ("run p.json --gpus 8", 2, "trains on one device"), ("estimate gpt2 --zero 3", 2, "--parallel zero1, zero2 or zero3"),
                          ("estimate gpt2 --tp 8", 2, "tensor and pipeline parallel are not estimated"), ("estimate gpt2 --optimizer paged_adamw_8bit", 2, "did you mean adamw-8bit?"),
-                         ("estimate gpt2 --attention flash_attention_2", 2, "did you mean flash?"), ("estimate gpt2 --trainer transformers", 2, "did you mean hf?"), ("estimate gpt2 --trainer sft", 2, "did you mean trl?"),
+                         ("estimate gpt2 --attention flash_attention_2", 2, "did you mean flash?"), ("estimate gpt2 --trainer transformers", 2, "did you mean hf?"), ("estimate gpt2 --trainer unsloth", 2, "vplan plan MODEL --trainer unsloth --seq N --global-batch N"),
+                         ("estimate gpt2 --trainer llama-factory", 2, "vplan plan MODEL --trainer llamafactory"), ("estimate gpt2 --trainer sft", 2, "did you mean trl?"),
                          ("estimate --model gpt2", 2, "vplan estimate "), ("estimate gpt2 --resume", 2, "lines host and resuming"), ("estimate gpt2 --lr 1e-4", 2, "changes no bytes"), ("plan gpt2 --lr 1e-4", 2, "--recipe"),
                          ("gpt2 --device 4090", 2, "it is a model: vplan estimate gpt2"), ("memory gpt2", 2, "did you mean estimate?"), ("train gpt2", 2, "did you mean run?"), ("version", 2, "did you mean --version?"),
                          ("--device 4090 estimate gpt2", 2, "options stand behind a command")):
