@@ -320,6 +320,17 @@ static const char *unasked(vp_arena *arena, const vp_checked *c, const vp_check_
                                "not checked: %s is not built in; add --model with its "
                                "config.json, of a family in vplan models",
                                vp_text_escape(o->named, shown, sizeof shown));
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_value *v =
+            c->files[f].doc && c->files[f].dialect == &vp_dialect_model
+                ? vp_value_at(c->files[f].doc->root, "pretrained_model_name_or_path")
+                : NULL;
+        if (v && v->kind != VP_VALUE_NULL)
+            return vp_arena_printf(arena,
+                                   "not checked: which model line %d of %s loads the text does not "
+                                   "say; add --model MODEL",
+                                   v->line, c->files[f].name);
+    }
     return "not checked: the files name no model; add --model MODEL";
 }
 

@@ -197,6 +197,8 @@ for what, lines, why in (("attention", (LOAD.replace("dtype=", "attn_implementat
     asks("not read: " + what, lines, why=why)
 asks("two trainers that differ in what no memory depends on", (LOAD, TRAIN.replace("'o'", "'a', learning_rate=1e-5"), TRAIN.replace("'o'", "'b', learning_rate=2e-5")))
 
+code, j, err = check(*CARD, script(LOAD.replace("'Qwen/Qwen2.5-0.5B'", "cfg['name']"), TRAIN))
+ok(code == 0 and "which model line 5 of t.py loads the text does not say; add --model MODEL" in j["fits_not_answered"], "a name that nobody reads, and where", (code, j.get("fits_not_answered"), err))
 # ---- what Python's own functions make of what is known ----
 for what, lines, why in (("a format by its name", (LOAD.replace("torch.bfloat16", "getattr(torch, kind)").replace("model =", "kind = 'bfloat16'\nmodel ="), TRAIN), None), ("a format that nobody knows", (LOAD.replace("torch.bfloat16", "getattr(torch, f())"), TRAIN), "dtype in t.py"),
                          ("a number of a text", (LOAD, TRAIN.replace("batch_size=2", "batch_size=int('2')")), None), ("a number of a number", (LOAD, "b = 2\n", TRAIN.replace("batch_size=2", "batch_size=int(b)")), None), ("a number of what nobody knows", (LOAD, TRAIN.replace("batch_size=2", "batch_size=int(f())")), "per_device_train_batch_size in t.py")):
