@@ -67,8 +67,9 @@ static vp_status read_formatted(vp_python_reader *r, vp_value *v, const char *fr
     vp_status   st   = VP_OK;
 
     for (const char *p = from; p < end && !r->unread;) {
-        size_t n      = strcspn(p, "{}\\");
-        n             = n < (size_t)(end - p) ? n : (size_t)(end - p);
+        size_t n = 0; /* no further than the string goes */
+        while (n < (size_t)(end - p) && !strchr("{}\\", p[n]))
+            n++;
         bool is_brace = n == 0 && p + 1 < end && p[1] == *p && *p != '\\';
         if (n || is_brace) {
             text = vp_arena_printf(r->doc->arena, "%s%.*s", text, (int)(n ? n : 1), p);
