@@ -414,10 +414,17 @@ static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
 {
     if (!vp_hf_is_trl(q) || !vp_hf_is_shared(q))
         return VP_OK;
-    if (vp_hf_is_dpo(q) || vp_hf_has_adapters(q) || vp_hf_is_quantised(q))
+    if (vp_hf_is_dpo(q))
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "--trainer trl --parallel %s: %s was recorded on one card only, without it",
-                       q->parallel, vp_hf_is_dpo(q) ? "DPOTrainer" : "SFTTrainer with adapters");
+                       "--trainer trl --world %lld: DPOTrainer was recorded on one card only; of "
+                       "several: vplan dryrun --world %lld -- COMMAND, which runs your own script",
+                       (long long)q->world, (long long)q->world);
+    if (vp_hf_has_adapters(q) || vp_hf_is_quantised(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--trainer trl --parallel %s: SFTTrainer with adapters was recorded on one "
+                       "card only, without it; --trainer hf knows several, with whole logits, "
+                       "which take more, and plan --trainer trl takes those in its interval",
+                       q->parallel);
     if (strcmp(q->parallel, "ddp") != 0 && strcmp(q->parallel, "fsdp2") != 0)
         return VP_FAIL(
             err, VP_ERR_INPUT,
