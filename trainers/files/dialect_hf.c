@@ -725,6 +725,7 @@ static const vp_key model_keys[] = {
     {"load_in_8bit", VP_KEY_BOOL, .until = "5.0",
      .instead = "quantization_config: BitsAndBytesConfig(load_in_8bit=True)"},
     {"use_auth_token", VP_KEY_ANY, .until = "5.0", .instead = "token"},
+    {"max_memory", VP_KEY_ANY},
     {"use_flash_attention_2", VP_KEY_BOOL, .until = "5.0",
      .instead = "attn_implementation: flash_attention_2"},
 };
@@ -735,7 +736,7 @@ static const vp_section model_sections[] = {
      "config device_map device_mesh tp_size tqdm_class from_tf from_flax mirror offload_buffers state_dict proxies "
      "generation_config distributed_config use_kernels kernel_config key_mapping gguf_file "
      "adapter_kwargs trust_remote_code use_cache cache_dir token revision code_revision "
-     "low_cpu_mem_usage use_safetensors max_memory offload_folder offload_state_dict force_download "
+     "low_cpu_mem_usage use_safetensors offload_folder offload_state_dict force_download "
      "local_files_only ignore_mismatched_sizes subfolder variant tp_plan rope_scaling num_labels id2label "
      "label2id problem_type output_loading_info pad_token_id"},
     {"quantization_config", VP_STRANGERS_REFUSED,
