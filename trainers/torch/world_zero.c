@@ -16,6 +16,12 @@ static int64_t part(const vp_world *w)
     return vp_ceil_div(w->n_elements, w->opts.ranks);
 }
 
+/* Of the largest weight what lies in rank 0's part. */
+static int64_t most_owned_elements(const vp_world *w)
+{
+    return w->most_elements < part(w) ? w->most_elements : part(w);
+}
+
 /* Whole weights that begin in rank 0's part. */
 static int64_t owned_elements(vp_world *w)
 {
@@ -95,7 +101,7 @@ static vp_status reduce(vp_world *w, vp_err *err)
         VP_TRY(vp_world_take(w, VP_OWNER_GRADIENT, owned_elements(w) * each,
                              &w->buffers[VP_ZERO_REDUCED], err));
     if (is_offloaded(w)) /* the norm in 64 bits, before the copy to host memory */
-        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 8 * w->most_elements, &flat, err));
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 8 * most_owned_elements(w), &flat, err));
     w->done += w->filled;
     w->filled = 0;
     if (w->large)
@@ -170,13 +176,13 @@ out:
 /* The norm is taken in 64 bits, gradient by gradient; then rank 0's part becomes wide. */
 static vp_status step(vp_world *w, vp_err *err)
 {
-    int64_t         most = w->most_elements, n = part(w);
+    int64_t         n       = part(w);
     vp_ledger_block scratch = {0};
     vp_status       st      = VP_OK;
 
     if (is_offloaded(w))
         return VP_OK;
-    VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 8 * (most < n ? most : n), &scratch, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 8 * most_owned_elements(w), &scratch, err));
     VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, n * w->opts.weight_bytes, &scratch, err));
     VP_TRY(vp_world_take(w, VP_OWNER_GRADIENT, 4 * n, &w->buffers[VP_ZERO_WIDE], err));
     vp_ledger_free(w->ledger, &w->buffers[VP_ZERO_REDUCED]);
