@@ -25,14 +25,15 @@ class Family:
     """kind: transformers' model_type. combos: (heads' kind, tables tied). dropouts: that the class has some unless told otherwise.
     window: the field of a sliding window. period: layers that repeat where the window is shorter than the sequence, or always. wide:
     which head sizes there are. partial: whether heads are rotated as a whole. inside: the part of a config that has the layers' fields.
-    extra: fields that are as they are."""
+    joined: how many of an intermediate width are one linear layer. extra: fields that are as they are."""
 
     def __init__(self, kind, fields=DECODER, task="clm", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), layers="num_hidden_layers",
-                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, inside="", **extra):
+                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, inside="", joined=0, **extra):
         self.kind, self.task, self.combos, self.period = kind, task, combos, period
         self.always, self.wide, self.partial, self.inside, self.extra = always, wide, partial, inside, extra
         self.layers, self.window = " ".join(inside + x for x in layers.split()), window and inside + window
         self.fields = [(symbol, inside + keys if keys[0] != "|" else keys) for symbol, keys in (f.split("=") for f in fields.split())]
+        self.joined = joined
         self.most_rows = rows or (60000 if layer_norm else 79000)
         self.free_width = any(s == "d" and key.split("|")[0] for s, key in self.fields)
 
@@ -136,7 +137,7 @@ FAMILIES = {
     "starcoder2": Family("starcoder2", NARROW, combos=((GROUPED, 1),), layer_norm=True, window="sliding_window"),
     "ernie4_5": Family("ernie4_5", combos=((GROUPED, 1), (GROUPED, 0))),
     "granite": Family("granite", NARROW, combos=((GROUPED, 0), (GROUPED, 1))),
-    "glm4": Family("glm4", DECODER + " q=partial_rotary_factor*d|d/2", combos=((GROUPED, 0),), partial=(1,), attention_bias=True, pad_token_id=0),
+    "glm4": Family("glm4", DECODER + " q=partial_rotary_factor*d|d/2", combos=((GROUPED, 0),), partial=(1,), joined=2, attention_bias=True, pad_token_id=0),
     "modernbert": Family("modernbert", LEARNED.replace("P=", "(P)=") + " C=id2label|2", "mlm", ((EVEN, 1),), layer_norm=True, period=3, always=True, pad_token_id=0,
                          classifier_pooling="mean"),
     "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),), period=4, always=True, pad_token_id=0, bos_token_id=1, eos_token_id=2),
@@ -178,7 +179,7 @@ def draw(rng, family, v, index):
             continue
         if b * s < (3100 if v.get("liger") else 4100):                  # fewer rows are summed without scratch
             continue
-        if v.get("quantised") == "nf4-dq" and a * d * h > 2**23:      # the mean of that many scales takes scratch
+        if v.get("quantised") == "nf4-dq" and max(a * d, family.joined * f) * h > 2**23:      # the mean of that many scales takes scratch
             continue
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
