@@ -156,6 +156,7 @@ static int maybe_made(const vp_python_reader *r)
 /* Adapters of other methods than LoRA are not all that is trained, nor what LoRA's take. */
 vp_status vp_python_say_adapters(vp_python_reader *r)
 {
+    int       line;
     vp_status st = VP_OK;
 
     if (r->doc->may_adapt && !r->doc->has_adapters && !r->doc->files) {
@@ -166,12 +167,13 @@ vp_status vp_python_say_adapters(vp_python_reader *r)
         r->doc->last_remark->is_gap = true;
     }
     VP_TRY(join_branches(r));
-    if (maybe_made(r)) {
-        VP_TRY(vp_document_remark(r->doc, maybe_made(r), NULL, false, r->err,
+    line = maybe_made(r);
+    if (line) {
+        VP_TRY(vp_document_remark(r->doc, line, NULL, false, r->err,
                                   "LoraConfig() in line %d: whether it is made a condition says "
                                   "that the text does not decide; without adapters the memory is "
                                   "another",
-                                  maybe_made(r)));
+                                  line));
         r->doc->last_remark->is_gap = true;
     }
     if (!vp_python_adapts_otherwise(r->doc))

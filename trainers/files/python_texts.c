@@ -24,6 +24,22 @@ bool vp_python_at_text(const vp_python_reader *r)
     return prefix_of(r, &is_formatted) >= 0;
 }
 
+/* A text that one of its parts' option has a say in is that option's. */
+static void take_option(vp_value *whole, const vp_value *part)
+{
+    if (!part->option || whole->option)
+        return;
+    whole->option         = part->option;
+    whole->option_line    = part->option_line;
+    whole->option_type    = part->option_type;
+    whole->option_letters = part->option_letters;
+}
+
+static bool is_of_command(const vp_value *v)
+{
+    return v->option && strcmp(v->option_type, VP_OPTION_PARAMETER) != 0;
+}
+
 /* What stands in the braces of a formatted string: a text or a number that is known; *text NULL: it is not. */
 static vp_status read_braces(vp_python_reader *r, vp_piece p, vp_value *whole, int depth,
                              const char **text)
@@ -44,17 +60,14 @@ static vp_status read_braces(vp_python_reader *r, vp_piece p, vp_value *whole, i
         return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
     if (st != VP_OK || inner.unread || inner.at < inner.end || v.call)
         return VP_OK;
-    if (v.option && r->doc->command && strcmp(v.option_type, VP_OPTION_PARAMETER) != 0)
+    if (r->doc->command && is_of_command(&v))
         vp_script_value_given(r->doc->command, &v);
     if (v.call || !v.text || v.kind >= VP_VALUE_LIST || v.kind == VP_VALUE_NULL ||
         (v.kind == VP_VALUE_STRING && !v.quoted))
         return VP_OK;
-    if (v.option && !whole->option) {
-        whole->option = v.option, whole->option_line = v.option_line;
-        whole->option_letters = v.option_letters;
-        whole->option_type =
-            strcmp(v.option_type, VP_OPTION_PARAMETER) == 0 ? VP_OPTION_PARAMETER : VP_OPTION_SUM;
-    }
+    if (is_of_command(&v))
+        v.option_type = VP_OPTION_SUM;
+    take_option(whole, &v);
     *text = v.text;
     return VP_OK;
 }
@@ -111,9 +124,7 @@ vp_status vp_python_read_text(vp_python_reader *r, vp_value *v, int depth)
         else
             VP_TRY_ALLOC(r->err,
                          v->text = vp_arena_printf(r->doc->arena, "%s%s", v->text, one.text));
-        if (one.option && !v->option)
-            v->option = one.option, v->option_type = one.option_type,
-            v->option_line = one.option_line, v->option_letters = one.option_letters;
+        take_option(v, &one);
         vp_python_reader before = *r;
         vp_python_skip(r, depth > 1);
         n = prefix_of(r, &is_formatted);
@@ -147,19 +158,17 @@ vp_status vp_python_join_texts(vp_python_reader *r, vp_value *v, int depth)
         st        = vp_python_read_value(r, &other, depth + 1);
         r->in_sum = before.in_sum;
         VP_TRY(st);
-        if (r->doc->command && other.option && strcmp(other.option_type, VP_OPTION_PARAMETER) != 0)
+        if (r->doc->command && is_of_command(&other))
             vp_script_value_given(r->doc->command, &other);
-        if (r->doc->command && v->option && strcmp(v->option_type, VP_OPTION_PARAMETER) != 0)
+        if (r->doc->command && is_of_command(v))
             vp_script_value_given(r->doc->command, v);
         if (!is_text(&other) || !is_text(v)) {
             r->unread = true;
             break;
         }
         VP_TRY_ALLOC(r->err, v->text = vp_arena_printf(r->doc->arena, "%s%s", v->text, other.text));
-        if (other.option && !v->option)
-            v->option = other.option, v->option_line = other.option_line,
-            v->option_type = other.option_type, v->option_letters = other.option_letters;
-        if (v->option && strcmp(v->option_type, VP_OPTION_PARAMETER) != 0)
+        take_option(v, &other);
+        if (is_of_command(v))
             v->option_type = VP_OPTION_SUM;
     }
 out:
