@@ -263,6 +263,12 @@ for made in ADAM.replace("lr=", "fused=True, lr="), "bnb.optim.AdamW8bit(self.pa
 code, j, err = check("--device", "h100", "--seq", "512", "--model", "gpt2", "--", *"python main.py fit --trainer.precision bf16-mixed --data.batch_size 8 --trainer.devices 1 --optimizer AdamW".split())
 ok(j["common"]["micro_batch"] == 8 and j["fits"] is True, "a data module of LightningCLI", (j.get("common"), j.get("fits_not_answered"), err))
 
+# ---- a trainer of nobody's that has Lightning's name, or its variable's ----
+for text in ("from transformers import AutoModelForCausalLM\nfrom mine.trainer import Trainer\nmodel = AutoModelForCausalLM.from_pretrained('gpt2')\ntrainer = Trainer(accelerator=acc, vl_model=model, config=config)\n",
+             "import transformers, trainers\nmodel = transformers.AutoModelForCausalLM.from_pretrained('gpt2')\nTrainerClass = getattr(trainers, config.trainer)\ntrainer = TrainerClass(model, config, rank=rank, world_size=world_size)\n"):
+    code, j, err = check("--device", "h100", "--seq", "512", write("mine.py", text))
+    ok(j.get("target") is None and not j.get("fits") and "micro_batch" not in j["common"] and not any("refuses it" in f["message"] for f in j["findings"]), "a trainer of nobody's", (code, j.get("target"), j.get("common"), j.get("findings"), err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

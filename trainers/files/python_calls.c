@@ -267,6 +267,11 @@ void vp_python_settle(vp_document *doc, const char *arguments, const char *train
     doc->program = is_of_unsloth(doc) ? "unsloth" : arguments;
     if (!doc->program && has_own_loop(doc))
         doc->program = "Accelerator";
+    for (vp_value *v = doc->root->first; v; v = v->next)
+        if (v->is_variable && v->call && strcmp(v->key, "trainer") == 0 &&
+            !vp_python_tells_settings(v->call))
+            v->key           = v->call,
+            doc->root->index = NULL; /* TrainerClass(model, rank=0): nobody knows */
     if (doc->program)
         drop_variables(doc);
 }

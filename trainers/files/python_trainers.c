@@ -140,6 +140,9 @@ vp_status vp_python_read_import(vp_python_reader *r, bool *is_one)
         r->imports |= VP_PYTHON_TRLS_ARGUMENTS;
     if (begins_with(module, r->at, "unsloth"))
         r->imports |= VP_PYTHON_UNSLOTH;
+    if (strncmp(from, "from", 4) == 0 && has_word(module, r->at, "Trainer") &&
+        !(r->imports & (VP_PYTHON_LIGHTNINGS_TRAINER | VP_PYTHON_TRANSFORMERS)))
+        r->imports |= VP_PYTHON_OTHERS_TRAINER;
     return read_aliases(r, from);
 }
 
@@ -151,6 +154,8 @@ static bool is_lightnings(const vp_python_reader *r, const vp_value *v)
     bool                     dots  = strchr(v->call, '.') != NULL;
 
     if (strcmp(class_of(v->call), "Trainer") != 0 || strncmp(v->call, "transformers.", 13) == 0)
+        return false;
+    if ((r->imports & VP_PYTHON_OTHERS_TRAINER) && !dots)
         return false;
     if (dots || (r->imports & (VP_PYTHON_LIGHTNINGS_TRAINER | VP_PYTHON_TRANSFORMERS)))
         return r->imports & (dots ? VP_PYTHON_LIGHTNING : VP_PYTHON_LIGHTNINGS_TRAINER);
@@ -304,6 +309,9 @@ vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
         r->arguments     = r->arguments ? r->arguments : "Trainer";
         goto out;
     }
+    if ((r->imports & VP_PYTHON_OTHERS_TRAINER) && strcmp(v->call, "Trainer") == 0 &&
+        !vp_value_member(v, "args") && !vp_value_member(v, "1"))
+        goto out;                         /* what such a one is given says nothing here */
     if (r->imports & VP_PYTHON_UNSLOTH) { /* it gives TRL's trainers back what they had */
         VP_TRY(vp_python_join_root(r, v));
         goto out;
