@@ -269,6 +269,18 @@ for text in ("from transformers import AutoModelForCausalLM\nfrom mine.trainer i
     code, j, err = check("--device", "h100", "--seq", "512", write("mine.py", text))
     ok(j.get("target") is None and not j.get("fits") and "micro_batch" not in j["common"] and not any("refuses it" in f["message"] for f in j["findings"]), "a trainer of nobody's", (code, j.get("target"), j.get("common"), j.get("findings"), err))
 
+# ---- a trainer's data, which a function makes ----
+DATA = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n%s\nmodel = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\nargs = TrainingArguments('o', per_device_train_batch_size=2, bf16=True%s)\nTrainer(model=model, args=args, **%s\n ).train()\n"
+MAKES = "def make_data(tokenizer, path):\n    train_dataset = Data(path)\n    return dict(train_dataset=train_dataset, %s=collator)\ndata_module = make_data(t, 'x')"
+for text, fits, gap in ((DATA % (MAKES % "data_collator", "", "data_module"), True, False), (DATA % ("from mine import make_data\ndata_module = make_data(t, 'x')", "", "data_module"), True, False),
+                        (DATA % ("from mine import more\nkwargs = more()", "", "kwargs"), None, True), (DATA % ("from mine import data_args", ", **data_args", "data_args"), None, True)):
+    code, j, err = check("--device", "h100", "--seq", "512", write("data.py", text))
+    ok(code == 0 and j["fits"] is fits and (" says is not known" in str(j.get("fits_not_answered"))) is gap and "\\n" not in str(j["findings"]) and "x0a" not in str(j), "a trainer's data", (code, j.get("fits_not_answered"), j["findings"], err))
+code, j, err = check("--device", "h100", "--seq", "512", write("data.py", DATA % (MAKES % "tokenizer", "", "data_module")))
+ok(code == 4 and any(f["key"] == "tokenizer" and f["severity"] == "error" for f in j["findings"]), "an argument that is gone, in what a function makes", (code, j["findings"]))
+code, j, err = check("--device", "h100", "--seq", "512", write("data.py", DATA % ("def more():\n    return dict(gradient_checkpointing=True)", ", **more()", "data_module")))
+ok(j["common"].get("recompute") == "full", "arguments that a function makes", (code, j["common"], j["findings"]))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

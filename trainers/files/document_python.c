@@ -92,16 +92,26 @@ out:
     return st;
 }
 
+/* **data_module beside a trainer's model and arguments: data sets and what collates them, as its name says. */
+static bool is_data(const vp_value *call, const vp_value *v)
+{
+    return vp_python_trains_model(call->call) && strstr(v->text, "data") &&
+           (vp_value_member(call, "args") || vp_value_member(call, "1"));
+}
+
 /* What a call is given besides, nobody sees: no default is one. */
-static vp_status say_gap(vp_python_reader *r, vp_document *of, const vp_value *v)
+static vp_status say_gap(vp_python_reader *r, vp_document *of, const vp_value *call,
+                         const vp_value *v)
 {
     char      shown[160];
-    vp_status st = vp_document_remark(r->doc, v->line, NULL, false, r->err,
-                                      "%s: the text does not say what stands there; arguments in "
-                                      "it are missing from this answer",
-                                      vp_text_escape(v->text, shown, sizeof shown));
+    bool      is_gap = !is_data(call, v);
+    vp_status st     = vp_document_remark(
+            r->doc, v->line, NULL, false, r->err, "%s: %s; %s in it are missing from this answer",
+            vp_text_escape(v->text, shown, sizeof shown),
+        is_gap ? "the text does not say what stands there" : "the data, as its name says",
+        is_gap ? "arguments" : "other arguments");
 
-    if (st == VP_OK)
+    if (st == VP_OK && is_gap)
         r->doc->last_remark->is_gap = of->has_gap = true;
     return st;
 }
@@ -141,7 +151,7 @@ vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v)
     part->root->line = v->line, part->root->column = r->indent;
     for (const vp_value *m = v->first; m; m = m->next) {
         if (strcmp(m->key, VP_PYTHON_UNKNOWN) == 0) {
-            VP_TRY(say_gap(r, part, m));
+            VP_TRY(say_gap(r, part, v, m));
             continue;
         }
         if (is_by_command(doc, v, m))
@@ -216,7 +226,7 @@ vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map)
         if (strcmp(m->key, VP_PYTHON_UNKNOWN) == 0) {
             if (map->call &&
                 (vp_python_makes_arguments(map->call) || strncmp(map->call, "Fast", 4) == 0))
-                VP_TRY(say_gap(r, r->doc, m));
+                VP_TRY(say_gap(r, r->doc, map, m));
             continue;
         }
         if (isdigit((unsigned char)m->key[0])) { /* an argument by place */

@@ -268,6 +268,13 @@ static bool same_scalar(const vp_value *a, const vp_value *b)
            (a->kind == VP_VALUE_NULL || (a->text && b->text && strcmp(a->text, b->text) == 0));
 }
 
+/* dict(train_dataset=data, data_collator=collator): its keys are known. */
+static bool is_dictionary(const vp_value *v)
+{
+    return v->kind == VP_VALUE_MAP && !v->call && v->first &&
+           !vp_value_member(v, VP_PYTHON_UNKNOWN);
+}
+
 vp_status vp_python_names_returned(vp_python_reader *r, vp_value *v)
 {
     vp_python_names        *x    = r->names;
@@ -286,8 +293,8 @@ vp_status vp_python_names_returned(vp_python_reader *r, vp_value *v)
             only = &s->values[i], n++;
     if (n != 1 || only->place >= 0 || only->indent != s->blocks[f].body)
         goto out;
-    VP_TRY(vp_names_read_piece(r, &only->value, &found, false, &ok));
-    if (ok)
+    VP_TRY(vp_names_read_piece(r, &only->value, &found, true, &ok));
+    if (ok && (is_plain(&found) || is_dictionary(&found)))
         found.next = v->next, *v = found;
 out:
     return st;

@@ -221,6 +221,23 @@ out:
 
 static vp_status read_items(vp_python_reader *r, vp_value *v, char close, int depth);
 
+/* A piece of the text on one line. NULL: out of memory. */
+static const char *on_one_line(vp_arena *arena, const char *from, const char *end)
+{
+    char *text = vp_arena_alloc(arena, (size_t)(end - from) + 1), *to = text;
+
+    for (const char *p = from; text && p < end; p++)
+        if (!isspace((unsigned char)*p))
+            *to++ = *p;
+        else if (to > text && to[-1] != ' ')
+            *to++ = ' ';
+    while (text && to > text && to[-1] == ' ')
+        to--;
+    if (text)
+        *to = '\0';
+    return text;
+}
+
 /* **name of a call or a dictionary: the members of a map that stands above or here, or, by the name "**", what nobody knows. */
 static vp_status read_stars(vp_python_reader *r, vp_value *map, int depth)
 {
@@ -243,7 +260,7 @@ static vp_status read_stars(vp_python_reader *r, vp_value *map, int depth)
     VP_TRY(vp_python_add(r, map, VP_PYTHON_UNKNOWN, &child));
     vp_python_be_unread(child);
     child->line = before.line;
-    child->text = vp_arena_printf(r->doc->arena, "%.*s", (int)(r->at - from), from);
+    child->text = on_one_line(r->doc->arena, from, r->at);
     VP_TRY_ALLOC(r->err, child->text);
 out:
     return st;
