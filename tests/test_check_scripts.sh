@@ -281,6 +281,16 @@ ok(code == 4 and any(f["key"] == "tokenizer" and f["severity"] == "error" for f 
 code, j, err = check("--device", "h100", "--seq", "512", write("data.py", DATA % ("def more():\n    return dict(gradient_checkpointing=True)", ", **more()", "data_module")))
 ok(j["common"].get("recompute") == "full", "arguments that a function makes", (code, j["common"], j["findings"]))
 
+# ---- a model that is loaded in one of two ways ----
+WAYS = HEAD + "from transformers import BitsAndBytesConfig\nimport sys\nname = 'Qwen/Qwen2.5-0.5B'\n%s\nargs = TrainingArguments('o', per_device_train_batch_size=2, bf16=True)\nTrainer(model=model, args=args, train_dataset=d).train()\n"
+FLASH, PLAIN = "AutoModelForCausalLM.from_pretrained(name, dtype='float32', attn_implementation='flash_attention_2')", "AutoModelForCausalLM.from_pretrained(name, dtype='float32')"
+EITHER = "if %s:\n    model = " + FLASH + "\nelse:\n    model = " + PLAIN
+for text, attention, fits in ((EITHER % "len(sys.argv) > 3", None, None), (EITHER % "'70B' in name", None, True), (EITHER % "'0.5B' in name", "flash2", True), (EITHER % "name not in ['Qwen/Qwen2.5-0.5B', 'gpt2']", None, True), (EITHER % "name in NAMES", None, None),
+                              ("model = " + PLAIN + "\nif len(sys.argv) > 3:\n    model = " + FLASH, None, None), ("def load():\n    if len(sys.argv) > 3:\n        return " + FLASH + "\n    return " + PLAIN + "\nmodel = load()", None, None),
+                              ("if len(sys.argv) > 3:\n    model = " + FLASH + "\nelse:\n    model = " + FLASH, "flash2", True)):
+    code, j, err = check("--device", "h100", "--seq", "512", write("ways.py", text if text.startswith("import") else WAYS % text))
+    ok(code == 0 and j["common"].get("attention") == attention and j["fits"] is fits, "two ways: " + text, (code, j.get("common"), j.get("fits"), j.get("fits_not_answered"), j["findings"], err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

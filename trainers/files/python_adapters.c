@@ -89,30 +89,44 @@ out:
 
 static bool says_the_same(const vp_value *a, const vp_value *b)
 {
-    if (!a || !b || a->kind != b->kind || a->call || b->call || a->n_children != b->n_children)
+    if (!a || !b || a->kind != b->kind || !a->call != !b->call || a->n_children != b->n_children)
+        return false;
+    if (a->call && (strcmp(a->call, b->call) != 0 || strcmp(a->call, VP_VALUE_UNREAD) == 0))
         return false;
     if (a->kind < VP_VALUE_LIST)
         return a->text && b->text && strcmp(a->text, b->text) == 0;
     const vp_value *m = a->first, *n = b->first;
     for (; m && n; m = m == a->last ? NULL : m->next, n = n == b->last ? NULL : n->next)
-        if (!says_the_same(m, n))
+        if ((m->key && n->key && strcmp(m->key, n->key) != 0) || !says_the_same(m, n))
             return false;
     return !m && !n;
 }
 
-/* if CONDITION: config = LoraConfig(r=8), else: config = LoraConfig(r=64): where they differ nobody knows, and one of them is left. */
+/* Whether both make one and the same, and a condition says which of them does. */
+static bool is_alternative(const vp_document *a, const vp_document *b)
+{
+    bool adapts = a->call && b->call && vp_python_ends_in(a->call, "LoraConfig") &&
+                  strcmp(a->call, b->call) == 0,
+         loads =
+             a->call && b->call && vp_python_loads_model(a->call) && vp_python_loads_model(b->call);
+
+    if (!(adapts || loads) || !a->variable || !b->variable ||
+        strcmp(a->variable, b->variable) != 0 || a->root->line == b->root->line)
+        return false;
+    return adapts ? a->may_run && b->may_run : a->may_run || b->may_run;
+}
+
+/* if CONDITION: config = LoraConfig(r=8), else: config = LoraConfig(r=64), and so of a model that is loaded in one way or another: where
+ * they differ nobody knows, and one of them is left. */
 static vp_status join_branches(vp_python_reader *r)
 {
     vp_status st = VP_OK;
 
     for (vp_document *first = r->doc->parts; first; first = first->next) {
-        if (!first->call || !vp_python_ends_in(first->call, "LoraConfig") || !first->variable ||
-            !first->may_run)
-            continue;
+        int n = 0;
         for (vp_document **end = &first->next; *end;) {
             const vp_document *other = *end;
-            if (!other->call || strcmp(other->call, first->call) != 0 || !other->may_run ||
-                !other->variable || strcmp(other->variable, first->variable) != 0) {
+            if (!is_alternative(first, other)) {
                 end = &(*end)->next;
                 continue;
             }
@@ -127,9 +141,14 @@ static vp_status join_branches(vp_python_reader *r)
                 own->line = m->line;
                 vp_python_be_unread(own);
             }
-            first->may_run = false; /* one of them is made */
-            *end           = other->next;
+            *end = other->next;
+            n++;
+            VP_TRY(vp_document_remark(r->doc, other->root->line, NULL, false, r->err,
+                                      "%s() here or in line %d: a condition says which that the "
+                                      "text does not decide; where they differ nothing is known",
+                                      other->call, first->root->line));
         }
+        first->may_run = first->may_run && !n; /* one of them is made */
     }
 out:
     return st;

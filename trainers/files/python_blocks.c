@@ -95,10 +95,31 @@ static bool is_same(const vp_value *a, const vp_value *b)
                                      : a->text && b->text && strcmp(a->text, b->text) == 0);
 }
 
+/* "70B" in name, name in ["a", "b"]: of texts and lists; *ok: both are known. */
+static bool is_within(const vp_value *a, const vp_value *b, bool *ok)
+{
+    *ok = false;
+    if (b->kind == VP_VALUE_STRING && a->kind == VP_VALUE_STRING && a->text && b->text) {
+        *ok = true;
+        return strstr(b->text, a->text) != NULL;
+    }
+    if (b->kind != VP_VALUE_LIST || a->kind >= VP_VALUE_LIST)
+        return false;
+    for (const vp_value *m = b->first; m; m = m->next)
+        if (m->call || m->kind >= VP_VALUE_LIST || (m->kind == VP_VALUE_STRING && !m->quoted))
+            return false;
+    *ok = true;
+    for (const vp_value *m = b->first; m; m = m->next)
+        if (is_same(a, m))
+            return true;
+    return false;
+}
+
 /* a == b and its like; *is_one: it is one. */
 static vp_status compare(vp_python_reader *r, const vp_piece *p, verdict *out, bool *is_one)
 {
-    static const char *const signs[] = {"==", "!=", "is not", "is", ">=", "<=", ">", "<"};
+    static const char *const signs[] = {"==", "!=", "not in", "in", "is not",
+                                        "is", ">=", "<=",     ">",  "<"};
     const char              *at      = NULL;
     size_t                   which   = 0;
     vp_value                 a, b;
@@ -116,10 +137,14 @@ static vp_status compare(vp_python_reader *r, const vp_piece *p, verdict *out, b
     if (!ok)
         goto out;
     VP_TRY(value_of(r, (vp_piece){at + strlen(sign), p->end, p->line}, &b, out, &ok));
-    if (!ok || a.kind >= VP_VALUE_LIST || b.kind >= VP_VALUE_LIST)
+    bool holds = false, is_in = strcmp(sign, "in") == 0 || strcmp(sign, "not in") == 0;
+    if (ok && is_in)
+        holds = is_within(&a, &b, &ok) == (sign[0] == 'i');
+    if (!ok || (!is_in && (a.kind >= VP_VALUE_LIST || b.kind >= VP_VALUE_LIST)))
         goto out;
-    bool holds;
-    if (sign[0] == '<' || sign[0] == '>') {
+    if (is_in) {
+        /* it is told */
+    } else if (sign[0] == '<' || sign[0] == '>') {
         if (!is_number(&a) || !is_number(&b))
             goto out;
         holds = sign[0] == '<' ? (sign[1] ? a.real <= b.real : a.real < b.real)
