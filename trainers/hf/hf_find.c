@@ -637,6 +637,28 @@ out:
     return st;
 }
 
+/* Where length alone keeps a step from being one that was recorded (a mask's rows of no multiple of 8, the attention window), the
+ * nearest length with which it is one; 0: there is none. */
+static int64_t known_seq(const search *r)
+{
+    vp_hf_request   other   = *r->request;
+    vp_hf_estimate *out     = calloc(1, sizeof *out);
+    vp_hf_found     found   = {0};
+    vp_err          ignored = {0};
+    int64_t         most    = is_windowed(r) ? r->found->sizes.window - 1 : r->out->positions;
+
+    other.seq   = (r->out->seq + 7) / 8 * 8;
+    other.terse = true;
+    if (most && other.seq + other.lora.virtual_tokens > most)
+        other.seq = (most - other.lora.virtual_tokens) / 8 * 8;
+    if (!out || other.seq <= 0 || other.seq == r->out->seq ||
+        vp_hf_find(r->model, &other, r->pass, out, &found, &ignored) != VP_OK)
+        other.seq = 0;
+    vp_hf_found_release(&found);
+    free(out);
+    return other.seq;
+}
+
 static vp_status find_step(search *r, const vp_recorded_program **program, vp_err *err)
 {
     char      key[KEY_SIZE], other[KEY_SIZE];
@@ -656,7 +678,7 @@ static vp_status find_step(search *r, const vp_recorded_program **program, vp_er
                             strcmp(vp_hf_computed_precision(r->request), r->request->precision) != 0
                                 ? VP_HF_CUT
                                 : r->request->precision,
-                            err));
+                            known_seq(r), err));
     if (r->pass == VP_HF_STEP)
         snprintf(r->out->step, sizeof r->out->step, "%s: %s", r->model->family, other);
 out:

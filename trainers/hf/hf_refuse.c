@@ -242,9 +242,9 @@ static void say_layers(const char *best, char *asked, char *nearest, size_t size
 }
 
 vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const char *key,
-                       const char *other_key, const char *precision, vp_err *err)
+                       const char *other_key, const char *precision, int64_t known_seq, vp_err *err)
 {
-    char asked[600], nearest[600];
+    char asked[600], nearest[600], length[60] = "";
     int  distance, other_distance;
 
     if (strcmp(precision, "fp16-amp") == 0 && has_word(key, "lora=none", strlen("lora=none")))
@@ -269,15 +269,17 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
     if (!nearest[0] && strstr(best, " upcast=1") && !strstr(key, " upcast=1"))
         join(nearest, sizeof nearest, "them whole on each card");
     say_layers(best, asked, nearest, sizeof nearest);
+    if (known_seq)
+        snprintf(length, sizeof length, "; --seq %lld is covered", (long long)known_seq);
     return VP_FAIL(
         err, VP_ERR_INPUT,
         "%s with %s is not covered: no such %s was recorded. The nearest "
-        "that was has %s. For yours: vplan dryrun -- COMMAND, which runs your own script",
+        "that was has %s%s. For yours: vplan dryrun -- COMMAND, which runs your own script",
         family, asked,
         has_word(key, "eval=2", strlen("eval=2"))   ? "pass of a second model"
         : has_word(key, "eval=1", strlen("eval=1")) ? "evaluation"
                                                     : "training step",
-        nearest);
+        nearest, length);
 }
 
 /* Its loss adds products of bf16 up in fp32 (TRL 1.16, kernels/chunked_logprob.py: _addmm_fp32), for which cuBLAS in PyTorch
