@@ -566,6 +566,11 @@ for option, trainer in ((["--accumulation", "2"], "hf"), (["--world", "2"], "hf"
     p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--json", *option], stdout=subprocess.PIPE)
     ok(p.returncode == 0 and json.loads(p.stdout)["trainer"] == trainer, "the trainer that has " + option[0], p.stdout[:300])
 
+for name in ("bert-base-uncased", "modernbert-base", "t5-small"):         # that plan says so of too
+    p = subprocess.run([vplan, "estimate", name, "--trainer", "trl", "--json"], stdout=subprocess.PIPE)
+    message = json.loads(p.stdout).get("error", {}).get("message", "")
+    ok(p.returncode == 4 and "predict the next token" in message and "--trainer hf" in message, name + " by TRL", message)
+
 # ---- fits, accumulation, time ----
 rc, j = estimate(llama, "--precision", "bf16", "--device", "h100", *small)
 ok(rc == 0 and j["fits"] is True and j["device_bytes"] > j["reserved_peak_bytes"], "fits, context counted", j.get("device_bytes"))

@@ -712,12 +712,28 @@ static vp_status find_own_step(search *r)
 
 /* Trainer's own step where it was recorded, else a plain loop's: where both were they differ by 1 KiB, as
  * Trainer's count of targets is a tensor and its fp32 copy of the output goes before backward. */
+/* Masked models, those of two stacks and those of images are none of TRL's. */
+static vp_status refuse_other_heads(const search *r, vp_err *err)
+{
+    static const char *const others[] = {"mlm", "seq2seq", "imgcls"};
+    const char              *name = r->model->class_name, *task = name ? task_of_class(name) : NULL;
+
+    for (size_t i = 0; task && i < sizeof others / sizeof *others; i++)
+        if (strcmp(task, others[i]) == 0 && !vp_model_field(r->model, "vision_config"))
+            return VP_FAIL(err, VP_ERR_INPUT,
+                           "TRL trains models that predict the next token, and %s does not; "
+                           "--trainer hf trains it",
+                           name);
+    return VP_OK;
+}
+
 static vp_status find_training(search *r, vp_err *err)
 {
     vp_status st = VP_OK;
 
     r->found->plain = vp_hf_is_plain(r->request);
     if (vp_hf_is_trl(r->request)) {
+        VP_TRY(refuse_other_heads(r, err));
         VP_TRY(
             vp_hf_check_trl(&(vp_hf_trl_question){.precision    = r->request->precision,
                                                   .capability   = r->request->capability,
