@@ -1,6 +1,7 @@
 /* vplan emit: settings as the files of the trainer that people use. */
 #include "cli/cli.h"
 #include "cli/names.h"
+#include "cli/priced_model.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
 #include "cli/words.h"
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "trainers/files/edit.h"
 #include "trainers/files/emit.h"
+#include "trainers/fit/language.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,6 +192,23 @@ static void put_option(const char *name, const char *value, vp_text *out)
         return;
     vp_text_printf(out, " %s ", name);
     vp_text_quoted(out, value);
+}
+
+/* Files by which their trainer cannot train the settings' model are not written; what it is nobody knows where its config is not here. */
+static vp_status check_trains(const vp_target *target, const vp_settings *s, vp_err *err)
+{
+    const char        *own   = s->model ? vp_built_in_name(s->model) : NULL;
+    vp_model          *model = NULL;
+    const vp_language *language;
+    vp_err             why = {0};
+    vp_status          st  = VP_OK;
+
+    if (s->model && vp_language_of(target, &language, &why) == VP_OK &&
+        vp_model_to_price(own ? own : s->model, &(vp_model_opts){.class_name = s->model_class},
+                          NULL, &model, NULL, &why) == VP_OK)
+        st = vp_language_trains(language, model, "--for", err);
+    vp_model_free(model);
+    return st;
 }
 
 /* The class of the settings' model; NULL: its config names it. */
@@ -494,6 +513,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY_ALLOC(err, o.named);
     VP_TRY(vp_target_writes_for(target, versions, err));
     s.versions = versions;
+    VP_TRY(check_trains(target, &s, err));
     VP_TRY(vp_emit_complete(arena, target, &s, line.words[0], err));
     made_by = vp_arena_printf(arena, "vplan emit %s --for %s%s%s", line.words[0], target->name,
                               o.versions ? " --versions " : "", o.versions ? o.versions : "");

@@ -140,6 +140,13 @@ for words, severity in (("q_proj v_proj", "error"), ("attn", "warning"), ("'.*q_
 path = write("told.py", "from transformers import TrainingArguments\na = TrainingArguments('o', optim='apollo_adamw', optim_target_modules=[r'.*.attn.*', R\"mlp\"])\n")
 ok(json.loads(call("check", "--json", path)[1])["common"]["optimizer"] == "apollo_adamw:targets=.*.attn.*+mlp", "a script's raw strings are read", path)
 
+# ---- a model that the trainer of the files does not train ----
+for name, trained in (("bert-base-uncased", False), ("modernbert-base", False), ("t5-small", False), ("gpt2", True)):
+    masked = dict(settings, model={"name": name}, common=dict(COMMON, parallel="none", world=1, offload="none", recompute="none", loss="full"))
+    for target in ("axolotl", "llamafactory", "ms-swift", "litgpt", "hf"):
+        code, out, err = call("emit", write("masked.json", masked), "--for", target)
+        ok((code == 0) == (trained or target == "hf") and (code == 0 or code == 4 and "predict the next token" in err and "--for hf" in err), "%s for %s" % (name, target), (code, err))
+
 # ---- litgpt's optimizer: a class with what it is told, so that a file's own is changed member by member ----
 for word, path, member in (("adamw_torch", "torch.optim.AdamW", ("foreach", True)), ("adamw_torch_fused", "torch.optim.AdamW", ("fused", True)), ("adamw_torch_forloop", "torch.optim.AdamW", ("foreach", False)),
                            ("sgd", "torch.optim.SGD", ("foreach", True)), ("sgd_momentum", "torch.optim.SGD", ("momentum", 0.9)), ("rmsprop", "torch.optim.RMSprop", ("foreach", True)), ("adagrad", "torch.optim.Adagrad", ("foreach", True)),

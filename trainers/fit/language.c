@@ -124,13 +124,15 @@ static const vp_language languages[] = {
      "4 steps of torchtitan 0.2's Llama model in a loop of ours, on one card, without its trainer and "
      "with flash attention, took as much to 6 % less",
      ITS_MODULES("torchtitan"), NULL, AXES(trainer_axes), .first_by_files = true,
-     .is_foreign = true, .families = "llama qwen3"},
+     .is_foreign = true, .families = "llama qwen3", .next_token = true},
     {"litgpt", "torch", 0.10, 0.35,
      "6 steps of litgpt 0.5's modules in a loop of ours, on one card, took 2 % less to 20 % more",
      ITS_MODULES("litgpt"), NULL, AXES(trainer_axes), .is_foreign = true,
-     .families = "llama mistral gemma gemma2 gpt_neox phi3 qwen2 qwen3 falcon olmo2"},
+     .families   = "llama mistral gemma gemma2 gpt_neox phi3 qwen2 qwen3 falcon olmo2",
+     .next_token = true},
     {"torchtune", "torch", 0.40, 0.40, NOT_PLAYED, ITS_MODULES("torchtune"), NULL,
-     AXES(trainer_axes), .is_foreign = true, .families = "llama mistral gemma gemma2 phi3 qwen2"},
+     AXES(trainer_axes), .is_foreign = true, .families = "llama mistral gemma gemma2 phi3 qwen2",
+     .next_token = true},
     {"megatron", "torch", 0.60, 0.50, NOT_PLAYED, ITS_MODULES("Megatron"), NULL,
      AXES(megatron_axes), .first_by_files = true, .is_foreign = true},
     {"unsloth", "hf", 0.70, 0.15, NOT_PLAYED,
@@ -159,6 +161,18 @@ vp_status vp_language_of(const vp_target *target, const vp_language **out, vp_er
     }
     *out = NULL;
     return VP_FAIL(err, VP_ERR_INPUT, "%s: nothing is known of its training step", target->name);
+}
+
+vp_status vp_language_trains(const vp_language *l, const vp_model *model, const char *option,
+                             vp_err *err)
+{
+    if (l->next_token && model->head != VP_HEAD_NEXT_TOKEN)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "%s trains models that predict the next token, and %s does not; %s hf trains "
+            "it",
+            l->target, model->class_name, option);
+    return VP_OK;
 }
 
 bool vp_language_lists(const char *list, const char *word)

@@ -68,6 +68,10 @@ typedef struct vp_language {
 /* VP_ERR_INPUT: the bytes of this trainer's own modules are not modelled. */
 vp_status vp_language_of(const vp_target *target, const vp_language **out, vp_err *err);
 
+/* VP_ERR_INPUT: the trainer trains no models with this head. option: by which the user names another. */
+vp_status vp_language_trains(const vp_language *language, const vp_model *model, const char *option,
+                             vp_err *err);
+
 /* The word of the loss by which all of Liger's kernels are in place; NULL: the trainer has no switch for them, or they are not of
  * this family (NULL: of whichever). */
 const char *vp_language_liger(const vp_language *language, const char *family);

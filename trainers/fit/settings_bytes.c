@@ -102,12 +102,8 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
         return VP_FAIL(err, VP_ERR_INPUT,
                        "%s has no model of the family %s; those of its own are %s",
                        job->language->target, job->model->family, job->language->families);
-    if (job->language->next_token && job->model->head != VP_HEAD_NEXT_TOKEN)
-        return VP_FAIL(
-            err, VP_ERR_INPUT,
-            "%s trains models that predict the next token, and %s does not; --trainer hf "
-            "trains it",
-            job->language->target, job->model->class_name);
+    if (vp_language_trains(job->language, job->model, "--trainer", err) != VP_OK)
+        return err->code;
     if (job->language->own &&
         vp_hf_check_trl(&(vp_hf_trl_question){.precision    = s->value[VP_SETTING_PRECISION],
                                               .capability   = job->device->compute_capability,
