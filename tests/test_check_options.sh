@@ -137,5 +137,15 @@ for words, wanted in (("", ("adamw_torch", "full", 256)), (" --optim adafactor",
 code, j, err = check("--device", "4090", "--seq", "256", "--", "python", write("own.py", OWN.replace("(transformers.TrainingArguments)", "")), *GIVEN.split())
 ok("adamw_torch" not in j["common"].get("optimizer", "").split() , "a class that is none of Trainer's", j["common"])
 
+# ---- a shell's script and the script that it runs, each beside the other: by whatever way both are named ----
+os.makedirs("there/train", exist_ok=True)
+SFT = "from dataclasses import dataclass, field\nimport transformers, trl\n@dataclass\nclass Own:\n    model_name: str = field(default='gpt2')\n    use_lora: bool = field(default=False)\nparser = transformers.HfArgumentParser((Own, %s))\nconfig, args = parser.parse_args_into_dataclasses()\nmodel = transformers.AutoModelForCausalLM.from_pretrained(config.model_name, dtype='float32')\nif config.use_lora:\n    from peft import LoraConfig, get_peft_model\n    model = get_peft_model(model, LoraConfig(r=8, target_modules='all-linear'))\ntrl.SFTTrainer(model, train_dataset=d, args=args).train()\n"
+write("there/run.sh", "base=Qwen/Qwen2.5-0.5B\ntorchrun --nproc_per_node 1 train/sft.py --model_name=$base --use_lora True --per_device_train_batch_size=2 --bf16=True --output_dir o\n")
+for parsed, recompute in ("trl.SFTConfig", "full"), ("transformers.TrainingArguments", "none"):
+    write("there/train/sft.py", SFT % parsed)
+    for files in ("there/run.sh",), ("there/run.sh", "there/train/sft.py"), ("there/train/sft.py", "there/run.sh"):
+        code, j, err = check("--device", "h100", "--seq", "512", *files)
+        ok(code == 0 and j["model"] == "qwen2.5-0.5b" and j["common"].get("tuning") == "lora" and j["common"].get("lora_r") == 8 and j["common"].get("recompute") == recompute and j["fits"] is True, "%s of %s" % (files, parsed), (code, j.get("model"), j.get("common"), j.get("fits_not_answered"), j["findings"], err))
+
 finish()
 P

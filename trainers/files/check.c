@@ -697,16 +697,23 @@ static int by_place(const void *a, const void *b)
     return m ? m : strcmp(x->message, y->message);
 }
 
-/* A command of a script's own that names a file of SFTConfig's: its parser has those arguments. */
+/* A command of a script's own that names a file of SFTConfig's: its parser has those arguments; so has that of a script that says it. */
 static void take_kind(vp_checked *c)
 {
     for (int f = 0; f < c->n_files; f++)
-        for (int g = 0; g < c->n_files; g++)
+        for (int g = 0; g < c->n_files; g++) {
+            const vp_checked_file *named = &c->files[g];
             if (c->files[f].dialect == &vp_dialect_transformers &&
-                c->files[f].doc->format == VP_FORMAT_FLAGS &&
-                c->files[g].dialect == &vp_dialect_trl && c->files[g].yields_to &&
-                strcmp(c->files[g].yields_to, c->files[f].name) == 0)
+                c->files[f].doc->format == VP_FORMAT_FLAGS && named->dialect == &vp_dialect_trl &&
+                named->yields_to && strcmp(named->yields_to, c->files[f].name) == 0 &&
+                (named->doc->format != VP_FORMAT_PYTHON ||
+                 (named->doc->parsed && vp_python_ends_in(named->doc->parsed, "Config")))) {
                 c->files[f].dialect = &vp_dialect_trl;
+                for (int m = g + 1; m < c->n_files && c->files[m].is_part; m++)
+                    if (c->files[m].dialect == &vp_dialect_model && !named->doc->takes_model)
+                        take_dtype(c->files[f].doc, c->files[m].doc);
+            }
+        }
 }
 
 /* Trainer(args=training_args): the command gives them, or a file that is given too does. */
@@ -813,8 +820,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
     if (n > VP_CHECK_MAX_FILES)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "more than %d files at once", VP_CHECK_MAX_FILES));
     for (int i = 0; i < n; i++)
-        if (inputs[i].words)
-            VP_TRY(vp_check_take_command(out, &inputs[i], err));
+        VP_TRY(vp_check_take_command(out, &inputs[i], inputs, n, err));
     for (int i = 0; i < n; i++)
         VP_TRY(vp_check_open(out, &inputs[i], opts, NULL, err));
     out->command = NULL;

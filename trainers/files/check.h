@@ -55,11 +55,11 @@ typedef struct vp_checked {
     /* "none or ddp": the files alone do not tell which, the launch or the model does; else NULL */
     const char *may_be[VP_N_SETTINGS];
     /* where it is written as what the text does not say, "optim in train.py"; NULL: nowhere */
-    const char        *unread[VP_N_SETTINGS];
-    const vp_document *command; /* that runs the scripts which are read next; NULL */
-    const char        *missing; /* a file that was named and is not there; NULL */
-    const char *gap;       /* options or arguments that the text does not say, "${ARGS[@]}"; NULL */
-    const char *uncounted; /* a key whose bytes no estimate counts, and its file; NULL */
+    const char  *unread[VP_N_SETTINGS];
+    vp_document *command; /* that run the scripts which are read next, by next; NULL */
+    const char  *missing; /* a file that was named and is not there; NULL */
+    const char  *gap;     /* options or arguments that the text does not say, "${ARGS[@]}"; NULL */
+    const char  *uncounted; /* a key whose bytes no estimate counts, and its file; NULL */
     const char
         *own; /* an option of a script's own that nothing that is read explains, in words; NULL */
     bool own_adapts, own_quantises, own_pictures; /* by its name, which is all that is known */

@@ -84,8 +84,9 @@ vp_status vp_check_take_handed(vp_checked *c, vp_err *err);
 /* script_options.c: what commands say beats the defaults of the options in their scripts' own parsers. */
 void vp_check_options(vp_checked *c);
 
-/* The command among the inputs is known before the scripts that it runs; an error in it is none here. */
-vp_status vp_check_take_command(vp_checked *c, const vp_check_input *in, vp_err *err);
+/* The commands among n inputs, one of which in is, are known before the scripts that they run; an error in them is none here. */
+vp_status vp_check_take_command(vp_checked *c, const vp_check_input *in, const vp_check_input *all,
+                                int n, vp_err *err);
 
 /* The command that runs the script at this path; NULL: none is known. */
 const vp_document *vp_check_command_of(const vp_checked *c, const char *path);

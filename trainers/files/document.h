@@ -123,6 +123,8 @@ typedef struct vp_document {
     bool
          takes_model; /* and its parser is given TRL's ModelConfig: the model is loaded and adapted as the command says */
     bool asks_adapters; /* by get_peft_config() of such a one */
+    /* the class of a trainer's arguments that its parser reads, "SFTConfig", by its library's name; NULL: none */
+    const char *parsed;
     vp_value *
         defaults; /* of a class of arguments that it makes of a trainer's and its parser reads: a map; NULL: there is none */
     /* of a script of Python: an argument that its trainer is given and nothing in the text makes, "args=training_args";

@@ -386,14 +386,19 @@ static vp_status open_of_script(namer *x, const vp_document *doc)
         const char *found = NULL, *beside = NULL;
         snprintf(path, sizeof path, "%.*s", (int)n, p);
         const vp_written *written = vp_check_written(x->c, path);
-        if (x->c->files[x->i].is_commands)
+        if (x->c->files[x->i].is_commands || x->c->files[x->i].is_file)
             beside = x->c->files[x->i].name;
         if (n > 3 && strncmp(p + n - 3, ".py", 3) == 0)
             found = written ? written->path : find(x->c->arena, beside, path);
         if (found && doc->root->first && !has_parser)
             has_parser = parses(x->c->arena, found, written);
         if (found) {
-            x->c->command = doc;
+            vp_document *only = vp_arena_alloc(x->c->arena, sizeof *only);
+            if (!only)
+                return VP_FAIL(x->err, VP_ERR_NOMEM, "out of host memory");
+            *only         = *doc;
+            only->next    = NULL; /* of a shell's script the other commands are none of its */
+            x->c->command = only;
             st            = open_named(x, &at, path, path, NULL, true);
             x->c->command = NULL;
         }

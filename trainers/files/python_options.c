@@ -357,44 +357,72 @@ out:
 
 /* ---- arguments of a trainer's that a script has others of ---- */
 
-static bool is_parsed(const vp_scan *s)
+static const vp_scanned_call *parser_of(const vp_scan *s)
 {
     for (int i = 0; i < s->n_calls; i++) {
         const vp_piece *name = &s->calls[i].name;
         if (memmem(name->at, (size_t)(name->end - name->at), "HfArgumentParser", 16) ||
             memmem(name->at, (size_t)(name->end - name->at), "TrlParser", 9))
-            return true;
+            return &s->calls[i];
     }
-    return false;
+    return NULL;
 }
 
-/* Whether a class is made of a trainer's arguments. */
-static bool is_of_arguments(vp_python_reader *r, const vp_scanned_block *b)
+/* What a class of the script's own is made of, where that is a trainer's arguments: "TrainingArguments"; NULL. */
+static const char *arguments_of(const vp_python_reader *r, const vp_scanned_block *b)
 {
     vp_piece rest = b->brackets, base;
 
     while (b->is_class && rest.at && vp_piece_next(&rest, &base)) {
         const char *name =
             vp_arena_printf(r->doc->arena, "%.*s", (int)(base.end - base.at), base.at);
+        const char *dot = name ? strrchr(name, '.') : NULL;
         if (name && vp_python_trains(name))
-            return true;
+            return dot ? dot + 1 : name;
     }
-    return false;
+    return NULL;
+}
+
+/* HfArgumentParser((ScriptArguments, trl.SFTConfig)), or of a name for such a tuple: SFTConfig; NULL: its classes are none of a
+ * trainer's. */
+static const char *parsed_by(vp_python_reader *r, vp_piece classes, bool by_name)
+{
+    const vp_scan *s     = r->names->scan;
+    const char    *found = NULL;
+    vp_piece       rest  = vp_piece_trim(classes), one;
+
+    if (rest.end - rest.at > 2 && strchr("([", *rest.at))
+        rest.at++, rest.end--;
+    while (!found && vp_piece_next(&rest, &one)) {
+        const char *name = vp_arena_printf(r->doc->arena, "%.*s", (int)(one.end - one.at), one.at);
+        const char *dot  = name ? strrchr(name, '.') : NULL;
+        int class        = vp_names_block_named(s, &one, true);
+        if (class >= 0)
+            found = arguments_of(r, &s->blocks[class]);
+        else if (name && vp_python_trains(name))
+            found = dot ? dot + 1 : name;
+        for (int k = 0; by_name && !found && k < s->n_values; k++)
+            if (vp_piece_same(&s->values[k].name, &one) && s->values[k].value.at)
+                found = parsed_by(r, s->values[k].value, false);
+    }
+    return found;
 }
 
 vp_status vp_python_names_defaults(vp_python_reader *r)
 {
-    const vp_scan *s  = r->names ? r->names->scan : NULL;
-    vp_status      st = VP_OK;
+    const vp_scan         *s      = r->names ? r->names->scan : NULL;
+    const vp_scanned_call *parser = s ? parser_of(s) : NULL;
+    vp_status              st     = VP_OK;
 
-    if (!s || !is_parsed(s))
+    if (!parser)
         return VP_OK;
+    r->doc->parsed = parsed_by(r, parser->brackets, true);
     for (int i = 0; i < s->n_values; i++) {
         const vp_scanned_value *a     = &s->values[i];
         vp_value                found = {.key = "", .line = a->name.line}, *v;
         bool                    ok;
         if (a->block < 0 || !a->value.at || a->place >= 0 ||
-            a->indent != s->blocks[a->block].body || !is_of_arguments(r, &s->blocks[a->block]))
+            a->indent != s->blocks[a->block].body || !arguments_of(r, &s->blocks[a->block]))
             continue;
         VP_TRY(vp_names_read_piece(r, &a->value, &found, true, &ok));
         const vp_value *own = ok && found.call && vp_python_ends_in(found.call, "field")

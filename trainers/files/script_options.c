@@ -14,15 +14,45 @@ static void give_all(const vp_document *command, vp_value *v)
     vp_script_value_given(command, v);
 }
 
-vp_status vp_check_take_command(vp_checked *c, const vp_check_input *in, vp_err *err)
+static bool is_named(const char *path, const char *const *ends)
 {
-    vp_document *doc   = NULL;
-    vp_err       inner = {0};
-    vp_status    st =
-        vp_document_of_words(c->arena, "the command", in->words, in->n_words, &doc, &inner);
+    for (size_t n = path ? strlen(path) : 0; n && *ends; ends++)
+        if (n > strlen(*ends) && strcmp(path + n - strlen(*ends), *ends) == 0)
+            return true;
+    return false;
+}
 
-    if (st == VP_OK)
-        c->command = doc;
+/* What a shell's script runs, where a script of Python is given beside it. */
+static vp_status take_shells(vp_checked *c, const vp_check_input *in, const vp_check_input *all,
+                             int n, vp_document **doc)
+{
+    static const char *const        shells[]   = {".sh", ".bash", ".slurm", ".sbatch", NULL},
+                             *const scripts[]  = {".py", NULL};
+    vp_err                          ignore     = {0};
+    bool                            has_script = false;
+
+    for (int i = 0; i < n; i++)
+        has_script = has_script || is_named(all[i].path, scripts);
+    if (!has_script || in->bytes || !is_named(in->path, shells))
+        return VP_OK;
+    return vp_document_read(c->arena, in->path, VP_FORMAT_BY_NAME, doc, &ignore);
+}
+
+vp_status vp_check_take_command(vp_checked *c, const vp_check_input *in, const vp_check_input *all,
+                                int n, vp_err *err)
+{
+    vp_document *doc = NULL, **end = &c->command;
+    vp_err       inner = {0};
+    vp_status    st;
+
+    if (in->words)
+        st = vp_document_of_words(c->arena, "the command", in->words, in->n_words, &doc, &inner);
+    else
+        st = take_shells(c, in, all, n, &doc);
+    while (st == VP_OK && doc && *end)
+        end = &(*end)->next;
+    if (st == VP_OK && doc)
+        *end = doc;
     return st == VP_ERR_NOMEM ? VP_FAIL(err, VP_ERR_NOMEM, "out of host memory") : VP_OK;
 }
 
@@ -31,12 +61,12 @@ const vp_document *vp_check_command_of(const vp_checked *c, const char *path)
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     size_t      n = strlen(name);
 
-    for (const char *p = c->command ? c->command->program : NULL; p && *p;
-         p += strcspn(p, " "), p += *p == ' ') {
-        size_t m = strcspn(p, " ");
-        if (m >= n && memcmp(p + m - n, name, n) == 0 && (m == n || p[m - n - 1] == '/'))
-            return c->command;
-    }
+    for (const vp_document *doc = c->command; doc; doc = doc->next)
+        for (const char *p = doc->program; p && *p; p += strcspn(p, " "), p += *p == ' ') {
+            size_t m = strcspn(p, " ");
+            if (m >= n && memcmp(p + m - n, name, n) == 0 && (m == n || p[m - n - 1] == '/'))
+                return doc;
+        }
     return NULL;
 }
 
