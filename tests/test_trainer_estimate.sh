@@ -566,6 +566,10 @@ for option, trainer in ((["--accumulation", "2"], "hf"), (["--world", "2"], "hf"
     p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--json", *option], stdout=subprocess.PIPE)
     ok(p.returncode == 0 and json.loads(p.stdout)["trainer"] == trainer, "the trainer that has " + option[0], p.stdout[:300])
 
+for name, words in (("gpt2", ["no evaluation of gpt2"]), ("granite-3.3-2b", ["no evaluation of family", "llama"])):         # of which a second model's passes alone were recorded; and neither
+    p = subprocess.run([vplan, "estimate", name, "--trainer", "hf", "--seq", "512", "--eval-batch", "8", "--json"], stdout=subprocess.PIPE)
+    message = json.loads(p.stdout).get("error", {}).get("message", "")
+    ok(p.returncode == 4 and all(w in message for w in words) and not any(w in message for w in ("second model", "--eval 1", "gemma2")), "no evaluation of " + name, message)
 for name in ("bert-base-uncased", "modernbert-base", "t5-small"):         # that plan says so of too
     p = subprocess.run([vplan, "estimate", name, "--trainer", "trl", "--json"], stdout=subprocess.PIPE)
     message = json.loads(p.stdout).get("error", {}).get("message", "")

@@ -196,8 +196,27 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* Families whose file of this kind lies beside that of path, by name. */
-static void list_families(const char *path, const char *kind, char *buf, size_t size)
+/* Whether a program of a file has the word in its key; an empty one they all have. */
+static bool has_program(const char *folder, const char *name, const char *word)
+{
+    char  path[PATH_MAX + 300], line[KEY_SIZE + 40];
+    FILE *file;
+    bool  has = !*word, starts = true;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    file = has ? NULL : fopen(path, "r");
+    while (file && !has && fgets(line, sizeof line, file)) {
+        has    = starts && strncmp(line, "program ", strlen("program ")) == 0 && strstr(line, word);
+        starts = strchr(line, '\n') != NULL;
+    }
+    if (file)
+        fclose(file);
+    return has;
+}
+
+/* Families whose file of this kind lies beside that of path and has programs with the word, by name. */
+static void list_families(const char *path, const char *kind, const char *word, char *buf,
+                          size_t size)
 {
     char            folder[PATH_MAX];
     char           *end;
@@ -215,7 +234,7 @@ static void list_families(const char *path, const char *kind, char *buf, size_t 
         const char *name   = entries[i]->d_name;
         int         length = (int)strcspn(name, "-.");
         if (length > 0 && n < size && strncmp(name + length, kind, strlen(kind)) == 0 &&
-            name[length + (int)strlen(kind)] == '.')
+            name[length + (int)strlen(kind)] == '.' && has_program(folder, name, word))
             n += (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", length, name);
         free(entries[i]);
     }
@@ -267,7 +286,11 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
     kind_of(r, part, kind, sizeof kind);
     if (vp_file_find_program("recordings/llama.rec", path, size, &why) != VP_OK)
         return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
-    list_families(path, kind, known, sizeof known);
+    list_families(path, kind,
+                  r->pass == VP_HF_SECOND ? " eval=2"
+                  : evaluates(r)          ? " eval=1"
+                                          : "",
+                  known, sizeof known);
     return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
                       "no %s of family \"%s\"%s%s%s was recorded; there are %s. For "
                       "yours: %svplan dryrun -- COMMAND, which runs your own script",

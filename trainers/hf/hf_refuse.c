@@ -154,10 +154,13 @@ static void say(const char *word, size_t n, const char *precision, char *buf, si
     join(buf, size, said);
 }
 
-/* Whole and adapted models, plain and quantised weights are further from each other than two precisions. */
+/* Whole and adapted models, plain and quantised weights are further from each other than two precisions; an evaluation and a second
+ * model's pass further than all else. */
 static int weight_of(const char *word)
 {
-    return strncmp(word, "lora=", 5) == 0 || strncmp(word, "quantised=", 10) == 0 ? 4 : 1;
+    return strncmp(word, "eval=", 5) == 0                                           ? 100
+           : strncmp(word, "lora=", 5) == 0 || strncmp(word, "quantised=", 10) == 0 ? 4
+                                                                                    : 1;
 }
 
 /* Weights that nobody prepares are often those that cards cut, with adapters of their format. */
@@ -260,6 +263,12 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
         key  = other_key;
         best = other;
     }
+    if (has_word(key, "eval=1", strlen("eval=1")) && !has_word(best, "eval=1", strlen("eval=1")))
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "no evaluation of %s was recorded. For yours: vplan dryrun -- COMMAND, which "
+            "runs your own script",
+            family);
     if (strstr(key, "precision=fp16")) /* here the formats differ, and each is said as it is */
         precision = "";
     differences(key, best, precision, asked, sizeof asked);
