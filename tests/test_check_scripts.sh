@@ -291,6 +291,17 @@ for text, attention, fits in ((EITHER % "len(sys.argv) > 3", None, None), (EITHE
     code, j, err = check("--device", "h100", "--seq", "512", write("ways.py", text if text.startswith("import") else WAYS % text))
     ok(code == 0 and j["common"].get("attention") == attention and j["fits"] is fits, "two ways: " + text, (code, j.get("common"), j.get("fits"), j.get("fits_not_answered"), j["findings"], err))
 
+# ---- what Seq2SeqTrainingArguments() has beside TrainingArguments() ----
+SEQ2SEQ = "from transformers import AutoModelForSeq2SeqLM, Seq2SeqTrainer, Trainer, TrainingArguments, Seq2SeqTrainingArguments\nmodel = AutoModelForSeq2SeqLM.from_pretrained('google-t5/t5-small', dtype='float32')\nargs = %s(output_dir='o', per_device_train_batch_size=2, bf16=True, %s)\n%s(model=model, args=args, train_dataset=d).train()\n"
+EXTRA = "predict_with_generate=True, generation_max_length=140, generation_num_beams=4, sortish_sampler=True, generation_config=None"
+code, j, err = check("--device", "h100", "--seq", "512", write("s2s.py", SEQ2SEQ % ("Seq2SeqTrainingArguments", EXTRA, "Seq2SeqTrainer")))
+ok(code == 0 and j["fits"] is True and "of the script's own" not in str(j["findings"]), "Seq2SeqTrainingArguments' own keys are Trainer's", (code, j["findings"], j.get("fits_not_answered"), err))
+for made, extra, wrong in (("Seq2SeqTrainingArguments", "predict_with_generat=True", "predict_with_generat"), ("TrainingArguments", "predict_with_generate=True", "predict_with_generate")):
+    code, j, err = check("--device", "h100", "--seq", "512", write("s2s.py", SEQ2SEQ % (made, extra, "Trainer")))
+    ok(code == 4 and [f["key"] for f in j["findings"] if f["severity"] == "error"] == [wrong], "%s(%s)" % (made, extra), (code, j["findings"], err))
+code, j, err = check("--device", "h100", "--seq", "512", "--model", "t5-small", "--", *"python run_summarization.py --model_name_or_path google-t5/t5-small --output_dir o --per_device_train_batch_size 2 --predict_with_generate --generation_max_length 64".split())
+ok(code == 0 and "predict_with_generate" not in str(j["findings"]), "Seq2SeqTrainingArguments' options", (code, j["findings"], err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

@@ -202,7 +202,7 @@ static const vp_key trainer_keys[] = {
     "full_determinism:b data_seed:i parallelism_config dataloader_drop_last:b " \
     "dataloader_multiprocessing_context dataloader_in_order:b label_names length_column_name " \
     "ddp_broadcast_buffers:b ddp_static_graph:b ddp_backend ddp_timeout:i debug do_predict:b " \
-    "resume_from_checkpoint local_rank:i"
+    "resume_from_checkpoint local_rank:i " VP_SEQ2SEQ_KNOWN
 
 /* One letter from use_dora, eval_steps, datasets; and what transformers' own scripts call the model and the sequence. */
 #define SCRIPTS_HAVE "use_lora eval_step dataset model_name save_step model_name_or_path block_size"

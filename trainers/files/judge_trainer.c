@@ -246,6 +246,18 @@ static void judge_logits(vp_judged *x)
             "device: eval_accumulation_steps is not written");
 }
 
+/* TrainingArguments(predict_with_generate=True): a TypeError. */
+static void judge_seq2seq(vp_judged *x)
+{
+    for (const vp_value *v = x->file->doc->root->first; v; v = v->next)
+        if (vp_check_is_argument(x->c, x->file, v) &&
+            strcmp(v->given_to, "Seq2SeqTrainingArguments") != 0 &&
+            vp_listed(VP_SEQ2SEQ_KNOWN, v->key))
+            vp_find(x->c, x->file, VP_ERROR, v, v->key, "Seq2SeqTrainingArguments()",
+                    "%s refuses it: no such argument of %s()", x->file->dialect->library,
+                    v->given_to);
+}
+
 void vp_judge_trainer(vp_judged *x)
 {
     static const char *const own[] = {"training_args", "sft", "llamafactory"};
@@ -256,6 +268,7 @@ void vp_judge_trainer(vp_judged *x)
         is_own = is_own || strcmp(x->file->dialect->name, own[i]) == 0;
     if (!is_own || at(x, "evaluation_strategy"))
         return;
+    judge_seq2seq(x);
     judge_steps(x, "logging_steps", "logging_strategy");
     judge_steps(x, "save_steps", "save_strategy");
     judge_steps(x, "eval_steps", "eval_strategy");

@@ -14,6 +14,7 @@ enum {
     VP_PYTHON_UNSLOTH            = 16,
     VP_PYTHON_ARGUMENTS          = 32, /* the class that makes Trainer's arguments */
     VP_PYTHON_TRLS_ARGUMENTS     = 64,
+    VP_PYTHON_SEQ2SEQ_ARGUMENTS  = 256,
     VP_PYTHON_OTHERS_TRAINER = 128 /* a class called Trainer, of a library that is none of these */
 };
 

@@ -136,6 +136,9 @@ vp_status vp_python_read_import(vp_python_reader *r, bool *is_one)
             r->imports |= VP_PYTHON_TRL;
     if (begins_with(module, r->at, "transformers") && has_word(module, r->at, "TrainingArguments"))
         r->imports |= VP_PYTHON_ARGUMENTS;
+    if (begins_with(module, r->at, "transformers") &&
+        has_word(module, r->at, "Seq2SeqTrainingArguments"))
+        r->imports |= VP_PYTHON_SEQ2SEQ_ARGUMENTS;
     if (begins_with(module, r->at, "trl") && has_word(module, r->at, "SFTConfig"))
         r->imports |= VP_PYTHON_TRLS_ARGUMENTS;
     if (begins_with(module, r->at, "unsloth"))
@@ -182,6 +185,7 @@ const char *vp_python_arguments_class(const vp_python_reader *r, const char *cal
         const char *name, *library;
         unsigned    import;
     } classes[] = {{"TrainingArguments", "transformers.", VP_PYTHON_ARGUMENTS},
+                   {"Seq2SeqTrainingArguments", "transformers.", VP_PYTHON_SEQ2SEQ_ARGUMENTS},
                    {"SFTConfig", "trl.", VP_PYTHON_TRLS_ARGUMENTS}};
 
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {

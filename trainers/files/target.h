@@ -104,6 +104,10 @@ typedef struct vp_saying {
 
 /* When cards that cut the gradients reduce them, where Accelerate's plugin is made of accelerator_config; since: see there. */
 #define VP_SYNC_EACH "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
+/* Of Seq2SeqTrainingArguments() alone (transformers/training_args_seq2seq.py of 5.17). */
+#define VP_SEQ2SEQ_KNOWN \
+    "sortish_sampler:b predict_with_generate:b generation_max_length:i generation_num_beams:i " \
+    "generation_config"
 #define VP_ACCELERATOR_KNOWN \
     "split_batches:b dispatch_batches:b even_batches:b use_seedable_sampler:b non_blocking:b " \
     "gradient_accumulation_kwargs use_configured_state:b"
