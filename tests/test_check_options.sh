@@ -147,5 +147,30 @@ for parsed, recompute in ("trl.SFTConfig", "full"), ("transformers.TrainingArgum
         code, j, err = check("--device", "h100", "--seq", "512", *files)
         ok(code == 0 and j["model"] == "qwen2.5-0.5b" and j["common"].get("tuning") == "lora" and j["common"].get("lora_r") == 8 and j["common"].get("recompute") == recompute and j["fits"] is True, "%s of %s" % (files, parsed), (code, j.get("model"), j.get("common"), j.get("fits_not_answered"), j["findings"], err))
 
+# ---- the environment: what a command sets, else what the script falls back on ----
+ENVIRON = HEAD + "import os\nBATCH = int(os.environ.get('BATCH', '4'))\nmodel = AutoModelForCausalLM.from_pretrained(os.getenv('BASE', 'Qwen/Qwen2.5-0.5B'), dtype='float32')\nif os.environ.get('LORA', '0') == '1':\n    model = get_peft_model(model, LoraConfig(r=8, target_modules='all-linear'))\nargs = TrainingArguments('o', per_device_train_batch_size=BATCH, bf16=True, gradient_checkpointing=bool(int(os.environ.get('GC', default=0))))\nTrainer(model, args, train_dataset=ds).train()\n"
+write("env.py", ENVIRON)
+write("env.sh", "export BATCH=2 GC=1\nLORA=1 python env.py\n")
+write("unset.sh", "BATCH=2\nexport GC=$(date)\npython env.py\n")
+for how, want in ((("env.py",), (4, "full", "none", "qwen2.5-0.5b", True)), (("--", "python", "env.py"), (4, "full", "none", "qwen2.5-0.5b", True)), (("--", *"env BATCH=2 LORA=1 GC=1 BASE=gpt2 python env.py".split()), (2, "lora", "full", "gpt2", True)),
+                  (("--", *"BATCH=2 GC=0 torchrun --nproc_per_node 1 env.py".split()), (2, "full", "none", "qwen2.5-0.5b", True)), (("env.sh",), (2, "lora", "full", "qwen2.5-0.5b", True)), (("env.py", "env.sh"), (2, "lora", "full", "qwen2.5-0.5b", True)), (("unset.sh",), (4, "full", None, "qwen2.5-0.5b", None))):
+    code, j, err = check(*CARD, *how)
+    got = (*(j["common"].get(k) for k in ("micro_batch", "tuning", "recompute")), j["model"], j["fits"])
+    ok(code == 0 and got == want, "the environment of %s" % (how,), (code, got, j.get("fits_not_answered"), j["findings"], err))
+code, j, err = check(*CARD, "env.py")
+ok(any("4 is the default of $BATCH in line 6" in f["message"] for f in j["findings"]), "a default of the environment is said", j["findings"])
+for name in "WORLD_SIZE", "LOCAL_RANK": # a launcher sets it
+    write("rank.py", ENVIRON.replace("'BATCH', '4'", "'%s', '1'" % name))
+    for how, want in (("rank.py",), None), (("--", "python", "rank.py"), 1), (("--", *"torchrun --nproc_per_node 2 rank.py".split()), None):
+        code, j, err = check(*CARD, *how)
+        ok(j["common"].get("micro_batch") == want, "%s of %s" % (name, how), (code, j["common"], j["findings"], err))
+
+# ---- a shell's script whose training has no options ----
+write("train_it.py", ENVIRON)
+write("prepare.py", "import datasets\ndatasets.load_dataset('x').save_to_disk('d')\n")
+for text in "python train_it.py\n", "python prepare.py\npython3 train_it.py\n", "python prepare.py --n 4 && BATCH=4 python train_it.py\n", "cd .\nCUDA_VISIBLE_DEVICES=0 python -u train_it.py > log 2>&1\n":
+    code, j, err = check(*CARD, write("all.sh", text))
+    ok(code == 0 and j["fits"] is True and j["common"]["micro_batch"] == 4, "a training without options: " + text, (code, j.get("common"), j.get("findings"), err))
+
 finish()
 P

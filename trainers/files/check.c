@@ -328,7 +328,7 @@ static void choose_command(vp_checked *c, vp_checked_file *file, const vp_target
 
     for (vp_document *doc = file->doc; doc; doc = doc->next) {
         d = dialect_of(doc, target, &score);
-        score += vp_check_runs_written(c, doc);
+        score += vp_check_runs_written(c, doc) + (!d && vp_check_is_called_training(doc));
         if (!chosen || score > best)
             chosen = doc, file->dialect = d, best = score;
     }

@@ -91,6 +91,9 @@ vp_status vp_check_take_command(vp_checked *c, const vp_check_input *in, const v
 /* The command that runs the script at this path; NULL: none is known. */
 const vp_document *vp_check_command_of(const vp_checked *c, const char *path);
 
+/* Whether a command without options is by its script's name a training, beside one that prepares data. */
+bool vp_check_is_called_training(const vp_document *command);
+
 /* The dialect that a key's `opens` means; NULL: none. */
 const vp_dialect *vp_dialect_named(const char *name);
 

@@ -96,7 +96,9 @@ typedef struct vp_document {
     struct vp_document *launch;
     bool                has_launcher; /* of such a one: not only variables */
     bool                starts_all;   /* and its launcher's default is as many processes as cards */
-    const char *program;      /* of a command: program, script, subcommand; NULL: options alone */
+    vp_value
+        *environment;    /* of a command: what is set before it or exported, a map; NULL: nothing */
+    const char *program; /* of a command: program, script, subcommand; NULL: options alone */
     struct vp_document *next; /* the next command of a script that has options; NULL: none */
     /* of a script of Python what a call is given that a file of its own may hold as well: adapters
      * (LoraConfig), what a model is loaded with (from_pretrained); one behind the other by next */

@@ -129,6 +129,36 @@ out:
     return st;
 }
 
+/* NAME=VALUE before a program: of the environment in which it runs. */
+static bool is_assignment(const char *word)
+{
+    const char *p = word;
+
+    while (isalnum((unsigned char)*p) || *p == '_')
+        p++;
+    return p > word && !isdigit((unsigned char)*word) && *p == '=';
+}
+
+static vp_status take_environment(taker *t, const char *word, int line, int column)
+{
+    const char *equals = strchr(word, '=');
+    const char *name   = vp_arena_printf(t->doc->arena, "%.*s", (int)(equals - word), word);
+    vp_value   *v;
+    vp_status   st = VP_OK;
+
+    if (!t->doc->environment)
+        t->doc->environment = vp_arena_alloc(t->doc->arena, sizeof *t->doc->environment);
+    VP_TRY_ALLOC(t->err, name && t->doc->environment);
+    t->doc->environment->kind = VP_VALUE_MAP;
+    v                         = vp_value_add(t->doc, t->doc->environment, name);
+    if (!v)
+        VP_TRY(too_many(t, line));
+    v->line = line, v->column = column;
+    set_text(t, v, equals + 1, false);
+out:
+    return st;
+}
+
 /* What ran so far was a wrapper of the command that follows. */
 static void begin_anew(taker *t)
 {
@@ -288,6 +318,11 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
 
     const char *before = t->before;
     t->before          = word;
+    if (is_assignment(word) && (t->in_wrapper || !t->doc->program) && !t->open) {
+        VP_TRY(take_environment(t, word, line, column));
+        if (!vp_launch_is_variable(word))
+            return VP_OK;
+    }
     if (t->in_wrapper && (vp_launch_is_program(word) || vp_launch_is_launcher(before, word)))
         begin_anew(t);
     if (t->in_wrapper)
@@ -363,7 +398,9 @@ static vp_status take_command(vp_document *doc, const vp_shell_command *exported
         const vp_shell_word *w    = &exported->words[i];
         char                *text = vp_arena_strdup(doc->arena, w->text);
         VP_TRY_ALLOC(err, text);
-        VP_TRY(take_variable(&t, text, w->line, w->column));
+        VP_TRY(take_environment(&t, text, w->line, w->column));
+        if (vp_launch_is_variable(text))
+            VP_TRY(take_variable(&t, text, w->line, w->column));
     }
     for (int64_t i = 0; c && i < c->n_words; i++) {
         const vp_shell_word *w = &c->words[i];
@@ -376,12 +413,12 @@ out:
     return st;
 }
 
-/* export NAME=VALUE: the variables of launchers, kept for the commands that follow. */
+/* export NAME=VALUE: kept for the commands that follow. */
 static vp_status keep_exports(vp_document *doc, const vp_shell_command *c, vp_shell_command *to,
                               vp_err *err)
 {
     for (int64_t i = 1; i < c->n_words; i++) {
-        if (!vp_launch_is_variable(c->words[i].text))
+        if (!is_assignment(c->words[i].text))
             continue;
         if (!vp_arena_grow(doc->arena, (void **)&to->words, to->n_words, &to->cap_words,
                            sizeof *to->words))
@@ -426,6 +463,22 @@ static bool is_bare(const vp_shell_command *c)
     return c->words[0].text[0] == '-';
 }
 
+/* python train.py: all that it says stands in its script. */
+static bool runs_script(const char *program)
+{
+    const char *slash = program ? memrchr(program, '/', strcspn(program, " ")) : NULL;
+    const char *first = slash ? slash + 1 : program;
+
+    if (!program || strncmp(first, "python", 6) != 0)
+        return false;
+    for (const char *p = program; *p; p += strcspn(p, " "), p += *p == ' ') {
+        size_t n = strcspn(p, " ");
+        if (n > 3 && strncmp(p + n - 3, ".py", 3) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Each command with options is a document; they hang together by `next`. */
 static vp_status read_script(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
 {
@@ -453,10 +506,11 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n, vp_
         VP_TRY(say_line_ends(one, bytes, n, err));
         one->root->line = c->line;
         if (!one->root->first && !(one->launch && one->program) &&
-            !vp_launch_names_file(one->program)) { /* mkdir, echo: nothing said */
+            !vp_launch_names_file(one->program) &&
+            !runs_script(one->program)) { /* mkdir, echo: nothing said */
             if (one == doc) {
                 *doc->root  = (vp_value){.kind = VP_VALUE_MAP, .line = 1, .column = 1};
-                doc->launch = NULL, doc->program = NULL;
+                doc->launch = NULL, doc->program = NULL, doc->environment = NULL;
                 doc->remarks = doc->last_remark = NULL;
             }
             continue;

@@ -4,6 +4,7 @@
 
 #include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
+#include "trainers/files/python_environ.h"
 #include "trainers/files/python_names.h"
 #include "trainers/files/python_scan.h"
 #include "trainers/files/python_texts.h"
@@ -587,6 +588,10 @@ static vp_status take_builtin(vp_python_reader *r, vp_value *v)
         if (made.kind != VP_VALUE_INT && !(made.kind == VP_VALUE_REAL && is_real))
             return VP_OK;
         made.kind = is_real ? VP_VALUE_REAL : VP_VALUE_INT;
+    } else if (strcmp(v->call, "bool") == 0 && v->n_children == 1 && first && !first->option &&
+               is_number(first)) {
+        made.kind = VP_VALUE_BOOL, made.boolean = first->real != 0;
+        made.text = made.boolean ? "True" : "False";
     } else {
         return VP_OK;
     }
@@ -637,6 +642,12 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
     } else if (r->at < r->end && *r->at == '(') {
         VP_TRY_ALLOC(r->err, v->call = vp_python_imported(r, name));
         VP_TRY(read_items(r, v, ')', depth));
+        bool is_set;
+        VP_TRY(vp_python_take_environ(r, v, &is_set));
+        if (!is_set)
+            VP_TRY(vp_python_convert_environ(r, v, &is_set));
+        if (is_set)
+            goto out;
         if (vp_python_ends_in(name, "is_bf16_supported") ||
             vp_python_ends_in(name, "is_bfloat16_supported"))
             answer_bf16(r, v);
@@ -649,7 +660,7 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
         else if (vp_python_loads_model(v->call))
             VP_TRY(read_methods(r, v, depth));
         else if (strcmp(name, "getattr") == 0 || strcmp(name, "int") == 0 ||
-                 strcmp(name, "float") == 0)
+                 strcmp(name, "float") == 0 || strcmp(name, "bool") == 0)
             VP_TRY(take_builtin(r, v));
         else
             VP_TRY(vp_python_names_returned(r, v));
@@ -793,11 +804,11 @@ out:
     return st;
 }
 
-/* A text, or a format of PyTorch's, that no option gives. */
+/* A text, or a format of PyTorch's, that no option gives but the environment's. */
 static bool is_plain(const vp_value *v)
 {
-    return v->kind == VP_VALUE_STRING && !v->call && !v->option && v->text &&
-           (v->quoted || strncmp(v->text, "torch.", 6) == 0);
+    return v->kind == VP_VALUE_STRING && !v->call && (!v->option || v->option[0] == '$') &&
+           v->text && (v->quoted || strncmp(v->text, "torch.", 6) == 0);
 }
 
 /* dtype == torch.bfloat16, where both sides are known: True or False. */
@@ -824,6 +835,9 @@ static vp_status read_equal(vp_python_reader *r, vp_value *v, int depth)
     if (is_known) {
         v->boolean = (strcmp(v->text, other.text) == 0) != is_not;
         v->kind = VP_VALUE_BOOL, v->quoted = false, v->text = v->boolean ? "True" : "False";
+        if (other.option && !v->option)
+            v->option = other.option, v->option_line = other.option_line;
+        v->option_type = v->option ? VP_OPTION_SUM : v->option_type;
     }
 out:
     return st;

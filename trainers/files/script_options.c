@@ -70,6 +70,17 @@ const vp_document *vp_check_command_of(const vp_checked *c, const char *path)
     return NULL;
 }
 
+/* python train.py, beside python prepare.py: of commands that say nothing themselves that which is called so. */
+bool vp_check_is_called_training(const vp_document *doc)
+{
+    static const char *const words[] = {"train", "tun", "sft", "dpo"};
+    bool                     is_one  = false;
+
+    for (size_t i = 0; doc->program && !doc->root->first && i < sizeof words / sizeof *words; i++)
+        is_one = is_one || strstr(doc->program, words[i]);
+    return is_one;
+}
+
 /* What a script's own class of arguments has other defaults of, where its command does not say it. */
 static void take_defaults(vp_checked *c, vp_document *command, const vp_checked_file *script)
 {

@@ -149,6 +149,14 @@ void vp_script_value_given(const vp_document *command, vp_value *v)
 
     if (!v->option || strcmp(v->option_type, VP_OPTION_PARAMETER) == 0 || !*v->option)
         return;
+    if (v->option[0] == '$') { /* a variable, which may be set elsewhere than in the command */
+        given = command->environment ? vp_value_member(command->environment, v->option + 1) : NULL;
+        if (given && strchr(given->text, '$'))
+            be_unknown(v);
+        else if (given)
+            be_given(v, given);
+        return;
+    }
     snprintf(name, sizeof name, "%s", v->option + strspn(v->option, "-"));
     for (char *p = name; *p; p++)
         *p = *p == '-' ? '_' : *p; /* as a command's keys are read */
