@@ -11,29 +11,6 @@
 
 enum { MAX_DEPTH = VP_NAMES_MAX_DEPTH };
 
-/* What stands behind a name before its dot. */
-typedef struct owner {
-    enum { NOTHING, CLASS, OPTIONS } kind;
-    int class; /* its block */
-    vp_piece
-         called;  /* of an object of it what it was made with; at NULL: the class itself, or self */
-    bool options; /* of HfArgumentParser: its fields are options */
-} owner;
-
-/* HfArgumentParser((A, B)), TrlParser(A): the classes in the brackets. */
-static bool parses_classes(const vp_scanned_call *call, vp_piece *classes)
-{
-    const vp_piece *name = &call->name;
-
-    if (!memmem(name->at, (size_t)(name->end - name->at), "HfArgumentParser", 16) &&
-        !vp_piece_is(name, "TrlParser"))
-        return false;
-    *classes = vp_piece_trim(call->brackets);
-    if (classes->end - classes->at > 2 && strchr("([", *classes->at))
-        classes->at++, classes->end--;
-    return true;
-}
-
 /* HfArgumentParser(ScriptArguments) of classes that are all the script's own, fire.Fire(train): its options are no trainer's. */
 static bool has_own_options(const vp_scan *s)
 {
@@ -43,7 +20,7 @@ static bool has_own_options(const vp_scan *s)
         is_own = is_own || s->blocks[i].is_command;
     for (int i = 0; i < s->n_calls; i++) {
         vp_piece rest, one;
-        if (!parses_classes(&s->calls[i], &rest))
+        if (!vp_names_parses_classes(&s->calls[i], &rest))
             continue;
         while (vp_piece_next(&rest, &one)) {
             int k = vp_names_block_named(s, &one, true);
@@ -75,7 +52,7 @@ static bool takes_model(const vp_scan *s)
 {
     for (int i = 0; i < s->n_calls; i++) {
         vp_piece rest, one;
-        if (!parses_classes(&s->calls[i], &rest))
+        if (!vp_names_parses_classes(&s->calls[i], &rest))
             continue;
         if (has_model_config(s, rest))
             return true;
@@ -142,7 +119,7 @@ int vp_names_function_around(const vp_scan *s, int block)
     return block;
 }
 
-static int class_of(const vp_scan *s, int function)
+int vp_names_class_of(const vp_scan *s, int function)
 {
     int above = function < 0 ? -1 : s->blocks[function].above;
 
@@ -320,8 +297,8 @@ vp_status vp_names_be_default(vp_python_reader *r, vp_value *v, const vp_piece *
 
 /* The parameter of that name, by its place; -1: none. *otherwise: its default. *annotation: what it is said to be. *is_self: it is a
  * method's first. */
-static int parameter_of(const vp_scan *s, int function, const vp_piece *name, vp_piece *otherwise,
-                        vp_piece *annotation, bool *is_self)
+int vp_names_parameter_of(const vp_scan *s, int function, const vp_piece *name, vp_piece *otherwise,
+                          vp_piece *annotation, bool *is_self)
 {
     vp_piece rest  = s->blocks[function].brackets, one;
     int      place = 0;
@@ -333,7 +310,7 @@ static int parameter_of(const vp_scan *s, int function, const vp_piece *name, vp
             own.at++;
         if (!vp_piece_same(&own, name))
             continue;
-        *is_self    = place == 0 && class_of(s, function) >= 0;
+        *is_self    = place == 0 && vp_names_class_of(s, function) >= 0;
         *otherwise  = (vp_piece){equals ? equals + 1 : NULL, one.end, one.line};
         *annotation = (vp_piece){colon && *colon == ':' ? colon + 1 : NULL,
                                  equals ? equals : one.end, one.line};
@@ -347,8 +324,8 @@ int vp_names_parameter(const vp_scan *s, int function, const vp_piece *name, boo
     vp_piece otherwise, annotation;
     bool     is_self;
 
-    *of_method = class_of(s, function) >= 0;
-    return parameter_of(s, function, name, &otherwise, &annotation, &is_self);
+    *of_method = vp_names_class_of(s, function) >= 0;
+    return vp_names_parameter_of(s, function, name, &otherwise, &annotation, &is_self);
 }
 
 /* What a call gives a parameter. false: the call gives more than the text says. */
@@ -376,7 +353,7 @@ bool vp_names_argument(const vp_piece *brackets, const vp_piece *name, int place
 bool vp_names_is_call_of(const vp_scan *s, int function, const vp_scanned_call *call)
 {
     const vp_scanned_block *f = &s->blocks[function];
-    int class                 = class_of(s, function);
+    int class                 = vp_names_class_of(s, function);
     const char *dot  = memrchr(call->name.at, '.', (size_t)(call->name.end - call->name.at));
     vp_piece    last = {dot ? dot + 1 : call->name.at, call->name.end, call->name.line};
 
@@ -396,7 +373,7 @@ static vp_status parameter_value(vp_python_reader *r, int function, const vp_pie
     const vp_scanned_block *f = &s->blocks[function];
     vp_value                other;
     vp_piece                given;
-    int                     n = 0, skipped = class_of(s, function) >= 0;
+    int                     n = 0, skipped = vp_names_class_of(s, function) >= 0;
     bool                    all = true;
     vp_status               st  = VP_OK;
 
@@ -449,7 +426,7 @@ static bool is_followed(const vp_scan *s, int f)
     const vp_scanned_block *b = &s->blocks[f];
 
     return !b->is_class && !b->is_mentioned && !b->is_decorated && !b->is_command &&
-           class_of(s, f) < 0;
+           vp_names_class_of(s, f) < 0;
 }
 
 /* In a function that nothing calls here: for people to try, or for other modules. */
@@ -536,138 +513,6 @@ vp_python_reach vp_python_reach_of(const vp_python_reader *r, const vp_python_re
     return (vp_python_reach)least;
 }
 
-/* ---- owners: what stands before a dot ---- */
-
-static owner owner_of(const vp_python_reader *r, const vp_piece *name, int line, int depth);
-
-/* Whether brackets hold nothing, or an empty list: the options that a parser is given are the command's, or none. */
-static bool is_of_command(vp_piece brackets)
-{
-    brackets = vp_piece_trim(brackets);
-    return brackets.at >= brackets.end || vp_piece_is(&brackets, "[]") ||
-           vp_piece_is(&brackets, "''") || vp_piece_is(&brackets, "\"\"");
-}
-
-/* The dataclass in that place of HfArgumentParser((A, B)). */
-static owner owner_of_place(const vp_python_reader *r, int place)
-{
-    const vp_scan *s     = r->names->scan;
-    owner          found = {.kind = NOTHING};
-    int            n     = 0;
-
-    for (int i = 0; i < s->n_calls; i++) {
-        vp_piece rest, one;
-        if (!parses_classes(&s->calls[i], &rest))
-            continue;
-        if (n++)
-            return (owner){.kind = NOTHING}; /* which of two nobody sees */
-        for (int k = 0; vp_piece_next(&rest, &one); k++) {
-            int class = k == place ? vp_names_block_named(s, &one, true) : -1;
-            if (class >= 0)
-                found = (owner){.kind = CLASS, .class = class, .options = true};
-        }
-    }
-    return found;
-}
-
-/* What a function returns, where it says so once. */
-static owner owner_of_value(const vp_python_reader *r, const vp_scanned_value *value, int depth);
-
-static owner owner_returned(const vp_python_reader *r, int function, int depth)
-{
-    const vp_scan          *s    = r->names->scan;
-    const vp_scanned_value *only = NULL;
-    int                     n    = 0;
-
-    for (int i = 0; function >= 0 && i < s->n_values; i++)
-        if (s->values[i].block == function && vp_piece_is(&s->values[i].name, "return"))
-            only = &s->values[i], n++;
-    return n == 1 ? owner_of_value(r, only, depth) : (owner){.kind = NOTHING};
-}
-
-/* What a value is: Config(...), parser.parse_args(), f() of a function that returns such a one, another name. */
-static owner owner_of_value(const vp_python_reader *r, const vp_scanned_value *value, int depth)
-{
-    const vp_scan *s     = r->names->scan;
-    owner          none  = {.kind = NOTHING};
-    int            place = value->place, class;
-
-    if (!value->value.at || depth > MAX_DEPTH)
-        return none;
-    vp_piece p = vp_piece_trim(value->value), name = {p.at, p.at, p.line};
-    while (name.end < p.end &&
-           (isalnum((unsigned char)*name.end) || *name.end == '_' || *name.end == '.'))
-        name.end++;
-    if (name.end == p.end)
-        return place < 0 ? owner_of(r, &p, p.line, depth + 1) : none;
-    vp_piece    brackets = {name.end + 1, p.end, p.line};
-    const char *closed   = *name.end == '(' ? vp_piece_find(&brackets, ")") : NULL;
-    if (!closed)
-        return none;
-    vp_piece tail    = vp_piece_trim((vp_piece){closed + 1, p.end, p.line});
-    brackets.end     = closed;
-    const char *dot  = memrchr(name.at, '.', (size_t)(name.end - name.at));
-    vp_piece    last = {dot ? dot + 1 : name.at, name.end, name.line};
-    if (vp_piece_is(&tail, "[0]") && place < 0)
-        place = 0;
-    else if (tail.at < tail.end)
-        return none;
-    if ((vp_piece_is(&last, "parse_args") && place < 0) ||
-        (vp_piece_is(&last, "parse_known_args") && place == 0))
-        return r->names->parsers == 1 && is_of_command(brackets) ? (owner){.kind = OPTIONS} : none;
-    if (vp_piece_is(&last, "parse_args_into_dataclasses") ||
-        vp_piece_is(&last, "parse_args_and_config"))
-        return place >= 0 ? owner_of_place(r, place) : none;
-    if (place >= 0 || dot)
-        return none;
-    class = vp_names_block_named(s, &name, true);
-    if (class >= 0)
-        return (owner){.kind = CLASS, .class = class, .called = brackets};
-    return owner_returned(r, vp_names_block_named(s, &name, false), depth + 1);
-}
-
-static owner owner_of(const vp_python_reader *r, const vp_piece *name, int line, int depth)
-{
-    const vp_scan *s    = r->names->scan;
-    owner          none = {.kind = NOTHING};
-    vp_piece       otherwise, annotation, given;
-    bool           is_self;
-    int            function = vp_names_function_at(s, line);
-
-    if (depth > MAX_DEPTH)
-        return none;
-    for (;; function = vp_names_function_around(s, function)) {
-        const vp_scanned_value *only = NULL;
-        int                     n    = 0;
-        for (int i = 0; i < s->n_values; i++)
-            if (s->values[i].block == function && vp_piece_same(&s->values[i].name, name))
-                only = &s->values[i], n++;
-        int place =
-            function < 0 ? -1 : parameter_of(s, function, name, &otherwise, &annotation, &is_self);
-        if (place >= 0) {
-            if (is_self && !n)
-                return (owner){.kind = CLASS, .class = class_of(s, function)};
-            const vp_scanned_call *call = NULL;
-            for (int i = 0; i < s->n_calls; i++)
-                if (vp_names_is_call_of(s, function, &s->calls[i]))
-                    call = &s->calls[i], n++;
-            if (n != 1 || !call || s->blocks[function].is_mentioned ||
-                !vp_names_argument(&call->brackets, name, place - (class_of(s, function) >= 0),
-                                   &given) ||
-                !given.at)
-                return none;
-            return owner_of_value(r, &(vp_scanned_value){.value = given, .place = -1}, depth + 1);
-        }
-        if (n == 1 && only->value.at)
-            return owner_of_value(r, only, depth + 1);
-        int class = n <= 1 && function < 0 ? vp_names_block_named(s, name, true) : -1;
-        if (class >= 0)
-            return (owner){.kind = CLASS, .class = class};
-        if (n || function < 0)
-            return none;
-    }
-}
-
 /* ---- attributes of classes ---- */
 
 /* The only value of an attribute of the class's, and the number of all that it may have. */
@@ -684,7 +529,7 @@ static const vp_scanned_value *attribute_of(const vp_scan *s, int class, const v
         vp_piece                self = {a->name.at, dot, a->name.line};
         bool is_selfs = dot && (vp_piece_is(&self, "self") || vp_piece_is(&self, "cls"));
         if (!vp_piece_same(&last, name) || (!dot && a->block != class) ||
-            (is_selfs && class_of(s, a->block) != class))
+            (is_selfs && vp_names_class_of(s, a->block) != class))
             continue;
         int body = a->block >= 0 ? s->blocks[a->block].body : -1;
         *n += 1 + (a->indent != body); /* in a branch, or of whatever object: none */
@@ -754,7 +599,7 @@ static bool has_init(const vp_scan *s, int class)
     return false;
 }
 
-static vp_status attribute_value(vp_python_reader *r, const owner *of, const vp_piece *name,
+static vp_status attribute_value(vp_python_reader *r, const vp_owner *of, const vp_piece *name,
                                  vp_value *v, vp_python_meant *meant)
 {
     const vp_scan          *s     = r->names->scan;
@@ -853,18 +698,18 @@ vp_status vp_python_names_value(vp_python_reader *r, const char *name, const vp_
         goto out;
     if (dot) {
         vp_piece before = {name, dot, r->line}, behind = {dot + 1, end, r->line};
-        owner    of = memchr(behind.at, '.', (size_t)(end - behind.at))
-                          ? (owner){.kind = NOTHING}
-                          : owner_of(r, &before, r->line, 0);
-        if (of.kind == CLASS)
+        vp_owner of = memchr(behind.at, '.', (size_t)(end - behind.at))
+                          ? (vp_owner){.kind = VP_OWNER_NOTHING}
+                          : vp_names_owner(r, &before, r->line, 0);
+        if (of.kind == VP_OWNER_CLASS)
             VP_TRY(attribute_value(r, &of, &behind, v, meant));
-        else if (of.kind == OPTIONS)
+        else if (of.kind == VP_OWNER_OPTIONS)
             VP_TRY(vp_names_option(r, &behind, v, meant));
         goto out;
     }
     for (int f = vp_names_function_at(x->scan, r->line); f >= 0;
          f     = vp_names_function_around(x->scan, f)) {
-        int place = parameter_of(x->scan, f, &whole, &otherwise, &annotation, &is_self);
+        int place = vp_names_parameter_of(x->scan, f, &whole, &otherwise, &annotation, &is_self);
         if (place < 0) {
             if (is_given_again(x->scan, f, &whole, &always))
                 break; /* a name of the function's own */

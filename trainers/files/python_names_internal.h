@@ -14,6 +14,29 @@ typedef struct vp_python_names {
     int       parsers; /* argparse's; of two nobody sees which has an option */
 } vp_python_names;
 
+/* What stands behind a name before its dot. */
+typedef struct vp_owner {
+    enum { VP_OWNER_NOTHING, VP_OWNER_CLASS, VP_OWNER_OPTIONS } kind;
+    int class; /* its block */
+    vp_piece
+         called;  /* of an object of it what it was made with; at NULL: the class itself, or self */
+    bool options; /* of HfArgumentParser: its fields are options */
+} vp_owner;
+
+/* python_owners.c: that of a name on a line; depth 0. */
+vp_owner vp_names_owner(const vp_python_reader *r, const vp_piece *name, int line, int depth);
+
+/* HfArgumentParser((A, B)), TrlParser(A): the classes in the brackets. */
+bool vp_names_parses_classes(const vp_scanned_call *call, vp_piece *classes);
+
+/* The class whose method a function is; -1: none. */
+int vp_names_class_of(const vp_scan *s, int function);
+
+/* The parameter of that name, by its place; -1: none. *otherwise: its default. *annotation: what it is said to be. *is_self: it is a
+ * method's first. */
+int vp_names_parameter_of(const vp_scan *s, int function, const vp_piece *name, vp_piece *otherwise,
+                          vp_piece *annotation, bool *is_self);
+
 /* The value that a piece of the text is; not *ok: it is none that is known. any: calls and lists too. */
 vp_status vp_names_read_piece(vp_python_reader *r, const vp_piece *p, vp_value *v, bool any,
                               bool *ok);
