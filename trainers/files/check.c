@@ -21,6 +21,9 @@ void vp_find(vp_checked *c, const vp_checked_file *file, vp_severity severity, c
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    if (v && v->source)
+        snprintf(text + strlen(text), sizeof text - strlen(text), " (%s, line %d)",
+                 vp_text_escape(v->source, was, sizeof was), v->source_line);
     if (!vp_arena_grow(c->arena, (void **)&c->findings, c->n_findings, &c->cap_findings,
                        sizeof *c->findings))
         return; /* the arena stays failed: vp_check() says so */
@@ -546,7 +549,13 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
         vp_find(c, file, VP_NOTE, NULL, "", NULL, "not read: text for people, no settings");
         return VP_OK;
     }
-    vp_document_run run = {in->path ? vp_check_command_of(c, in->path) : NULL, opts->capability};
+    vp_document_run  run    = {in->path ? vp_check_command_of(c, in->path) : NULL, opts->capability,
+                           vp_check_config_of, NULL};
+    vp_check_source *source = vp_arena_alloc(c->arena, sizeof *source);
+    if (!source)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    *source       = (vp_check_source){c, file->name, run.command, opts->follows};
+    run.config_of = source;
     if (in->bytes)
         st = vp_document_parse_run(c->arena, in->path, in->bytes, in->n_bytes, in->format, &run,
                                    &file->doc, &inner);
@@ -643,25 +652,6 @@ static void check_dots(vp_checked *c, const vp_checked_file *file)
                 vp_arena_printf(c->arena, "--%s '{...}'", v->key),
                 "--%s.%s: the parser of transformers' arguments knows no members and refuses it",
                 v->key, v->first->key);
-    }
-}
-
-/* "auto" is filled by the Trainer; DeepSpeed alone has no answer. */
-static void check_auto(vp_checked *c, const vp_checked_file *file)
-{
-    static const char *const keys[] = {"train_micro_batch_size_per_gpu",
-                                       "gradient_accumulation_steps", "train_batch_size"};
-    char                     text[64];
-    const vp_value          *v;
-
-    for (int i = 0; file->dialect == &vp_dialect_deepspeed && i < 3; i++) {
-        v = vp_value_at(file->doc->root, keys[i]);
-        if (!v || strcmp(vp_value_text(v, text, sizeof text), "auto") != 0)
-            continue;
-        vp_find(c, file, VP_NOTE, v, keys[i], NULL,
-                "auto is filled by the Trainer from its arguments; without one DeepSpeed ends in a "
-                "TypeError");
-        return;
     }
 }
 
@@ -814,6 +804,8 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
                                               .versions  = opts->versions,
                                               .no_bf16   = opts->no_bf16,
                                               .world     = opts->world,
+                                              .inputs    = inputs,
+                                              .n_inputs  = n,
                                               .has_model = opts->has_model};
     out->settings.device_bytes = out->settings.allocated_bytes = out->settings.reserved_bytes = -1;
     out->settings.step_time_s                                                                 = -1;
@@ -830,6 +822,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
         if (i + 1 == out->n_files)
             VP_TRY(vp_check_open_written(out, opts, err));
     }
+    vp_check_say_configs(out);
     take_kind(out);
     VP_TRY(vp_check_take_handed(out, err));
     vp_check_options(out);
@@ -863,7 +856,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
         check_dots(out, file);
         vp_check_keys(out, file);
         vp_check_rules(out, file);
-        check_auto(out, file);
+        vp_judge_auto(out, file);
     }
     vp_check_settings(out);
     vp_check_packed(out);

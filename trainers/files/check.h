@@ -55,7 +55,11 @@ typedef struct vp_checked {
     /* "none or ddp": the files alone do not tell which, the launch or the model does; else NULL */
     const char *may_be[VP_N_SETTINGS];
     /* where it is written as what the text does not say, "optim in train.py"; NULL: nowhere */
-    const char  *unread[VP_N_SETTINGS];
+    const char                  *unread[VP_N_SETTINGS];
+    const struct vp_check_input *inputs; /* as they were given */
+    int                          n_inputs;
+    struct vp_check_config
+                *configs; /* check_configs.c: settings files that scripts read by themselves */
     vp_document *command; /* that run the scripts which are read next, by next; NULL */
     const char  *missing; /* a file that was named and is not there; NULL */
     const char  *gap;     /* options or arguments that the text does not say, "${ARGS[@]}"; NULL */

@@ -63,6 +63,23 @@ bool vp_check_is_run_by(const vp_dialect *d, const vp_document *doc);
 vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_opts *opts,
                         const vp_dialect *kind, vp_err *err);
 
+/* check_configs.c: of whom a script is read, which may read settings files of its own. */
+typedef struct vp_check_source {
+    vp_checked        *c;
+    const char        *script;
+    const vp_document *command; /* that runs it; NULL */
+    bool               follows; /* files that are not given are read too */
+} vp_check_source;
+
+/* vp_document_run.config of such a one. */
+const vp_document *vp_check_config_of(void *of, const char *path, int line);
+
+/* Files that scripts read so are none of a trainer's, and are told. */
+void vp_check_say_configs(vp_checked *c);
+
+/* named.c: where a trainer would look for a file that one beside it names: this folder, its own, one above that. NULL: nowhere. */
+const char *vp_check_find(vp_arena *arena, const char *beside, const char *path);
+
 /* named.c: reads the files that file i names. */
 vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err);
 
@@ -108,8 +125,9 @@ void vp_judge_llamafactory(vp_judged *x);
 void vp_judge_uncounted(vp_judged *x); /* of every dialect */
 void vp_judge_own(vp_judged *x);       /* of the options of people's own scripts */
 
-void vp_judge_launch(vp_checked *c);  /* of all files together */
-void vp_judge_batch(vp_checked *c);   /* the same, of what fills a batch of DeepSpeed's */
+void vp_judge_launch(vp_checked *c); /* of all files together */
+void vp_judge_batch(vp_checked *c);  /* the same, of what fills a batch of DeepSpeed's */
+void vp_judge_auto(vp_checked *c, const vp_checked_file *file); /* of one file of DeepSpeed's */
 void vp_judge_unasked(vp_checked *c); /* the same, of LLaMA-Factory's precision */
 void vp_judge_wrap(vp_checked *c);    /* the same, of FSDP's policy */
 

@@ -70,6 +70,9 @@ typedef struct vp_value {
     const char *option, *option_type;
     const char *option_letters; /* and its names of one dash, "-b -bs"; NULL: nobody knows them */
     int         option_line;
+    const char *
+        source; /* of Python: the settings file of the script's own that says it; NULL: the script does */
+    int source_line;
 } vp_value;
 
 /* What a reader takes without a word. */
@@ -120,8 +123,11 @@ typedef struct vp_document {
     bool        has_adapters; /* it speaks of a PeftModel besides */
     /* the command that runs the script: what it says decides conditions; NULL: none, defaults do */
     const struct vp_document *command;
-    int  capability; /* of the card that it is to run on, 86; 0: none is named */
-    bool parses;     /* of such a one: it has a parser of its own, whose options are no trainer's */
+    int capability; /* of the card that it is to run on, 86; 0: none is named */
+    const struct vp_document *(*config)(void *of, const char *path,
+                                        int line); /* vp_document_run's */
+    void *config_of;
+    bool  parses; /* of such a one: it has a parser of its own, whose options are no trainer's */
     bool
          takes_model; /* and its parser is given TRL's ModelConfig: the model is loaded and adapted as the command says */
     bool asks_adapters; /* by get_peft_config() of such a one */
@@ -159,11 +165,16 @@ vp_status vp_document_read(vp_arena *arena, const char *path, vp_format format, 
                            vp_err *err);
 vp_status vp_document_parse(vp_arena *arena, const char *name, const char *bytes, int64_t n_bytes,
                             vp_format format, vp_document **out, vp_err *err);
+/* The settings file that a script reads on a line; path NULL: it is one that the text does not name. NULL: it is not there. */
+typedef const vp_document *vp_document_config(void *of, const char *path, int line);
+
 /* What decides which statements of a script run: the command's words (NULL: none is known, defaults do) and the compute capability of
  * the card, 86 (0: none is named). */
 typedef struct vp_document_run {
-    const vp_document *command;
-    int                capability;
+    const vp_document  *command;
+    int                 capability;
+    vp_document_config *config; /* NULL: no file is read */
+    void               *config_of;
 } vp_document_run;
 
 vp_status vp_document_read_run(vp_arena *arena, const char *path, vp_format format,

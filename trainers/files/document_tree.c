@@ -389,6 +389,8 @@ vp_status vp_document_parse_run(vp_arena *arena, const char *name, const char *b
     VP_TRY_ALLOC(err, doc);
     doc->command    = run->command;
     doc->capability = run->capability;
+    doc->config     = run->config;
+    doc->config_of  = run->config_of;
     if (n_bytes >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0)
         bytes += 3, n_bytes -= 3;
     if (format == VP_FORMAT_BY_NAME)

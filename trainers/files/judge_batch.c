@@ -2,6 +2,8 @@
  * written follows from the others. Read in runtime/config.py of 0.19, _set_batch_related_parameters() and _batch_assertion(). */
 #include "trainers/files/check_internal.h"
 
+#include <string.h>
+
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -94,5 +96,24 @@ void vp_judge_batch(vp_checked *c)
                  !vp_value_at(file->doc->root, "train_batch_size"))
             vp_find(c, file, VP_NOTE, b.micro, "train_micro_batch_size_per_gpu",
                     "gradient_accumulation_steps", "alone it means accumulation 1");
+    }
+}
+
+/* "auto" is filled by the Trainer; DeepSpeed alone has no answer. */
+void vp_judge_auto(vp_checked *c, const vp_checked_file *file)
+{
+    static const char *const keys[] = {"train_micro_batch_size_per_gpu",
+                                       "gradient_accumulation_steps", "train_batch_size"};
+    char                     text[64];
+    const vp_value          *v;
+
+    for (int i = 0; file->dialect == &vp_dialect_deepspeed && i < 3; i++) {
+        v = vp_value_at(file->doc->root, keys[i]);
+        if (!v || strcmp(vp_value_text(v, text, sizeof text), "auto") != 0)
+            continue;
+        vp_find(c, file, VP_NOTE, v, keys[i], NULL,
+                "auto is filled by the Trainer from its arguments; without one DeepSpeed ends in a "
+                "TypeError");
+        return;
     }
 }

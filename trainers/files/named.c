@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Where the trainer would look, which is the folder it is started in: this one, else the file's own, else one above that. */
-static const char *find(vp_arena *arena, const char *beside, const char *path)
+const char *vp_check_find(vp_arena *arena, const char *beside, const char *path)
 {
     size_t n = beside ? strlen(beside) : 0;
 
@@ -106,7 +106,7 @@ static vp_status open_named(namer *x, const vp_value *at, const char *key, const
     vp_checked_file  *file    = &c->files[x->i];
     const vp_written *written = vp_check_written(c, path);
     const char       *beside  = file->is_file || file->is_commands ? file->name : NULL;
-    const char       *found   = written ? written->path : find(c->arena, beside, path);
+    const char       *found   = written ? written->path : vp_check_find(c->arena, beside, path);
     char              shown[256], given[256];
     vp_checked_file  *other = found ? already(c, found, written) : NULL;
 
@@ -389,7 +389,7 @@ static vp_status open_of_script(namer *x, const vp_document *doc)
         if (x->c->files[x->i].is_commands || x->c->files[x->i].is_file)
             beside = x->c->files[x->i].name;
         if (n > 3 && strncmp(p + n - 3, ".py", 3) == 0)
-            found = written ? written->path : find(x->c->arena, beside, path);
+            found = written ? written->path : vp_check_find(x->c->arena, beside, path);
         if (found && doc->root->first && !has_parser)
             has_parser = parses(x->c->arena, found, written);
         if (found) {

@@ -85,6 +85,10 @@ vp_status vp_python_names_find(vp_python_reader *r)
         if (vp_python_ends_in(call, "add_subparsers") || vp_python_ends_in(call, "set_defaults"))
             x->parsers = 2;
     }
+    static const char *const reads[] = {"yaml", "OmegaConf", "json.load", "toml", "hydra"};
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
+        x->reads_configs =
+            x->reads_configs || memmem(r->at, (size_t)(r->end - r->at), reads[i], strlen(reads[i]));
     r->names       = x->scan->is_cut ? NULL : x;
     r->doc->parses = x->parsers > 0 || has_own_options(x->scan);
 

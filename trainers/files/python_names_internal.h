@@ -9,22 +9,29 @@ enum { VP_NAMES_MAX_DEPTH = 8 };
 
 typedef struct vp_python_names {
     vp_scan  *scan;
-    vp_value *options; /* of its parser, a list of calls; NULL: not read yet */
-    int       depth;   /* of names that are followed one by another */
-    int       parsers; /* argparse's; of two nobody sees which has an option */
+    vp_value *options;       /* of its parser, a list of calls; NULL: not read yet */
+    int       depth;         /* of names that are followed one by another */
+    int       parsers;       /* argparse's; of two nobody sees which has an option */
+    bool      reads_configs; /* it has a call that reads settings from a file */
 } vp_python_names;
 
 /* What stands behind a name before its dot. */
 typedef struct vp_owner {
-    enum { VP_OWNER_NOTHING, VP_OWNER_CLASS, VP_OWNER_OPTIONS } kind;
+    enum { VP_OWNER_NOTHING, VP_OWNER_CLASS, VP_OWNER_OPTIONS, VP_OWNER_CONFIG } kind;
     int class; /* its block */
     vp_piece
          called;  /* of an object of it what it was made with; at NULL: the class itself, or self */
     bool options; /* of HfArgumentParser: its fields are options */
+    const vp_value    *tree;     /* of settings that the script reads from a file: what they are */
+    const vp_document *whole;    /* and the file */
+    bool               is_omega; /* as OmegaConf reads it */
 } vp_owner;
 
 /* python_owners.c: that of a name on a line; depth 0. */
 vp_owner vp_names_owner(const vp_python_reader *r, const vp_piece *name, int line, int depth);
+
+/* python_configs.c: that of a piece of the text, cfg["a"], where it is settings that a file has. */
+vp_owner vp_names_config_of(const vp_python_reader *r, vp_piece p, int depth);
 
 /* HfArgumentParser((A, B)), TrlParser(A): the classes in the brackets. */
 bool vp_names_parses_classes(const vp_scanned_call *call, vp_piece *classes);

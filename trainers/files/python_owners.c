@@ -1,6 +1,6 @@
 /* trainers/files/python_owners.c: what stands before a dot: cfg of cfg = Config(), args of a parser's, a parameter that is given one of
  * these. */
-#include "trainers/files/python_names_internal.h"
+#include "trainers/files/python_configs.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -77,12 +77,16 @@ static vp_owner owner_of_value(const vp_python_reader *r, const vp_scanned_value
     while (name.end < p.end &&
            (isalnum((unsigned char)*name.end) || *name.end == '_' || *name.end == '.'))
         name.end++;
-    if (name.end == p.end)
-        return place < 0 ? vp_names_owner(r, &p, p.line, depth + 1) : none;
+    if (name.end == p.end) {
+        vp_owner of = place < 0 ? vp_names_owner(r, &p, p.line, depth + 1) : none;
+        return of.kind == VP_OWNER_NOTHING && place < 0 && memchr(p.at, '.', (size_t)(p.end - p.at))
+                   ? vp_names_config_of(r, p, depth + 1)
+                   : of;
+    }
     vp_piece    brackets = {name.end + 1, p.end, p.line};
     const char *closed   = *name.end == '(' ? vp_piece_find(&brackets, ")") : NULL;
-    if (!closed)
-        return none;
+    if (!closed || *name.end == '[')
+        return place < 0 ? vp_names_config_of(r, p, depth + 1) : none;
     vp_piece tail    = vp_piece_trim((vp_piece){closed + 1, p.end, p.line});
     brackets.end     = closed;
     const char *dot  = memrchr(name.at, '.', (size_t)(name.end - name.at));
@@ -90,7 +94,7 @@ static vp_owner owner_of_value(const vp_python_reader *r, const vp_scanned_value
     if (vp_piece_is(&tail, "[0]") && place < 0)
         place = 0;
     else if (tail.at < tail.end)
-        return none;
+        return place < 0 ? vp_names_config_of(r, p, depth + 1) : none;
     if ((vp_piece_is(&last, "parse_args") && place < 0) ||
         (vp_piece_is(&last, "parse_known_args") && place == 0))
         return r->names->parsers == 1 && is_of_command(brackets)
@@ -99,8 +103,9 @@ static vp_owner owner_of_value(const vp_python_reader *r, const vp_scanned_value
     if (vp_piece_is(&last, "parse_args_into_dataclasses") ||
         vp_piece_is(&last, "parse_args_and_config"))
         return place >= 0 ? owner_of_place(r, place) : none;
-    if (place >= 0 || dot)
-        return none;
+    vp_owner config = place < 0 ? vp_names_config_made(r, &name, &brackets, depth) : none;
+    if (config.kind != VP_OWNER_NOTHING || place >= 0 || dot)
+        return config;
     class = vp_names_block_named(s, &name, true);
     if (class >= 0)
         return (vp_owner){.kind = VP_OWNER_CLASS, .class = class, .called = brackets};

@@ -4,6 +4,7 @@
 
 #include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
+#include "trainers/files/python_configs.h"
 #include "trainers/files/python_environ.h"
 #include "trainers/files/python_names.h"
 #include "trainers/files/python_scan.h"
@@ -629,8 +630,13 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
             v->kind = VP_VALUE_REAL;
         goto out;
     }
-    char *name = vp_python_take_name(r);
+    const char *from = r->at;
+    bool        is_config;
+    char       *name = vp_python_take_name(r);
     VP_TRY_ALLOC(r->err, name);
+    VP_TRY(vp_python_read_config(r, from, r->line, v, &is_config));
+    if (is_config)
+        goto out;
     while (r->at < r->end && *name && is_at_dot(r, depth)) {
         const char *more = vp_python_take_name(r);
         VP_TRY_ALLOC(r->err, more && (name = vp_arena_printf(r->doc->arena, "%s%s", name, more)));

@@ -1,0 +1,91 @@
+#!/bin/bash
+# tests/test_check_configs.sh: scripts that read settings from a file of their own, by yaml, json, toml or OmegaConf, and take them by names of
+# their own: the values count, the file's keys are no trainer's. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
+import json, os, sys
+
+sys.path.insert(0, "tests")
+from check import asker, finish, ok
+
+vplan, work, root = sys.argv[1:4]
+os.chdir(work)
+check = asker(vplan, "check")
+CARD = ("--device", "4090", "--seq", "512")
+
+
+def write(name, text):
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    with open(name, "w") as f:
+        f.write(text)
+    return name
+
+
+VALUES = {"model": {"name": "Qwen/Qwen2.5-0.5B", "dtype": "bfloat16"}, "lora": {"use": True, "r": 16, "targets": ["q_proj", "v_proj"]},
+          "train": {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, "bf16": True, "gradient_checkpointing": True, "output_dir": "o"}, "batch_size": 64, "optimizer": "RMSprop"}
+write("config.json", json.dumps(VALUES, indent=1))
+write("config.yaml", json.dumps(VALUES))
+write("config.toml", 'batch_size = 64\noptimizer = "RMSprop"\n[model]\nname = "Qwen/Qwen2.5-0.5B"\ndtype = "bfloat16"\n[lora]\nuse = true\nr = 16\ntargets = ["q_proj", "v_proj"]\n[train]\nper_device_train_batch_size = 2\ngradient_accumulation_steps = 4\nbf16 = true\ngradient_checkpointing = true\noutput_dir = "o"\n')
+HEAD = "import argparse, json, os, sys, tomllib, torch, yaml\nfrom omegaconf import OmegaConf\nfrom easydict import EasyDict as edict\nfrom pathlib import Path\nfrom transformers import AutoModelForCausalLM, TrainingArguments, Trainer\nfrom peft import LoraConfig, get_peft_model\n"
+KEYS = """def main(cfg):
+    model = AutoModelForCausalLM.from_pretrained(cfg["model"]["name"], dtype=getattr(torch, cfg["model"]["dtype"]))
+    if cfg["lora"]["use"]:
+        model = get_peft_model(model, LoraConfig(r=cfg["lora"]["r"], target_modules=cfg["lora"]["targets"], lora_dropout=cfg["lora"].get("dropout", 0.1)))
+    args = TrainingArguments(**cfg["train"], optim=cfg.get("optim", "adamw_torch"))
+    Trainer(model, args, train_dataset=load(cfg["data"])).train()
+"""
+DOTS = """def main(cfg):
+    model = AutoModelForCausalLM.from_pretrained(cfg.model.name, dtype=torch.bfloat16)
+    lora = cfg.lora
+    if lora.use:
+        model = get_peft_model(model, LoraConfig(r=lora.r, target_modules=lora.targets, lora_dropout=lora.get("dropout", 0.1)))
+    train = cfg.train
+    args = TrainingArguments("o", per_device_train_batch_size=train.per_device_train_batch_size, gradient_accumulation_steps=train.gradient_accumulation_steps, bf16=train.bf16, gradient_checkpointing=cfg.train.gradient_checkpointing, optim="adamw_torch")
+    Trainer(model, args, train_dataset=load(cfg)).train()
+"""
+WANT = {"micro_batch": 2, "accumulation": 4, "recompute": "full", "precision": "bf16-amp", "optimizer": "adamw_torch", "tuning": "lora", "lora_r": 16, "lora_dropout": 0.1, "lora_targets": "q_proj+v_proj"}
+
+
+def means(*how):
+    code, j, err = check(*CARD, *how)
+    c = j.get("common", {})
+    return code, {k: c.get(k) for k in WANT}, j.get("model"), j.get("fits"), j.get("fits_not_answered"), j.get("findings"), err
+
+
+FUNCTION = "def load_config(path):\n    with open(path, 'r', encoding='utf-8') as f:\n        config = yaml.safe_load(f)\n    return config\n"
+PARSER = "p = argparse.ArgumentParser()\np.add_argument('--config', '-c', type=str, default='config.yaml')\nargs = p.parse_args()\n"
+for name, before, read, uses in (("a call", "", "yaml.safe_load(open('config.yaml'))", KEYS), ("with", "with open('config.yaml') as f:\n    c = yaml.load(f, Loader=yaml.FullLoader)\n", "c", KEYS), ("a function", FUNCTION, "load_config('config.yaml')", KEYS),
+                                 ("a path", "HERE = Path(__file__).parent\n", "json.loads((HERE / 'config.json').read_text())", KEYS), ("toml", "", "tomllib.load(open('config.toml', 'rb'))", KEYS), ("an option", PARSER + FUNCTION, "load_config(args.config)", KEYS),
+                                 ("OmegaConf", "", "OmegaConf.load('config.yaml')", DOTS), ("easydict", "", "edict(yaml.safe_load(open('config.yaml')))", DOTS), ("OmegaConf, by key", PARSER, "OmegaConf.load(args.config)", KEYS)):
+    write("t.py", HEAD + before + uses + "cfg = %s\nmain(cfg)\n" % read)
+    code, got, model, fits, why, findings, err = means("t.py")
+    ok(code == 0 and got == WANT and model == "qwen2.5-0.5b" and fits is True, "read by " + name, (code, got, model, fits, why, findings, err))
+    ok(any("is read here" in f["message"] for f in findings), "the file is said: " + name, findings)
+    code, got, model, fits, why, findings, err = means("t.py", "config.toml" if name == "toml" else "config.json" if name == "a path" else "config.yaml")
+    ok(code == 0 and got == WANT and fits is True, "and given: " + name, (code, got, model, fits, why, findings, err))
+# which file, a command says
+write("other/big.yaml", json.dumps(dict(VALUES, train=dict(VALUES["train"], per_device_train_batch_size=8))))
+write("t.py", HEAD + PARSER + FUNCTION + KEYS + "main(load_config(args.config))\n")
+write("argv.py", HEAD + KEYS + "main(yaml.safe_load(open(sys.argv[1])))\n")
+for how, batch in ((("--", "python", "t.py", "--config", "other/big.yaml"), 8), (("--", "python", "t.py"), 2), (("--", "python", "argv.py", "other/big.yaml"), 8), (("argv.py", "other/big.yaml"), 8), (("argv.py", "other/big.yaml", "config.yaml"), None), (("argv.py",), None)):
+    code, got, model, fits, why, findings, err = means(*how)
+    ok(got["micro_batch"] == batch and fits is (True if batch else None), "%s" % (how,), (code, got, fits, why, findings, err))
+# what no file says is no value
+for change in ('cfg["train"]', 'cfg["trian"]'), ("'config.yaml'", "'absent.yaml'"), ('cfg["lora"]["r"]', 'cfg["lora"]["rank"]'), ("**cfg[\"train\"]", "**build(cfg)"):
+    text = HEAD + KEYS + "main(yaml.safe_load(open('config.yaml')))\n"
+    ok(change[0] in text, "%s is there" % (change,))
+    code, got, model, fits, why, findings, err = means(write("t.py", text.replace(*change)))
+    ok(fits is None and code == 0, "nobody says it: %s" % (change,), (code, got, fits, why, findings, err))
+# text in YAML is text to PyYAML, a number to OmegaConf
+write("lr.yaml", "lr: 2e-5\nname: Qwen/Qwen2.5-0.5B\nbatch: ${more.batch}\nmore:\n  batch: 2\nenv: ${oc.env:X}\n")
+LR = HEAD + "cfg = %s\nmodel = AutoModelForCausalLM.from_pretrained(cfg['name'], dtype=torch.float32)\nargs = TrainingArguments('o', learning_rate=cfg['lr'], bf16=True, per_device_train_batch_size=%s)\nTrainer(model, args, train_dataset=d).train()\n"
+for read, batch, wrong, micro in (("yaml.safe_load(open('lr.yaml'))", "2", True, 2), ("OmegaConf.load('lr.yaml')", "cfg.batch", False, 2), ("OmegaConf.load('lr.yaml')", "cfg.env", False, None)):
+    code, j, err = check(*CARD, write("lr.py", LR % (read, batch)))
+    errors = [f for f in j["findings"] if f["severity"] == "error"]
+    ok((code == 4) == wrong and (not wrong or "is text, not a number (lr.yaml, line 1)" in errors[0]["message"]) and j["common"].get("micro_batch") == micro, "%s, %s" % (read, batch), (code, j["common"], j["findings"], err))
+
+finish()
+P
