@@ -87,5 +87,11 @@ for read, batch, wrong, micro in (("yaml.safe_load(open('lr.yaml'))", "2", True,
     errors = [f for f in j["findings"] if f["severity"] == "error"]
     ok((code == 4) == wrong and (not wrong or "is text, not a number (lr.yaml, line 1)" in errors[0]["message"]) and j["common"].get("micro_batch") == micro, "%s, %s" % (read, batch), (code, j["common"], j["findings"], err))
 
+# ---- alone such a file is nobody's: a trainer's defaults are none of it ----
+OWN = "model_family: llama2-7b\nLoRA:\n  r: 0\ndata_path: x\nbatch_size: 16\ngradient_accumulation_steps: 1\nnum_epochs: 5\nlr: 1e-5\nsave_dir: out_${lr}\nweight_decay: 0.01\nseed: 42\n"
+for text, target in ((OWN, None), ("defaults:\n- base_model\nname_or_path: x\nblock_name: LlamaDecoderLayer\nattn_implementation: flash_attention_2\n", None), (OWN.replace("batch_size", "per_device_train_batch_size"), "hf"), ("gradient_accumulation_steps: 1\nweight_decay: 0.01\nseed: 42\nbf16: true\nmodel_family: x\n", "hf")):
+    code, j, err = check("--device", "h100", "--model", "llama-2-7b", "--seq", "512", write("own.yaml", text))
+    ok(j.get("target") == target and (target or (code == 4 and j.get("fits") is None and "of a script's own, and what they do the script says" in str(j["findings"]))), "alone: " + text[:40], (code, j.get("target"), j.get("fits"), j["findings"], err))
+
 finish()
 P

@@ -49,7 +49,7 @@ static const char *signs_of(const vp_dialect *d, const vp_document *doc)
 }
 
 /* Whether the command's program, its script or its subcommand is one of these. */
-static bool is_program(const char *programs, const vp_document *doc)
+bool vp_check_is_program(const char *programs, const vp_document *doc)
 {
     for (const char *p = programs ? doc->program : NULL; p && *p;) {
         size_t n = strcspn(p, " ");
@@ -65,7 +65,7 @@ static bool is_program(const char *programs, const vp_document *doc)
 
 bool vp_check_is_run_by(const vp_dialect *d, const vp_document *doc)
 {
-    return d && is_program(d->programs, doc);
+    return d && vp_check_is_program(d->programs, doc);
 }
 
 static bool is_named_in(const vp_dialect *of, const char *key)
@@ -187,86 +187,39 @@ static bool has_sign(const vp_dialect *d, const vp_document *doc)
     return false;
 }
 
-#define OWN_LOOP "a training loop of the script's own around Accelerate"
-
-/* Files of others that share keys with those of a target: known by one of these, and not judged. */
-static const struct {
-    const char *whose, *keys, *programs;
-    const char *beside; /* only where one of these keys stands there too; NULL: alone */
-    bool        flags;  /* only on a command line */
-} others[] = {
-    {"GPT-NeoX", "pipe_parallel_size pipe-parallel-size attention_config attention-config"},
-    {"torchtitan's command line from 0.3 on",
-     "training.num_tokens_per_microbatch_per_dp_rank compile.mode", .flags = true},
-    {"open-instruct", "dataset_mixer_list dataset_mix_dir hf_metadata_dataset", NULL,
-     "model_name_or_path"},
-    {"nanotron", "parallelism.pp_engine parallelism.recompute_layer optimizer.optimizer_factory"},
-    {"LLM Foundry", "device_train_microbatch_size"},
-    {"LLaMA-Factory's v1", "kernel_config dist_config model_class"},
-    {"LLaMA-Factory's Megatron modes",
-     "tensor_model_parallel_size pipeline_model_parallel_size use_mca use_megatron_bridge", NULL,
-     "finetuning_type"},
-    {"the test recipes of Megatron-LM", "MODEL_ARGS"},
-    {"ms-swift's Ray mode", "colocate_groups rollout.gpus train.gpus", NULL, "rlhf_type"},
-    {"ms-swift's Megatron mode",
-     "micro_batch_size global_batch_size lr_warmup_fraction tensor_model_parallel_size "
-     "expert_model_parallel_size",
-     "megatron", "tuner_type train_type rlhf_type"},
-    {"LLaMA-Factory's evaluation", "n_shot task_dir", NULL, "model_name_or_path"},
-    {"verl",
-     "actor_rollout_ref model.partial_pretrain trainer.n_gpus_per_node optim.lr_warmup_steps_ratio",
-     "verl.trainer.main_ppo verl.trainer.sft_trainer verl.trainer.fsdp_sft_trainer"},
-    {"OpenRLHF", "micro_train_batch_size",
-     "openrlhf.cli.train_sft openrlhf.cli.train_rm openrlhf.cli.train_dpo openrlhf.cli.train_kto "
-     "openrlhf.cli.train_kd openrlhf.cli.train_ppo_ray"},
-    {"NeMo", "exp_manager strategy._target_", NULL},
-    {"NeMo Automodel", "step_scheduler", NULL},
-    {"oumi", "training.trainer_type", NULL},
-    {"oumi", "model.model_name model.model_max_length", NULL, "training"},
-    {"TRL's trainers that generate (GRPO, RLOO)",
-     "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
-    {"TRL's trainers that generate (GRPO, RLOO)", NULL,
-     "GRPOConfig RLOOConfig PPOConfig OnlineDPOConfig NashMDConfig XPOConfig"},
-    {OWN_LOOP, NULL, "Accelerator"},
-};
-
-/* The first of these keys, paths from the root, that is there; NULL. */
-static const vp_value *first_of(const vp_document *doc, const char *keys)
-{
-    const vp_value *found = NULL;
-
-    for (const char *p = keys; p && *p && !found; p += strcspn(p, " "), p += *p == ' ') {
-        char path[128];
-        snprintf(path, sizeof path, "%.*s", (int)strcspn(p, " "), p);
-        found = vp_value_at(doc->root, path);
-    }
-    return found;
-}
-
-/* Whose the file is, where it is one of theirs; NULL. *at: the key that says so; NULL: its command does. */
-static const char *others_of(const vp_document *doc, const vp_value **at)
-{
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        *at = NULL;
-        if (is_program(others[i].programs, doc))
-            return others[i].whose;
-        if (others[i].flags && doc->format != VP_FORMAT_FLAGS)
-            continue;
-        if (others[i].beside && !first_of(doc, others[i].beside))
-            continue;
-        *at = first_of(doc, others[i].keys);
-        if (*at)
-            return others[i].whose;
-    }
-    return NULL;
-}
-
 /* In a script of Python a word or two of a file that has no others are anybody's names. */
 enum { ANYBODYS = 32 };
 static bool is_closed_to(const vp_dialect *d, const vp_document *doc)
 {
     return doc->format == VP_FORMAT_PYTHON && d->n_sections &&
            d->sections[0].strangers == VP_STRANGERS_REFUSED;
+}
+
+/* A file that scripts share with a trainer, half of whose keys are no trainer's, its batch among them: settings of somebody's own, whose
+ * defaults are not the trainer's either. */
+static bool is_somebodys(const vp_dialect *d, const vp_document *doc)
+{
+    bool is_shared = vp_dialect_is_based_on(d, &vp_dialect_transformers) &&
+                     d->sections[0].strangers == VP_STRANGERS_KEPT;
+    int named = 0, strangers = 0;
+
+    if ((!is_shared && d != &vp_dialect_axolotl) ||
+        (doc->format != VP_FORMAT_YAML && doc->format != VP_FORMAT_JSON &&
+         doc->format != VP_FORMAT_TOML) ||
+        vp_value_member(doc->root, is_shared ? "per_device_train_batch_size" : "micro_batch_size"))
+        return false;
+    for (const vp_value *v = doc->root->first; v; v = v->next)
+        is_named_in(d, v->key) ? named++ : strangers++;
+    return strangers >= named;
+}
+
+/* Whether any key of Trainer's or TRL's stands in it. */
+static bool is_shared(const vp_document *doc)
+{
+    for (const vp_value *v = doc->root->first; v; v = v->next)
+        if (is_named_in(&vp_dialect_trl, v->key))
+            return true;
+    return false;
 }
 
 static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *target, int *best)
@@ -282,13 +235,15 @@ static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *tar
     }
     const vp_dialect *d;
     const vp_value   *at;
-    if (!target && others_of(doc, &at))
+    if (!target && vp_check_others(doc, &at))
         return NULL;
     for (int i = 0; !target && (d = vp_dialect_at(i)); i++) {
         int score = has_sign(d, doc) ? score_of(d, doc) : 0;
         if (score > *best && (score > ANYBODYS || !is_closed_to(d, doc)))
             found = d, *best = score;
     }
+    if (found && !target && is_somebodys(found, doc))
+        return NULL;
     return found;
 }
 
@@ -731,42 +686,6 @@ static void check_given(vp_checked *c, const vp_checked_file *file)
         c->gap = doc->given;
 }
 
-/* Where the script makes what its loop goes by. */
-static const vp_value *loop_of(const vp_document *doc)
-{
-    const vp_value *v = doc->root->first;
-
-    while (v && !(v->call && vp_python_ends_in(v->call, "Accelerator")))
-        v = v->next;
-    return v ? v : doc->root;
-}
-
-/* A file of a trainer that no table is of. */
-static void find_others(vp_checked *c, const vp_checked_file *file, const vp_value *at,
-                        const char *whose)
-{
-    bool            is_loop = strcmp(whose, OWN_LOOP) == 0;
-    const vp_value *place   = at ? at : is_loop ? loop_of(file->doc) : file->doc->root;
-
-    if (is_loop)
-        vp_find(c, file, VP_ERROR, place, "", NULL,
-                "not judged: " OWN_LOOP
-                ": what it keeps between its steps stands in its statements, "
-                "not in settings; vplan dryrun -- COMMAND runs it without a GPU");
-    else
-        vp_find(c, file, VP_ERROR, place, at ? at->key : "", NULL,
-                "not judged: %s of %s, whose files are no target's; vplan dryrun -- COMMAND runs "
-                "its training without a GPU",
-                at                                      ? "a key"
-                : file->doc->format == VP_FORMAT_PYTHON ? "a call"
-                                                        : "a command",
-                whose);
-    c->n_unjudged++;
-    if (!c->others && file->doc->format == VP_FORMAT_PYTHON)
-        c->others = vp_arena_printf(c->arena, "%s:%d is of %s", file->name,
-                                    place->line ? place->line : 1, whose);
-}
-
 bool vp_check_knows_any(const vp_checked *c)
 {
     for (int f = 0; f < c->n_files; f++)
@@ -790,6 +709,9 @@ static void find_nobodys(vp_checked *c, const vp_checked_file *file)
         : file->doc->format == VP_FORMAT_PYTHON
             ? "no trainer that vplan knows is called in it: what a loop of its own keeps stands "
               "in its statements, not in settings; vplan dryrun -- COMMAND runs it without a GPU"
+        : is_somebodys(&vp_dialect_trl, file->doc) && is_shared(file->doc)
+            ? "most of its keys are no trainer's: settings of a script's own, and what they do the "
+              "script says; given beside it they are read: vplan check SCRIPT FILE"
             : "whose file is it? No key of a trainer that vplan knows stands in it; name the trainer "
               "with --for");
     c->n_unjudged += severity == VP_ERROR;
@@ -832,9 +754,9 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
         if (!file->doc)
             continue;
         const vp_value *at;
-        const char     *whose = file->dialect ? NULL : others_of(file->doc, &at);
+        const char     *whose = file->dialect ? NULL : vp_check_others(file->doc, &at);
         if (whose) {
-            find_others(out, file, at, whose);
+            vp_check_find_others(out, file, at, whose);
             continue;
         }
         if (is_of_another_method(out, file)) {

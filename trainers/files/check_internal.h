@@ -52,6 +52,14 @@ bool vp_check_is_argument(const vp_checked *c, const vp_checked_file *file, cons
 /* The first of n names that has a key's words, or words that begin so, in their order; NULL: none. */
 const char *vp_check_by_words(const char *key, const char *const *names, int n);
 
+/* check_others.c: whose a file is, of trainers that no table is of; NULL: none of theirs. *at: the key that says so; NULL: its command. */
+const char *vp_check_others(const vp_document *doc, const vp_value **at);
+void        vp_check_find_others(vp_checked *c, const vp_checked_file *file, const vp_value *at,
+                                 const char *whose);
+
+/* Whether the command's program, its script or its subcommand is one of these. */
+bool vp_check_is_program(const char *programs, const vp_document *doc);
+
 /* Whether any file, or the command, is of a trainer that is known. */
 bool vp_check_knows_any(const vp_checked *c);
 

@@ -1,0 +1,117 @@
+/* trainers/files/check_others.c: files of trainers that no table is of, known by a key or a command and named. */
+#include "trainers/files/check_internal.h"
+
+#include "trainers/files/python_calls.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define OWN_LOOP "a training loop of the script's own around Accelerate"
+
+/* Files of others that share keys with those of a target: known by one of these, and not judged. */
+static const struct {
+    const char *whose, *keys, *programs;
+    const char *beside; /* only where one of these keys stands there too; NULL: alone */
+    bool        flags;  /* only on a command line */
+} others[] = {
+    {"GPT-NeoX", "pipe_parallel_size pipe-parallel-size attention_config attention-config"},
+    {"torchtitan's command line from 0.3 on",
+     "training.num_tokens_per_microbatch_per_dp_rank compile.mode", .flags = true},
+    {"open-instruct", "dataset_mixer_list dataset_mix_dir hf_metadata_dataset", NULL,
+     "model_name_or_path"},
+    {"nanotron", "parallelism.pp_engine parallelism.recompute_layer optimizer.optimizer_factory"},
+    {"LLM Foundry", "device_train_microbatch_size"},
+    {"LLaMA-Factory's v1", "kernel_config dist_config model_class"},
+    {"LLaMA-Factory's Megatron modes",
+     "tensor_model_parallel_size pipeline_model_parallel_size use_mca use_megatron_bridge", NULL,
+     "finetuning_type"},
+    {"the test recipes of Megatron-LM", "MODEL_ARGS"},
+    {"ms-swift's Ray mode", "colocate_groups rollout.gpus train.gpus", NULL, "rlhf_type"},
+    {"ms-swift's Megatron mode",
+     "micro_batch_size global_batch_size lr_warmup_fraction tensor_model_parallel_size "
+     "expert_model_parallel_size",
+     "megatron", "tuner_type train_type rlhf_type"},
+    {"LLaMA-Factory's evaluation", "n_shot task_dir", NULL, "model_name_or_path"},
+    {"verl",
+     "actor_rollout_ref model.partial_pretrain trainer.n_gpus_per_node optim.lr_warmup_steps_ratio",
+     "verl.trainer.main_ppo verl.trainer.sft_trainer verl.trainer.fsdp_sft_trainer"},
+    {"OpenRLHF", "micro_train_batch_size",
+     "openrlhf.cli.train_sft openrlhf.cli.train_rm openrlhf.cli.train_dpo openrlhf.cli.train_kto "
+     "openrlhf.cli.train_kd openrlhf.cli.train_ppo_ray"},
+    {"NeMo", "exp_manager strategy._target_", NULL},
+    {"NeMo Automodel", "step_scheduler", NULL},
+    {"oumi", "training.trainer_type", NULL},
+    {"oumi", "model.model_name model.model_max_length", NULL, "training"},
+    {"TRL's trainers that generate (GRPO, RLOO)",
+     "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
+    {"TRL's trainers that generate (GRPO, RLOO)", NULL,
+     "GRPOConfig RLOOConfig PPOConfig OnlineDPOConfig NashMDConfig XPOConfig"},
+    {OWN_LOOP, NULL, "Accelerator"},
+};
+
+/* The first of these keys, paths from the root, that is there; NULL. */
+static const vp_value *first_of(const vp_document *doc, const char *keys)
+{
+    const vp_value *found = NULL;
+
+    for (const char *p = keys; p && *p && !found; p += strcspn(p, " "), p += *p == ' ') {
+        char path[128];
+        snprintf(path, sizeof path, "%.*s", (int)strcspn(p, " "), p);
+        found = vp_value_at(doc->root, path);
+    }
+    return found;
+}
+
+/* Whose the file is, where it is one of theirs; NULL. *at: the key that says so; NULL: its command does. */
+const char *vp_check_others(const vp_document *doc, const vp_value **at)
+{
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        *at = NULL;
+        if (vp_check_is_program(others[i].programs, doc))
+            return others[i].whose;
+        if (others[i].flags && doc->format != VP_FORMAT_FLAGS)
+            continue;
+        if (others[i].beside && !first_of(doc, others[i].beside))
+            continue;
+        *at = first_of(doc, others[i].keys);
+        if (*at)
+            return others[i].whose;
+    }
+    return NULL;
+}
+
+/* Where the script makes what its loop goes by. */
+static const vp_value *loop_of(const vp_document *doc)
+{
+    const vp_value *v = doc->root->first;
+
+    while (v && !(v->call && vp_python_ends_in(v->call, "Accelerator")))
+        v = v->next;
+    return v ? v : doc->root;
+}
+
+/* A file of a trainer that no table is of. */
+void vp_check_find_others(vp_checked *c, const vp_checked_file *file, const vp_value *at,
+                          const char *whose)
+{
+    bool            is_loop = strcmp(whose, OWN_LOOP) == 0;
+    const vp_value *place   = at ? at : is_loop ? loop_of(file->doc) : file->doc->root;
+
+    if (is_loop)
+        vp_find(c, file, VP_ERROR, place, "", NULL,
+                "not judged: " OWN_LOOP
+                ": what it keeps between its steps stands in its statements, "
+                "not in settings; vplan dryrun -- COMMAND runs it without a GPU");
+    else
+        vp_find(c, file, VP_ERROR, place, at ? at->key : "", NULL,
+                "not judged: %s of %s, whose files are no target's; vplan dryrun -- COMMAND runs "
+                "its training without a GPU",
+                at                                      ? "a key"
+                : file->doc->format == VP_FORMAT_PYTHON ? "a call"
+                                                        : "a command",
+                whose);
+    c->n_unjudged++;
+    if (!c->others && file->doc->format == VP_FORMAT_PYTHON)
+        c->others = vp_arena_printf(c->arena, "%s:%d is of %s", file->name,
+                                    place->line ? place->line : 1, whose);
+}
