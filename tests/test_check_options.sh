@@ -172,5 +172,15 @@ for text in "python train_it.py\n", "python prepare.py\npython3 train_it.py\n", 
     code, j, err = check(*CARD, write("all.sh", text))
     ok(code == 0 and j["fits"] is True and j["common"]["micro_batch"] == 4, "a training without options: " + text, (code, j.get("common"), j.get("findings"), err))
 
+# ---- options that a function hands on with what it does not know, or beside something else ----
+TUPLE = HEAD + "def parse():\n    p = argparse.ArgumentParser()\n    p.add_argument('--bs', type=int, default=4)\n    p.add_argument('--gc', type=bool, default=True)\n    %s\ndef train(args):\n    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype='float32')\n    Trainer(model, TrainingArguments('o', per_device_train_batch_size=args.bs, gradient_checkpointing=args.gc, bf16=True), train_dataset=ds).train()\ndef main():\n    %s\n    train(args)\nmain()\n"
+for returns, takes in (("args = p.parse_known_args()\n    return args", "args, _ = parse()"), ("return p.parse_known_args()", "args, rest = parse()"), ("args, rest = p.parse_known_args()\n    return args, rest", "args, rest = parse()"), ("args = p.parse_args()\n    return args, 1", "args, n = parse()"), ("return p.parse_known_args()[0]", "args = parse()")):
+    write("tuple.py", TUPLE % (returns, takes))
+    for words, want in ((), 4), (("--bs", "2"), 2):
+        code, j, err = check(*CARD, "--", "python", "tuple.py", *words)
+        ok(code == 0 and j["common"].get("micro_batch") == want and j["common"].get("recompute") == "full" and j["fits"] is True, "%s, %s" % (returns, takes), (code, j["common"], j.get("fits_not_answered"), j["findings"], err))
+code, j, err = check(*CARD, write("tuple.py", TUPLE % ("args = p.parse_args()\n    return 1, args", "args, n = parse()")))
+ok("micro_batch" not in j["common"] and j["fits"] is None, "the other of two", (j["common"], j.get("fits_not_answered")))
+
 finish()
 P

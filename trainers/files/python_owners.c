@@ -51,8 +51,26 @@ static vp_owner owner_of_place(const vp_python_reader *r, int place)
 
 /* What a function returns, where it says so once. */
 static vp_owner owner_of_value(const vp_python_reader *r, const vp_scanned_value *value, int depth);
+static vp_owner owner_of_name(const vp_python_reader *r, const vp_piece *name, int line, int place,
+                              int depth);
 
-static vp_owner owner_returned(const vp_python_reader *r, int function, int depth)
+/* The place-th of what stands between commas; place < 0, or one value alone: all of it, whose place is then still to be taken. */
+static vp_scanned_value at_place(const vp_scanned_value *value, int place)
+{
+    vp_scanned_value one  = *value;
+    vp_piece         rest = vp_piece_trim(value->value), each;
+    int              n    = 0;
+
+    one.place = place;
+    for (; place >= 0 && vp_piece_next(&rest, &each); n++)
+        if (n == place)
+            one.value = each, one.place = -1;
+    if (n == 1)
+        one.value = value->value, one.place = place;
+    return one;
+}
+
+static vp_owner owner_returned(const vp_python_reader *r, int function, int place, int depth)
 {
     const vp_scan          *s    = r->names->scan;
     const vp_scanned_value *only = NULL;
@@ -61,7 +79,10 @@ static vp_owner owner_returned(const vp_python_reader *r, int function, int dept
     for (int i = 0; function >= 0 && i < s->n_values; i++)
         if (s->values[i].block == function && vp_piece_is(&s->values[i].name, "return"))
             only = &s->values[i], n++;
-    return n == 1 ? owner_of_value(r, only, depth) : (vp_owner){.kind = VP_OWNER_NOTHING};
+    if (n != 1 || !only->value.at)
+        return (vp_owner){.kind = VP_OWNER_NOTHING};
+    vp_scanned_value one = at_place(only, place);
+    return owner_of_value(r, &one, depth);
 }
 
 /* What a value is: Config(...), parser.parse_args(), f() of a function that returns such a one, another name. */
@@ -78,7 +99,7 @@ static vp_owner owner_of_value(const vp_python_reader *r, const vp_scanned_value
            (isalnum((unsigned char)*name.end) || *name.end == '_' || *name.end == '.'))
         name.end++;
     if (name.end == p.end) {
-        vp_owner of = place < 0 ? vp_names_owner(r, &p, p.line, depth + 1) : none;
+        vp_owner of = owner_of_name(r, &p, p.line, place, depth + 1);
         return of.kind == VP_OWNER_NOTHING && place < 0 && memchr(p.at, '.', (size_t)(p.end - p.at))
                    ? vp_names_config_of(r, p, depth + 1)
                    : of;
@@ -104,15 +125,19 @@ static vp_owner owner_of_value(const vp_python_reader *r, const vp_scanned_value
         vp_piece_is(&last, "parse_args_and_config"))
         return place >= 0 ? owner_of_place(r, place) : none;
     vp_owner config = place < 0 ? vp_names_config_made(r, &name, &brackets, depth) : none;
-    if (config.kind != VP_OWNER_NOTHING || place >= 0 || dot)
+    if (config.kind != VP_OWNER_NOTHING || dot)
         return config;
     class = vp_names_block_named(s, &name, true);
+    if (class >= 0 && place >= 0)
+        return none;
     if (class >= 0)
         return (vp_owner){.kind = VP_OWNER_CLASS, .class = class, .called = brackets};
-    return owner_returned(r, vp_names_block_named(s, &name, false), depth + 1);
+    return owner_returned(r, vp_names_block_named(s, &name, false), place, depth + 1);
 }
 
-vp_owner vp_names_owner(const vp_python_reader *r, const vp_piece *name, int line, int depth)
+/* That of a name; of several values that it has, the place-th. */
+static vp_owner owner_of_name(const vp_python_reader *r, const vp_piece *name, int line, int place,
+                              int depth)
 {
     const vp_scan *s    = r->names->scan;
     vp_owner       none = {.kind = VP_OWNER_NOTHING};
@@ -128,10 +153,10 @@ vp_owner vp_names_owner(const vp_python_reader *r, const vp_piece *name, int lin
         for (int i = 0; i < s->n_values; i++)
             if (s->values[i].block == function && vp_piece_same(&s->values[i].name, name))
                 only = &s->values[i], n++;
-        int place = function < 0 ? -1
+        int which = function < 0 ? -1
                                  : vp_names_parameter_of(s, function, name, &otherwise, &annotation,
                                                          &is_self);
-        if (place >= 0) {
+        if (which >= 0) {
             if (is_self && !n)
                 return (vp_owner){.kind = VP_OWNER_CLASS, .class = vp_names_class_of(s, function)};
             const vp_scanned_call *call = NULL;
@@ -140,17 +165,26 @@ vp_owner vp_names_owner(const vp_python_reader *r, const vp_piece *name, int lin
                     call = &s->calls[i], n++;
             if (n != 1 || !call || s->blocks[function].is_mentioned ||
                 !vp_names_argument(&call->brackets, name,
-                                   place - (vp_names_class_of(s, function) >= 0), &given) ||
+                                   which - (vp_names_class_of(s, function) >= 0), &given) ||
                 !given.at)
                 return none;
-            return owner_of_value(r, &(vp_scanned_value){.value = given, .place = -1}, depth + 1);
+            return owner_of_value(r, &(vp_scanned_value){.value = given, .place = place},
+                                  depth + 1);
         }
-        if (n == 1 && only->value.at)
-            return owner_of_value(r, only, depth + 1);
+        if (n == 1 && only->value.at && (place < 0 || only->place < 0)) {
+            vp_scanned_value one = *only;
+            one.place            = only->place < 0 ? place : only->place;
+            return owner_of_value(r, &one, depth + 1);
+        }
         int class = n <= 1 && function < 0 ? vp_names_block_named(s, name, true) : -1;
         if (class >= 0)
             return (vp_owner){.kind = VP_OWNER_CLASS, .class = class};
         if (n || function < 0)
             return none;
     }
+}
+
+vp_owner vp_names_owner(const vp_python_reader *r, const vp_piece *name, int line, int depth)
+{
+    return owner_of_name(r, name, line, -1, depth);
 }
