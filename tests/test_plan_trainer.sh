@@ -857,9 +857,9 @@ for words, said in ((("--qlora",), ("--trainer hf knows several", "plan --traine
 T4 = ("--trainer", "trl", "--device", "t4", "--seq", "512")
 for words in ("plan", "llama-3.2-1b", *T4, "--global-batch", "4", "--qlora"), ("estimate", "llama-3.2-1b", *T4, "--micro-batch", "1", "--qlora"):
     code, _, err = call(*words)
-    ok(code == 4 and "--precision is not given, and bf16-amp, the default for this card, does not run here" in err, "%s: it is the default" % words[0], (code, err))
+    ok(code == 4 and "vplan: --precision is not given, and bf16-amp, the default for this card, does not run here" in err, "%s: it is the default" % words[0], (code, err))
     code, _, err = call(*words, "--precision", "bf16-amp")
-    ok(code == 4 and "precision bf16-amp does not run here" in err and "not given" not in err, "%s: it was given" % words[0], (code, err))
+    ok(code == 4 and "vplan: --precision bf16-amp does not run here" in err and "not given" not in err, "%s: it was given" % words[0], (code, err))
 # ---- nor does nothing fit because of it: where the first precision was recorded with fewer ways to share, another is taken ----
 words = ("plan", "pythia-1b", "--trainer", "hf", "--world", "4", "--device", "4070", "--seq", "512", "--global-batch", "16", "--json")
 code, out, err = call(*words)

@@ -165,8 +165,8 @@ vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err);
 /* The precision in which it does where it does not in this one; NULL: in none. */
 const char *vp_hf_trl_instead(const vp_hf_trl_question *q);
 
-/* vp_err.field of what a card does not run begins so; the setting's key is behind it. */
-#define VP_HF_REFUSED_BY_CARD "device."
+/* vp_err.field of what a card does not run: the option of the setting with this key. */
+#define VP_HF_REFUSED_BY_CARD "--"
 
 /* VP_ERR_NO_FIT: more than request->at_most_bytes. VP_ERR_INPUT: a family, a variant or a field of the config without a recording, with what there
  * is. */

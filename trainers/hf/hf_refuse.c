@@ -323,7 +323,8 @@ vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err)
 
     snprintf(asked, sizeof asked,
              q->is_default ? "--precision is not given, and %s, the default for this card,"
-                           : "precision %s",
+             : q->of_files ? "precision %s"
+                           : "--precision %s",
              q->precision);
     if (!q->is_quantised || strncmp(q->precision, "fp16", 4) != 0)
         return check_trl_loss(q, asked, err);

@@ -107,7 +107,7 @@ static vp_status check_kernels(const vp_hf_request *q, const vp_hf_trained *t, v
         if (t->list[i].element_bytes == 2 &&
             (is_wide || vp_optimizer_step_is_small(&t->list[i]) || i < t->n_tables))
             return VP_FAIL_AT(err, VP_ERR_INPUT, NULL, 0, VP_HF_REFUSED_BY_CARD "optimizer",
-                              "optimizer %s does not run here: bitsandbytes has no kernel for bf16 "
+                              "%s does not run here: bitsandbytes has no kernel for bf16 "
                               "gradients with fp32 states (ValueError); rmsprop and adamw_8bit run",
                               q->optimizer);
     return VP_OK;
