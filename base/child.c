@@ -295,6 +295,13 @@ static vp_status find_executable(const vp_child_opts *opts, char *path, size_t p
                    shown, meant);
 }
 
+vp_status vp_child_check(const vp_child_opts *opts, vp_err *err)
+{
+    char path[PATH_MAX];
+
+    return find_executable(opts, path, sizeof path, err);
+}
+
 /* A file in memory that holds standard input: nothing to pump, and no SIGPIPE. */
 static vp_status open_stdin(const vp_child_opts *opts, int *fd, vp_err *err)
 {

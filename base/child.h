@@ -70,6 +70,8 @@ typedef struct vp_child_result {
 /* VP_OK means it ran and ended, however badly: *result says how. VP_ERR_USAGE: argv[0] cannot be
  * executed (not found, not executable, a folder); VP_ERR_DEVICE: no process could be made. */
 vp_status vp_child_run(const vp_child_opts *opts, vp_child_result *result, vp_err *err);
+/* The same VP_ERR_USAGE without running it. */
+vp_status vp_child_check(const vp_child_opts *opts, vp_err *err);
 void      vp_child_result_release(vp_child_result *result);
 
 /* Environment of children that compute in threads, where the user has not said otherwise: OpenBLAS

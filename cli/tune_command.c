@@ -1,5 +1,6 @@
 #include "cli/tune_command.h"
 
+#include "base/child.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -660,6 +661,8 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
     vp_status         st = VP_OK;
 
     VP_TRY(only_ours(line, err));
+    if (!strchr(line->rest[0], '{')) /* which stands for what --try says */
+        VP_TRY(vp_child_check(&(vp_child_opts){.argv = line->rest, .search_path = true}, err));
     if (o->folder)
         VP_TRY(check_folder(o, line->rest, err));
     VP_TRY(choose_card(o, cli, &device, name, &opts.budget_bytes, err));

@@ -313,6 +313,8 @@ static void a_name_is_looked_for_in_path_only_when_asked(void **state)
     opts.search_path = true;
     opts.env_add     = add;
     CHECK_FAILS(vp_child_run(&opts, &result, &err), VP_ERR_USAGE, "", 0, "", "no folder of PATH");
+    err = (vp_err){0};
+    CHECK_FAILS(vp_child_check(&opts, &err), VP_ERR_USAGE, "", 0, "", "no folder of PATH");
 }
 
 /* What people type in the place of a program: the message says what they may have meant. */

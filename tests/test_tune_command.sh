@@ -32,7 +32,7 @@ ok "options of the other way to tune" exits 2 "$vplan" tune --device l4 --seq 64
 ok "a model and a command" exits 2 "$vplan" tune gpt2 --try --batch=1,2 -- python3 training.py
 ok "--try without a command" exits 2 "$vplan" tune gpt2 --try --batch=1,2
 ok "a card that is none" exits 2 "$vplan" tune --device cpu --try --batch=1,2 -- python3 training.py
-ok "a command that is not there" exits 6 "$vplan" tune --device l4 --try --batch=1,2 -- ./no-such
+ok "a command that is not there, as dryrun says it" exits 2 "$vplan" tune --device l4 --try --batch=1,2 -- ./no-such
 ok "its reason" says "no-such"
 printf 'import argparse, runpy, sys\np = argparse.ArgumentParser()\np.add_argument("--batch")\np.parse_args()\nrunpy.run_path("training.py", run_name="__main__")\n' > parsed.py
 ok "an option that the command does not know" exits 2 "$vplan" tune --device l4 --try --batchsize=1,2,4,8 -- python3 parsed.py
