@@ -302,6 +302,12 @@ for made, extra, wrong in (("Seq2SeqTrainingArguments", "predict_with_generat=Tr
 code, j, err = check("--device", "h100", "--seq", "512", "--model", "t5-small", "--", *"python run_summarization.py --model_name_or_path google-t5/t5-small --output_dir o --per_device_train_batch_size 2 --predict_with_generate --generation_max_length 64".split())
 ok(code == 0 and "predict_with_generate" not in str(j["findings"]), "Seq2SeqTrainingArguments' options", (code, j["findings"], err))
 
+# ---- what turns checkpoints on in the model, behind a condition of the script's own ----
+ON = HEAD + "import json\nmodel = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype='float32')\nif %s:\n    model.gradient_checkpointing_enable()\nargs = TrainingArguments('o', per_device_train_batch_size=2, bf16=True)\nTrainer(model=model, args=args, train_dataset=d).train()\n"
+for condition, fits in (("own['gradient_checkpointing'] == 'true'", None), ("own.gradient_checkpointing", None), ("training_args.gradient_checkpointing", True), ("True", True)):
+    code, j, err = check("--device", "h100", "--seq", "512", write("on.py", ON % condition))
+    ok(code == 0 and j["fits"] is fits, "checkpoints if " + condition, (code, j["common"], j.get("fits_not_answered"), j["findings"], err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

@@ -289,6 +289,21 @@ static bool has(const char *from, const char *end, const char *text)
     return memmem(from, (size_t)(end - from), text, strlen(text));
 }
 
+/* training_args.gradient_checkpointing: the trainer's switch; that of a script's own settings is another. */
+static bool asks_trainer(const char *from, const char *end)
+{
+    static const char sign[] = ".gradient_checkpointing";
+
+    for (const char *p = from; (p = memmem(p, (size_t)(end - p), sign, sizeof sign - 1)); p++) {
+        const char *owner = p;
+        while (owner > from && (isalnum((unsigned char)owner[-1]) || owner[-1] == '_'))
+            owner--;
+        if (memmem(owner, (size_t)(p - owner), "arg", 3))
+            return true;
+    }
+    return has(from, end, "gradient_checkpointing_layers"); /* of train.py that emit writes */
+}
+
 /* Of `if`, `elif`, `else`: what is taken of a chain is taken once. */
 static vp_status enter_chain(vp_python_blocks *b, vp_python_reader *r, int before, bool in_loop)
 {
@@ -369,7 +384,7 @@ vp_status vp_python_enter_line(vp_python_blocks *b, vp_python_reader *r)
     bool is_if      = vp_python_at_word(r, "if") && !has(r->at, end, "__name__");
     bool is_further = before >= 0 && b->open[before].is_chain && is_other &&
                       (vp_python_at_word(r, "elif") || vp_python_at_word(r, "else"));
-    bool is_about = has(r->at, end, "gradient_checkpointing");
+    bool is_about = asks_trainer(r->at, end);
     /* of a chain the one before lies where this one goes */
     if (is_if || is_further)
         VP_TRY(enter_chain(b, r, before, in_loop));
