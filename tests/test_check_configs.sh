@@ -79,6 +79,11 @@ for change in ('cfg["train"]', 'cfg["trian"]'), ("'config.yaml'", "'absent.yaml'
     ok(change[0] in text, "%s is there" % (change,))
     code, got, model, fits, why, findings, err = means(write("t.py", text.replace(*change)))
     ok(fits is None and code == 0, "nobody says it: %s" % (change,), (code, got, fits, why, findings, err))
+# what the script changes in it is not what the file says
+for change in "cfg['train'].pop('output_dir')", "cfg.pop('train')", "cfg['train']['per_device_train_batch_size'] = 16", "cfg['lora']['r'] *= 2", "cfg.update(other)", "del cfg['lora']":
+    text = HEAD + "cfg = yaml.safe_load(open('config.yaml'))\n%s\n" % change + KEYS.replace("def main(cfg):", "if True:")
+    code, got, model, fits, why, findings, err = means(write("t.py", text))
+    ok(fits is None and code == 0, "it is changed: " + change, (code, got, fits, why, findings, err))
 # text in YAML is text to PyYAML, a number to OmegaConf
 write("lr.yaml", "lr: 2e-5\nname: Qwen/Qwen2.5-0.5B\nbatch: ${more.batch}\nmore:\n  batch: 2\nenv: ${oc.env:X}\n")
 LR = HEAD + "cfg = %s\nmodel = AutoModelForCausalLM.from_pretrained(cfg['name'], dtype=torch.float32)\nargs = TrainingArguments('o', learning_rate=cfg['lr'], bf16=True, per_device_train_batch_size=%s)\nTrainer(model, args, train_dataset=d).train()\n"
@@ -86,6 +91,30 @@ for read, batch, wrong, micro in (("yaml.safe_load(open('lr.yaml'))", "2", True,
     code, j, err = check(*CARD, write("lr.py", LR % (read, batch)))
     errors = [f for f in j["findings"] if f["severity"] == "error"]
     ok((code == 4) == wrong and (not wrong or "is text, not a number (lr.yaml, line 1)" in errors[0]["message"]) and j["common"].get("micro_batch") == micro, "%s, %s" % (read, batch), (code, j["common"], j["findings"], err))
+
+# ---- Hydra puts several files together ----
+HYDRA = "import hydra, torch\nfrom omegaconf import DictConfig, OmegaConf\nfrom transformers import AutoModelForCausalLM, TrainingArguments, Trainer\nfrom peft import LoraConfig, get_peft_model\n@hydra.main(version_base=None, config_path='conf', config_name='%s')\ndef main(cfg: DictConfig) -> None:\n    model = AutoModelForCausalLM.from_pretrained(cfg.model.name, dtype=getattr(torch, cfg.model.dtype))\n    if cfg.lora.r > 0:\n        model = get_peft_model(model, LoraConfig(r=cfg.lora.r, target_modules='all-linear'))\n    args = TrainingArguments('o', **OmegaConf.to_container(cfg.trainer.args), seed=cfg.seed)\n    Trainer(model, args, train_dataset=d).train()\nif __name__ == '__main__':\n    main()\n"
+write("conf/config.yaml", "defaults:\n  - model: small\n  - trainer: base\n  - _self_\n  - optional local: null\n  - experiment: null\nseed: 1\nbatch: 4\nlora:\n  r: 0\ntrainer:\n  args:\n    bf16: true\n")
+write("conf/model/small.yaml", "name: Qwen/Qwen2.5-0.5B\ndtype: float32\n")
+write("conf/model/large.yaml", "defaults:\n  - small\nname: Qwen/Qwen2.5-1.5B\n")
+write("conf/trainer/base.yaml", "args:\n  per_device_train_batch_size: ${batch}\n  gradient_checkpointing: false\n  bf16: false\n")
+write("conf/trainer/ckpt.yaml", "defaults:\n  - base\nargs:\n  gradient_checkpointing: true\n")
+write("conf/experiment/lora.yaml", "# @package _global_\ndefaults:\n  - override /trainer: ckpt\nlora:\n  r: 8\nbatch: 2\n")
+write("hydra_it.py", HYDRA % "config")
+for words, want in (("", ("qwen2.5-0.5b", 4, "none", "full", "bf16-mixed", True)), ("model=large batch=1 model.dtype=bfloat16", ("qwen2.5-1.5b", 1, "none", "full", "bf16-amp", True)), ("+experiment=lora", None), ("experiment=lora", ("qwen2.5-0.5b", 2, "full", "lora", "bf16-mixed", True)),
+                    ("experiment=lora lora.r=0 trainer.args.per_device_train_batch_size=1 model.dtype=bfloat16", ("qwen2.5-0.5b", 1, "full", "full", "bf16-amp", True)), ("trainer=ckpt +trainer.args.optim=sgd", ("qwen2.5-0.5b", 4, "full", "full", "bf16-mixed", True)), ("trainer=absent", (None, None, None, None, None, None)), ("trainer.args.per_device_train_batch_size=$BS", ("qwen2.5-0.5b", None, "none", "full", "bf16-mixed", None))):
+    code, j, err = check(*CARD, "--", "python", "hydra_it.py", *words.split())
+    got = (j["model"], *(j["common"].get(k) for k in ("micro_batch", "recompute", "tuning", "precision")), j["fits"])
+    if words == "trainer=absent":
+        ok(got[-1] is None and got[1] is None, "Hydra: a group that is not there", (got, j["findings"]))
+    elif want:
+        ok(code == 0 and got == want, "Hydra: " + words, (code, got, j.get("fits_not_answered"), j["findings"], err))
+code, j, err = check(*CARD, "hydra_it.py", "conf/config.yaml")
+ok(code == 0 and j["common"]["micro_batch"] == 4 and j["fits"] is True, "Hydra: given", (code, j["common"], j["findings"], err))
+write("conf/late.yaml", "defaults:\n  - _self_\n  - model: small\n  - trainer: base\nseed: 1\nbatch: 4\nlora:\n  r: 0\ntrainer:\n  args:\n    bf16: true\n")
+write("hydra_it.py", HYDRA % "late")
+code, j, err = check(*CARD, "hydra_it.py")
+ok(code == 0 and j["common"]["precision"] == "fp32", "Hydra: what comes behind _self_ wins", (code, j["common"], j["findings"], err))
 
 # ---- alone such a file is nobody's: a trainer's defaults are none of it ----
 OWN = "model_family: llama2-7b\nLoRA:\n  r: 0\ndata_path: x\nbatch_size: 16\ngradient_accumulation_steps: 1\nnum_epochs: 5\nlr: 1e-5\nsave_dir: out_${lr}\nweight_decay: 0.01\nseed: 42\n"

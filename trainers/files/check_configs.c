@@ -12,7 +12,6 @@ typedef struct vp_check_config {
     const char             *script, *name; /* whose it is, and its own */
     vp_document            *doc;           /* NULL: it is not there, or is none */
     int                     line;          /* of the script */
-    bool                    is_given;
     struct vp_check_config *next;
 } vp_check_config;
 
@@ -35,16 +34,15 @@ static bool is_tail(const char *path, const char *tail)
     return n >= m && strcmp(path + n - m, tail) == 0 && (n == m || path[n - m - 1] == '/');
 }
 
-/* The only file that was given and that path may be; path NULL: any settings file. NULL: there is none, or there are several. */
-static const char *given_as(const vp_checked *c, const char *path)
+/* The only file that was given and that path may be, by its end or by its name alone; path NULL: any settings file. NULL: there is none,
+ * or there are several. */
+static const char *given_as(const vp_checked *c, const char *path, bool by_name)
 {
-    const char *only = NULL;
+    const char *only = NULL, *slash = path && by_name ? strrchr(path, '/') : NULL;
 
     for (int i = 0; i < c->n_inputs; i++) {
         const char *own = c->inputs[i].path;
-        if (!own || !is_settings(own) ||
-            (path && !is_tail(own, path) &&
-             !is_tail(own, strrchr(path, '/') ? strrchr(path, '/') + 1 : path)))
+        if (!own || !is_settings(own) || (path && !is_tail(own, slash ? slash + 1 : path)))
             continue;
         if (only)
             return NULL;
@@ -77,10 +75,11 @@ const vp_document *vp_check_config_of(void *of, const char *path, int line)
         return NULL;
     if (!path)
         path = said_by(c, x->command);
-    found         = given_as(c, path);
-    bool is_given = found != NULL;
+    found = given_as(c, path, false);
     if (!found && path && x->follows)
         found = vp_check_find(c->arena, x->script, path);
+    if (!found && path)
+        found = given_as(c, path, true);
     if (!found && !path)
         return NULL;
     const char *name = found ? found : path;
@@ -90,8 +89,7 @@ const vp_document *vp_check_config_of(void *of, const char *path, int line)
     *end = made = vp_arena_alloc(c->arena, sizeof *made);
     if (!made)
         return NULL; /* the arena stays failed */
-    *made =
-        (vp_check_config){.script = x->script, .name = name, .line = line, .is_given = is_given};
+    *made = (vp_check_config){.script = x->script, .name = name, .line = line};
     if (found && vp_document_read(c->arena, found, VP_FORMAT_BY_NAME, &made->doc, &inner) != VP_OK)
         made->doc = NULL;
     return made->doc;

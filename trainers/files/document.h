@@ -99,6 +99,10 @@ typedef struct vp_document {
     struct vp_document *launch;
     bool                has_launcher; /* of such a one: not only variables */
     bool                starts_all;   /* and its launcher's default is as many processes as cards */
+    const char *
+        package; /* of a file of YAML, "# @package" in its head: where Hydra puts it; NULL: no word of it */
+    vp_value
+        *overrides; /* of a command: NAME=VALUE behind its script, a map; NULL: there is none */
     vp_value
         *environment;    /* of a command: what is set before it or exported, a map; NULL: nothing */
     const char *program; /* of a command: program, script, subcommand; NULL: options alone */

@@ -159,6 +159,38 @@ out:
     return st;
 }
 
+/* trainer.lr=1, +a=b, model=llama behind a script: what Hydra's read so. */
+static bool is_set(const char *word)
+{
+    const char *p = word + strspn(word, "+~");
+
+    if (!isalpha((unsigned char)*p) && *p != '_')
+        return false;
+    while (isalnum((unsigned char)*p) || (*p && strchr("_./@-", *p)))
+        p++;
+    return *p == '=';
+}
+
+static vp_status take_set(taker *t, const char *word, int line, int column)
+{
+    const char *equals = strchr(word, '=');
+    const char *name   = vp_arena_printf(t->doc->arena, "%.*s", (int)(equals - word), word);
+    vp_value   *v;
+    vp_status   st = VP_OK;
+
+    if (!t->doc->overrides)
+        t->doc->overrides = vp_arena_alloc(t->doc->arena, sizeof *t->doc->overrides);
+    VP_TRY_ALLOC(t->err, name && t->doc->overrides);
+    t->doc->overrides->kind = VP_VALUE_MAP;
+    v                       = vp_value_add(t->doc, t->doc->overrides, name);
+    if (!v)
+        VP_TRY(too_many(t, line));
+    v->line = line, v->column = column;
+    set_text(t, v, equals + 1, false);
+out:
+    return st;
+}
+
 /* What ran so far was a wrapper of the command that follows. */
 static void begin_anew(taker *t)
 {
@@ -318,6 +350,8 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
 
     const char *before = t->before;
     t->before          = word;
+    if (t->doc->program && t->into == t->doc && !t->open && is_set(word))
+        VP_TRY(take_set(t, word, line, column));
     if (is_assignment(word) && (t->in_wrapper || !t->doc->program) && !t->open) {
         VP_TRY(take_environment(t, word, line, column));
         if (!vp_launch_is_variable(word))
@@ -510,7 +544,8 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n, vp_
             !runs_script(one->program)) { /* mkdir, echo: nothing said */
             if (one == doc) {
                 *doc->root  = (vp_value){.kind = VP_VALUE_MAP, .line = 1, .column = 1};
-                doc->launch = NULL, doc->program = NULL, doc->environment = NULL;
+                doc->launch = NULL, doc->program = NULL;
+                doc->environment = doc->overrides = NULL;
                 doc->remarks = doc->last_remark = NULL;
             }
             continue;

@@ -288,12 +288,33 @@ out:
     return st;
 }
 
+/* "# @package _global_" in the comments at the top. */
+static vp_status take_package(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
+{
+    static const char sign[] = "@package ";
+    const char       *end    = bytes + n;
+
+    for (const char *p = bytes, *line_end; p < end && (*p == '#' || *p == '\n'); p = line_end + 1) {
+        line_end         = memchr(p, '\n', (size_t)(end - p));
+        line_end         = line_end ? line_end : end;
+        const char *said = memmem(p, (size_t)(line_end - p), sign, sizeof sign - 1);
+        if (!said)
+            continue;
+        said += sizeof sign - 1;
+        doc->package = vp_arena_printf(doc->arena, "%.*s",
+                                       (int)(line_end - said - (line_end[-1] == '\r')), said);
+        return doc->package ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    }
+    return VP_OK;
+}
+
 vp_status vp_document_parse_yaml(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
 {
     reader    r  = {.doc = doc, .err = err};
     vp_status st = VP_OK;
 
     VP_TRY_ALLOC(err, yaml_parser_initialize(&r.parser));
+    VP_TRY(take_package(doc, bytes, n, err));
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)bytes, (size_t)n);
     VP_TRY(next(&r)); /* the stream's start */

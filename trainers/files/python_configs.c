@@ -129,37 +129,43 @@ static const char *path_of(const vp_python_reader *r, vp_piece p, int depth)
 
 /* ---- what reads it ---- */
 
+static bool is_reader(const vp_piece *call)
+{
+    static const char *const reads[] = {"yaml.safe_load",
+                                        "yaml.load",
+                                        "yaml.full_load",
+                                        "yaml.unsafe_load",
+                                        "json.load",
+                                        "json.loads",
+                                        "toml.load",
+                                        "tomllib.load",
+                                        "tomli.load",
+                                        "OmegaConf.load",
+                                        NULL};
+
+    return is_one_of(call, reads);
+}
+
 vp_owner vp_names_config_made(const vp_python_reader *r, const vp_piece *call,
                               const vp_piece *brackets, int depth)
 {
-    static const char *const        reads[] = {"yaml.safe_load",
-                                               "yaml.load",
-                                               "yaml.full_load",
-                                               "yaml.unsafe_load",
-                                               "json.load",
-                                               "json.loads",
-                                               "toml.load",
-                                               "tomllib.load",
-                                               "tomli.load",
-                                               "OmegaConf.load",
-                                               NULL},
-                             *const same[]  = {"OmegaConf.create",
-                                               "OmegaConf.to_container",
-                                               "DictConfig",
-                                               "EasyDict",
-                                               "edict",
-                                               "Box",
-                                               "AttrDict",
-                                               "DotDict",
-                                               "DotMap",
-                                               "Munch",
-                                               "munchify",
-                                               "dict",
-                                               "SimpleNamespace",
-                                               NULL};
-    vp_owner                        none    = {.kind = VP_OWNER_NOTHING};
-    vp_piece                        rest = *brackets, first, name = *call;
-    const char                     *path;
+    static const char *const same[] = {"OmegaConf.create",
+                                       "OmegaConf.to_container",
+                                       "DictConfig",
+                                       "EasyDict",
+                                       "edict",
+                                       "Box",
+                                       "AttrDict",
+                                       "DotDict",
+                                       "DotMap",
+                                       "Munch",
+                                       "munchify",
+                                       "dict",
+                                       "SimpleNamespace",
+                                       NULL};
+    vp_owner                 none   = {.kind = VP_OWNER_NOTHING};
+    vp_piece                 rest = *brackets, first, name = *call;
+    const char              *path;
 
     if (!r->doc->config || !vp_piece_next(&rest, &first))
         return none;
@@ -168,9 +174,11 @@ vp_owner vp_names_config_made(const vp_python_reader *r, const vp_piece *call,
     bool        is_own = is_one_of(&name, same) || is_one_of(&last, same);
     while (is_own && first.at < first.end && *first.at == '*')
         first.at++;
+    if (is_own && vp_piece_is(&name, "dict") && vp_piece_next(&rest, &(vp_piece){0}))
+        return none; /* and more beside it */
     if (is_own)
         return vp_names_config_of(r, first, depth + 1);
-    if (!is_one_of(&name, reads))
+    if (!is_reader(&name))
         return none;
     path                   = path_of(r, first, depth);
     const vp_document *doc = r->doc->config(r->doc->config_of, path, call->line);
@@ -212,11 +220,18 @@ static const vp_value *member(const vp_owner *of, const char *key, size_t n)
     return vp_value_member(of->tree, name);
 }
 
+/* Of Hydra's: part of it stands in a file that is not there. */
+static bool has_unknown(const vp_value *v)
+{
+    return v && v->kind == VP_VALUE_MAP && vp_value_member(v, VP_PYTHON_UNKNOWN);
+}
+
 vp_owner vp_names_config_part(const vp_owner *of, const char **at, const char *end,
                               bool *is_missing, bool *is_asked, vp_piece *otherwise)
 {
-    vp_owner    part = *of;
-    const char *p    = *at;
+    vp_owner    part     = *of;
+    const char *p        = *at;
+    bool        has_more = has_unknown(of->tree);
 
     *is_missing = *is_asked = false;
     *otherwise              = (vp_piece){NULL, NULL, 0};
@@ -255,12 +270,15 @@ vp_owner vp_names_config_part(const vp_owner *of, const char **at, const char *e
             break;
         const vp_value *found = meant_by(&part, member(&part, key, n), 0);
         part.tree             = found;
+        has_more              = has_more || has_unknown(found);
         *is_missing           = !found;
         *is_asked             = asks;
         p                     = behind;
         if (found)
             otherwise->at = NULL;
     }
+    if (has_more && (!part.tree || part.tree->kind == VP_VALUE_MAP)) /* and nobody knows what */
+        *is_missing = true, *is_asked = false;
     *at = p;
     return part;
 }
@@ -293,7 +311,8 @@ static vp_status copy_part(vp_python_reader *r, const vp_owner *of, const vp_val
     v->key = own.key, v->next = own.next, v->column = own.column;
     v->line   = line;
     v->option = NULL;
-    v->source = of->whole->name, v->source_line = known->line;
+    if (!known->source)
+        v->source = of->whole->name, v->source_line = known->line;
     if (v->kind == VP_VALUE_STRING && of->is_omega)
         be_number(v);
     if (v->kind == VP_VALUE_STRING)
@@ -347,6 +366,43 @@ vp_owner vp_names_config_of(const vp_python_reader *r, vp_piece p, int depth)
     return at == p.end && !is_missing ? of : none;
 }
 
+enum { TAKES_OUT = 1, CHANGES = 2 };
+
+/* What a script does to what a name holds: cfg.pop("a") takes something out, cfg["a"] = 1 and its like change it. */
+static unsigned done_to(const vp_python_reader *r, const vp_piece *name)
+{
+    static const char *const changes[] = {".update(", ".setdefault(", ".merge_with(", ".clear("};
+    size_t                   n         = (size_t)(name->end - name->at);
+    unsigned                 done      = 0;
+
+    for (const char *p = r->begin; (p = memmem(p, (size_t)(r->end - p), name->at, n)); p++) {
+        const char *at = p + n, *from = at;
+        if ((p > r->begin && (is_letter(p[-1]) || p[-1] == '.')) || at >= r->end || is_letter(*at))
+            continue;
+        if (p - r->begin > 4 && memcmp(p - 4, "del ", 4) == 0)
+            return CHANGES;
+        while (at < r->end && (*at == '.' || *at == '[')) {
+            if (r->end - at > 5 && memcmp(at, ".pop(", 5) == 0)
+                done |= TAKES_OUT;
+            for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
+                if ((size_t)(r->end - at) > strlen(changes[i]) &&
+                    memcmp(at, changes[i], strlen(changes[i])) == 0)
+                    return CHANGES;
+            const char *close =
+                *at == '[' ? vp_piece_find(&(vp_piece){at + 1, r->end, 0}, "]\n") : NULL;
+            at = close && *close == ']' ? close + 1 : at + 1;
+            while (at < r->end && is_letter(*at))
+                at++;
+        }
+        const char *sign = at;
+        while (sign < r->end && strchr(" +-*/|", *sign))
+            sign++;
+        if (at > from && sign + 1 < r->end && *sign == '=' && sign[1] != '=')
+            return CHANGES;
+    }
+    return done;
+}
+
 vp_status vp_python_read_config(vp_python_reader *r, const char *from, int line, vp_value *v,
                                 bool *is_one)
 {
@@ -360,11 +416,24 @@ vp_status vp_python_read_config(vp_python_reader *r, const char *from, int line,
         return VP_OK;
     while (name.end < r->end && is_letter(*name.end))
         name.end++;
-    at = name.end;
-    if (at < r->end && *at == '(')
-        return VP_OK;
-    vp_owner of = vp_names_owner(r, &name, line, 0);
-    if (of.kind != VP_OWNER_CONFIG)
+    at          = name.end;
+    vp_owner of = {.kind = VP_OWNER_NOTHING};
+    if (at >= r->end || *at != '(')
+        of = vp_names_owner(r, &name, line, 0);
+    if (of.kind != VP_OWNER_CONFIG) { /* OmegaConf.to_container(cfg.train) */
+        while (name.end < r->end && (is_letter(*name.end) || *name.end == '.'))
+            name.end++;
+        vp_piece    brackets = {name.end + 1, r->end, line};
+        const char *close =
+            name.end < r->end && *name.end == '(' ? vp_piece_find(&brackets, ")") : NULL;
+        brackets.end = close;
+        at           = close ? close + 1 : at;
+        if (!close || vp_piece_is(&name, "dict") || is_reader(&name))
+            return VP_OK;
+        of = vp_names_config_made(r, &name, &brackets, 0);
+    }
+    unsigned done = of.kind == VP_OWNER_CONFIG ? done_to(r, &name) : 0;
+    if (of.kind != VP_OWNER_CONFIG || (done & CHANGES))
         return VP_OK;
     of      = vp_names_config_part(&of, &at, r->end, &is_missing, &is_asked, &otherwise);
     *is_one = true;
@@ -379,6 +448,8 @@ vp_status vp_python_read_config(vp_python_reader *r, const char *from, int line,
             vp_python_be_unread(v);
     } else if (is_missing) {
         v->kind = VP_VALUE_NULL, v->text = "None";
+    } else if (done && of.tree->kind == VP_VALUE_MAP) {
+        v->kind = VP_VALUE_STRING, v->text = "...";
     } else {
         VP_TRY(copy_part(r, &of, of.tree, line, 0, v));
     }

@@ -8,11 +8,13 @@
 enum { VP_NAMES_MAX_DEPTH = 8 };
 
 typedef struct vp_python_names {
-    vp_scan  *scan;
-    vp_value *options;       /* of its parser, a list of calls; NULL: not read yet */
-    int       depth;         /* of names that are followed one by another */
-    int       parsers;       /* argparse's; of two nobody sees which has an option */
-    bool      reads_configs; /* it has a call that reads settings from a file */
+    vp_scan     *scan;
+    vp_value    *options;       /* of its parser, a list of calls; NULL: not read yet */
+    int          depth;         /* of names that are followed one by another */
+    int          parsers;       /* argparse's; of two nobody sees which has an option */
+    bool         reads_configs; /* it has a call that reads settings from a file */
+    vp_document *handed; /* what Hydra hands a function of it; NULL: it was not asked for yet */
+    int          handed_to;
 } vp_python_names;
 
 /* What stands behind a name before its dot. */

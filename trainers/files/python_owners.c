@@ -159,6 +159,11 @@ static vp_owner owner_of_name(const vp_python_reader *r, const vp_piece *name, i
         if (which >= 0) {
             if (is_self && !n)
                 return (vp_owner){.kind = VP_OWNER_CLASS, .class = vp_names_class_of(s, function)};
+            if (which == 0 && !n && s->blocks[function].decorated) {
+                vp_owner handed = vp_names_config_handed(r, function);
+                if (handed.kind != VP_OWNER_NOTHING)
+                    return handed;
+            }
             const vp_scanned_call *call = NULL;
             for (int i = 0; i < s->n_calls; i++)
                 if (vp_names_is_call_of(s, function, &s->calls[i]))
