@@ -575,6 +575,12 @@ for name in ("bert-base-uncased", "modernbert-base", "t5-small"):         # that
     message = json.loads(p.stdout).get("error", {}).get("message", "")
     ok(p.returncode == 4 and "predict the next token" in message and "--trainer hf" in message, name + " by TRL", message)
 
+# ---- cuBLAS's workspace, as torch 2.11 takes it with a first product: 32 MiB on 9.0 alone, not on what came later; cuBLASLt's 1 MiB beside ----
+for card, workspace in (("h100", 33554432), ("a100-sxm-80gb", 8519680), ("b200", 8519680), ("b300", 8519680), ("5090", 8519680), ("t4", 8519680)):
+    rc, j = estimate(gpt2, "--seq", "256", "--precision", "fp32", "--device", card)
+    got = [i["bytes"] for x in j["phases"] if x["name"] == "forward1" for i in x["items"] if i["name"] == "cublas_workspace"]
+    ok(rc == 0 and got == [workspace + (1 << 20)], "cuBLAS's workspace on " + card, got)
+
 # ---- fits, accumulation, time ----
 rc, j = estimate(llama, "--precision", "bf16", "--device", "h100", *small)
 ok(rc == 0 and j["fits"] is True and j["device_bytes"] > j["reserved_peak_bytes"], "fits, context counted", j.get("device_bytes"))

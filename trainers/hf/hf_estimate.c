@@ -52,7 +52,7 @@ static int64_t workspace_of(const vp_hf_request *q)
 {
     if (q->workspace_bytes >= 0)
         return q->workspace_bytes;
-    return q->capability >= 90 ? 32 * VP_MIB : 2 * 4096 * VP_KIB + 8 * 16 * VP_KIB;
+    return q->capability == 90 ? 32 * VP_MIB : 2 * 4096 * VP_KIB + 8 * 16 * VP_KIB;
 }
 
 static bool has_phase(const run *r, const char *phase)
