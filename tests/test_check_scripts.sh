@@ -308,6 +308,13 @@ for condition, fits in (("own['gradient_checkpointing'] == 'true'", None), ("own
     code, j, err = check("--device", "h100", "--seq", "512", write("on.py", ON % condition))
     ok(code == 0 and j["fits"] is fits, "checkpoints if " + condition, (code, j["common"], j.get("fits_not_answered"), j["findings"], err))
 
+# ---- a loop of one's own: names as a trainer has them are none of its keys ----
+LOOP = "import torch\nfrom transformers import AutoModelForCausalLM\ngradient_accumulation_steps = 4\nlearning_rate = 1e-5\nmax_length = 512\nbatch_size = 32\nbf16 = True\nmodel = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.bfloat16)\noptimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)\nfor i, batch in enumerate(loader):\n    (model(**batch).loss / gradient_accumulation_steps).backward()\n    optimizer.step()\n"
+code, j, err = check("--device", "h100", "--seq", "512", write("loop.py", LOOP))
+ok(code == 4 and j.get("target") is None and j["fits"] is None and "micro_batch" not in j["common"] and "loop of the script's own" in j["fits_not_answered"], "a loop of one's own", (code, j.get("target"), j["common"], j.get("fits_not_answered"), j["findings"], err))
+code, j, err = check("--device", "h100", "--seq", "512", "--model", "gpt2", write("serve.py", "from fastapi import FastAPI\napp = FastAPI()\nmax_length = 512\n"))
+ok(code == 4 and j.get("target") is None and j["fits"] is None, "FastAPI is none of Unsloth's", (code, j.get("target"), j["common"], j["findings"], err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

@@ -189,6 +189,14 @@ static bool has_sign(const vp_dialect *d, const vp_document *doc)
 
 /* In a script of Python a word or two of a file that has no others are anybody's names. */
 enum { ANYBODYS = 32 };
+/* A script that makes no arguments of a trainer's: names that it gives values are a loop's own, and the trainer's defaults are none of it. */
+static bool is_own_loop(const vp_dialect *d, const vp_document *doc)
+{
+    return doc->format == VP_FORMAT_PYTHON && !doc->program && !doc->files &&
+           vp_dialect_is_based_on(d, &vp_dialect_transformers) &&
+           d->sections[0].strangers == VP_STRANGERS_KEPT;
+}
+
 static bool is_closed_to(const vp_dialect *d, const vp_document *doc)
 {
     return doc->format == VP_FORMAT_PYTHON && d->n_sections &&
@@ -238,7 +246,7 @@ static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *tar
     if (!target && vp_check_others(doc, &at))
         return NULL;
     for (int i = 0; !target && (d = vp_dialect_at(i)); i++) {
-        int score = has_sign(d, doc) ? score_of(d, doc) : 0;
+        int score = has_sign(d, doc) && !is_own_loop(d, doc) ? score_of(d, doc) : 0;
         if (score > *best && (score > ANYBODYS || !is_closed_to(d, doc)))
             found = d, *best = score;
     }
@@ -715,6 +723,9 @@ static void find_nobodys(vp_checked *c, const vp_checked_file *file)
             : "whose file is it? No key of a trainer that vplan knows stands in it; name the trainer "
               "with --for");
     c->n_unjudged += severity == VP_ERROR;
+    if (severity == VP_ERROR && !c->others && file->doc->parts)
+        c->others = vp_arena_printf(c->arena, "%s:%d is of a training loop of the script's own",
+                                    file->name, file->doc->parts->root->line);
 }
 
 vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const vp_check_opts *opts,

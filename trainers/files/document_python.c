@@ -225,7 +225,7 @@ vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map)
         }
         if (strcmp(m->key, VP_PYTHON_UNKNOWN) == 0) {
             if (map->call &&
-                (vp_python_makes_arguments(map->call) || strncmp(map->call, "Fast", 4) == 0))
+                (vp_python_makes_arguments(map->call) || vp_python_is_unsloths(map->call)))
                 VP_TRY(say_gap(r, r->doc, map, m));
             continue;
         }
@@ -233,7 +233,7 @@ vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map)
             if (m->call && vp_python_trains(m->call))
                 VP_TRY(vp_python_join_root(r, m));
             if (m != map->first || m->kind != VP_VALUE_STRING || !map->call ||
-                strncmp(map->call, "Fast", 4) != 0 ||
+                !vp_python_is_unsloths(map->call) ||
                 !vp_python_ends_in(map->call, ".from_pretrained"))
                 continue;
             VP_TRY(vp_python_add(r, root, "model_name", &copy));

@@ -47,9 +47,14 @@ bool vp_python_trains(const char *call)
            !vp_python_ends_in(call, "LoraConfig") && !vp_python_ends_in(call, "BitsAndBytesConfig");
 }
 
+bool vp_python_is_unsloths(const char *call)
+{
+    return strncmp(call, "Fast", 4) == 0 && strstr(call, "Model");
+}
+
 bool vp_python_tells_settings(const char *call)
 {
-    return strncmp(call, "Fast", 4) == 0 || vp_python_makes_arguments(call) ||
+    return vp_python_is_unsloths(call) || vp_python_makes_arguments(call) ||
            vp_python_ends_in(call, ".Config") || vp_python_ends_in(call, "Trainer");
 }
 
@@ -165,7 +170,7 @@ static void drop_other_engines(vp_document *doc)
 static bool is_of_unsloth(const vp_document *doc)
 {
     for (const vp_value *v = doc->root->first; v; v = v->next)
-        if (v->call && strncmp(v->call, "Fast", 4) == 0)
+        if (v->call && vp_python_is_unsloths(v->call))
             return true;
     return false;
 }

@@ -16,6 +16,9 @@ bool vp_python_trains(const char *call);
  * data sets and all else have arguments by such names too. */
 bool vp_python_tells_settings(const char *call);
 
+/* Whether a call is of one of Unsloth's classes, FastLanguageModel; FastAPI is none. */
+bool vp_python_is_unsloths(const char *call);
+
 /* Whether a call loads a model of transformers'. */
 bool vp_python_loads_model(const char *call);
 
