@@ -182,5 +182,13 @@ for returns, takes in (("args = p.parse_known_args()\n    return args", "args, _
 code, j, err = check(*CARD, write("tuple.py", TUPLE % ("args = p.parse_args()\n    return 1, args", "args, n = parse()")))
 ok("micro_batch" not in j["common"] and j["fits"] is None, "the other of two", (j["common"], j.get("fits_not_answered")))
 
+# ---- fields of a class that is made of a trainer's arguments ----
+FIELDS = "from dataclasses import dataclass, field\nimport transformers\nfrom transformers import AutoModelForCausalLM, Trainer\nfrom peft import LoraConfig, get_peft_model\n@dataclass\nclass TrainingArguments(transformers.TrainingArguments):\n    lora_enable: bool = False\n    lora_r: int = 64\n    model_name: str = field(default='Qwen/Qwen2.5-0.5B')\nparser = transformers.HfArgumentParser((TrainingArguments,))\ntraining_args = parser.parse_args_into_dataclasses()[0]\nmodel = AutoModelForCausalLM.from_pretrained(training_args.model_name, dtype='float32')\nif training_args.lora_enable:\n    model = get_peft_model(model, LoraConfig(r=training_args.lora_r, target_modules='all-linear'))\nTrainer(model=model, args=training_args, train_dataset=d).train()\n"
+write("fields.py", FIELDS)
+for words, want in (("", ("full", None)), ("--lora_enable True", ("lora", 64)), ("--lora_enable True --lora_r 8", ("lora", 8))):
+    code, j, err = check(*CARD, "--", "python", "fields.py", *("--output_dir o --bf16 True --per_device_train_batch_size 2 " + words).split())
+    got = (j["common"].get("tuning"), j["common"].get("lora_r"))
+    ok(code == 0 and got == want and j["fits"] is True, "fields beside a trainer's: " + words, (code, got, j.get("fits_not_answered"), j["findings"], err))
+
 finish()
 P

@@ -315,6 +315,12 @@ ok(code == 4 and j.get("target") is None and j["fits"] is None and "micro_batch"
 code, j, err = check("--device", "h100", "--seq", "512", "--model", "gpt2", write("serve.py", "from fastapi import FastAPI\napp = FastAPI()\nmax_length = 512\n"))
 ok(code == 4 and j.get("target") is None and j["fits"] is None, "FastAPI is none of Unsloth's", (code, j.get("target"), j["common"], j["findings"], err))
 
+# ---- the linear layers, as scripts list them themselves ----
+LIST = HEAD + "import torch.nn as nn\ndef find_all_linear_names(model):\n    names = set()\n    for name, module in model.named_modules():\n        if isinstance(module, %s):\n            names.add(name.split('.')[-1])\n    %s\n    return list(names)\nmodel = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype='float32')\nmodel = get_peft_model(model, LoraConfig(r=8, target_modules=find_all_linear_names(model)))\nargs = TrainingArguments('o', per_device_train_batch_size=2, bf16=True)\nTrainer(model=model, args=args, train_dataset=d).train()\n"
+for made, without, want in (("nn.Linear", "names.discard('lm_head')", "all-linear"), ("cls", "names.remove('lm_head')", None), ("nn.Linear", "pass", None), ("nn.Embedding", "names.remove('lm_head')", None)):
+    code, j, err = check("--device", "h100", "--seq", "512", write("list.py", LIST % (made, without)))
+    ok(code == 0 and j["common"].get("lora_targets") == want and j["fits"] is (True if want else None), "a list of layers: %s, %s" % (made, without), (code, j["common"], j.get("fits_not_answered"), j["findings"], err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

@@ -256,6 +256,34 @@ static bool is_dictionary(const vp_value *v)
            !vp_value_member(v, VP_PYTHON_UNKNOWN);
 }
 
+/* The text of a function, head and all. */
+static vp_piece text_of(const vp_python_reader *r, int function)
+{
+    const vp_scanned_block *b    = &r->names->scan->blocks[function];
+    vp_piece                text = {b->name.at, b->name.end, b->line};
+
+    for (int line = b->line; text.end < r->end && line <= b->end; text.end++)
+        line += *text.end == '\n';
+    return text;
+}
+
+/* for name, module in model.named_modules(): if isinstance(module, torch.nn.Linear): ..., and lm_head left out: what peft calls
+ * all-linear, as scripts wrote it before it had that word (https://github.com/artidoro/qlora, qlora.py). */
+static bool lists_linear_layers(const vp_python_reader *r, int function)
+{
+    static const char *const        signs[]   = {".named_modules(", "isinstance(", "lm_head"},
+                             *const classes[] = {"nn.Linear", "Linear4bit", "Linear8bitLt"};
+    vp_piece                        text      = text_of(r, function);
+    bool                            all = true, any = false;
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        all = all &&
+              memmem(text.at, (size_t)(text.end - text.at), signs[i], strlen(signs[i])) != NULL;
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        any = any || memmem(text.at, (size_t)(text.end - text.at), classes[i], strlen(classes[i]));
+    return all && any;
+}
+
 vp_status vp_python_names_returned(vp_python_reader *r, vp_value *v)
 {
     vp_python_names        *x    = r->names;
@@ -274,6 +302,11 @@ vp_status vp_python_names_returned(vp_python_reader *r, vp_value *v)
             only = &s->values[i], n++;
     if (n != 1 || only->place >= 0 || only->indent != s->blocks[f].body)
         goto out;
+    if (lists_linear_layers(r, f)) {
+        v->kind = VP_VALUE_STRING, v->text = "all-linear", v->quoted = true;
+        v->call = NULL, v->first = v->last = NULL, v->n_children = 0, v->index = NULL;
+        goto out;
+    }
     VP_TRY(vp_names_read_piece(r, &only->value, &found, true, &ok));
     if (ok && (is_plain(&found) || is_dictionary(&found)))
         found.next = v->next, *v = found;
@@ -618,9 +651,12 @@ static vp_status attribute_value(vp_python_reader *r, const vp_owner *of, const 
         goto out;
     for (int class = of->class, depth = 0; class >= 0 && depth < MAX_DEPTH && is_known; depth++) {
         int base = base_of(s, class, &is_known);
-        if (!is_known)
+        if (!is_known &&
+            !of->options) /* of a dataclass the class's own fields count, whatever it is built on */
             goto out;
         a = attribute_of(s, class, name, &n);
+        if (n == 0 && !is_known)
+            goto out;
         if (n == 0) {
             class = base;
             continue;
