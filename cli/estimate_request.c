@@ -354,6 +354,7 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .syncs_each      = o->syncs_each,
                .eval_batch      = o->eval_batch,
                .capability      = o->device ? a->device.compute_capability : 90,
+               .prefers_cudnn   = o->device && vp_hf_prefers_cudnn(a->device.compute_capability),
                .processors      = o->device ? a->device.multiprocessors : 132,
                .addresses_rise  = addresses_rise(),
                .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,

@@ -541,6 +541,7 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
                              .offload         = offload_of(s),
                              .device_bytes    = job->device->usable_bytes,
                              .capability      = job->device->compute_capability,
+                             .prefers_cudnn   = vp_hf_prefers_cudnn(job->device->compute_capability),
                              .processors      = job->device->multiprocessors,
                              .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
                              .alloc_conf      = is(s, VP_SETTING_ALLOCATOR, "expandable")

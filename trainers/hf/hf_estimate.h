@@ -74,7 +74,9 @@ typedef struct vp_hf_request {
     int64_t target_seq;       /* of seq2seq; 0: as seq */
     int64_t seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
     int     capability;       /* 90 */
-    int64_t processors;       /* multiprocessors */
+    bool
+        prefers_cudnn; /* PyTorch on it takes cuDNN's attention where it may: vp_hf_prefers_cudnn() */
+    int64_t processors; /* multiprocessors */
     /* of cuBLAS, a thread; 0: none, VP_HF_WORKSPACE_OF_CARD: by the compute capability */
     bool
         addresses_rise; /* of all segments, as where a stand-in gave them so; no card's driver does */
@@ -161,6 +163,10 @@ typedef struct vp_hf_trl_question {
     bool        of_files;     /* files say it: the error has no advice in options */
 } vp_hf_trl_question;
 vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err);
+
+/* A card that PyTorch asks cuDNN's attention on first: what runs there under a mask was not recorded, but by rule (hf_cudnn.h). Where no
+ * card is named nobody asks. */
+bool vp_hf_prefers_cudnn(int capability);
 
 /* The precision in which it does where it does not in this one; NULL: in none. */
 const char *vp_hf_trl_instead(const vp_hf_trl_question *q);

@@ -1,6 +1,7 @@
 #include "trainers/hf/hf_find.h"
 
 #include "base/file.h"
+#include "trainers/hf/hf_cudnn.h"
 #include "trainers/hf/hf_layers.h"
 #include "trainers/hf/hf_refuse.h"
 #include "trainers/hf/hf_versions.h"
@@ -863,7 +864,13 @@ vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_
 
     *found = (vp_hf_found){0};
     VP_TRY(find_by_checkpoints(&r, err));
+    found->copies_attention =
+        pass == VP_HF_STEP && vp_hf_copies_attention(model, request, r.attention, has_mask(&r));
     choose_attention(&r);
+    if (found->copies_attention)
+        vp_hf_assume(out,
+                     "cuDNN's attention, which PyTorch takes first on this card under a mask: by "
+                     "rule, a copy of each layer's output more than was recorded");
     if (request->load && strcmp(request->load, "int8") == 0)
         vp_hf_assume(out, "8-bit weights: no column of what goes into a product is an outlier "
                           "(values of 6 and more); each one that is takes 2 bytes a token more");

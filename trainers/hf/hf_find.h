@@ -20,8 +20,9 @@ typedef struct vp_hf_found {
     const vp_recorded_program *program;
     vp_hf_sizes                sizes;
     bool                       plain; /* a plain loop's recording is played */
-    int64_t as;   /* libraries: line of vp_recording_also(); -1: the recording's own */
-    bool    ties; /* frozen tables are tied, and the untied recording is played */
+    int64_t as;               /* libraries: line of vp_recording_also(); -1: the recording's own */
+    bool    ties;             /* frozen tables are tied, and the untied recording is played */
+    bool    copies_attention; /* hf_cudnn.h */
 } vp_hf_found;
 
 /* out: its task, seq, versions and assumptions are filled. VP_ERR_INPUT: what was not recorded, with the nearest that

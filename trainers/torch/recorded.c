@@ -113,6 +113,9 @@ void vp_recorded_free(vp_recorded *s)
     vp_ledger_free(s->ledger, &s->rows);
     vp_ledger_free(s->ledger, &s->part);
     vp_ledger_free(s->ledger, &s->ones);
+    for (int64_t i = 0; i < s->n_kept; i++)
+        vp_ledger_free(s->ledger, &s->kept[i]);
+    free(s->kept);
     free(s->sizes);
     free(s->sizes_of_last);
     free(s->base);
@@ -560,13 +563,35 @@ static void give_back(vp_recorded *s, const token *t, int64_t i, int64_t n_runni
     s->is_freed |= s->n_told < s->n_gradients && s->ledger->needed_bytes < before;
 }
 
+/* What each layer keeps besides: it comes as the layer begins and goes as the next one of backward does, whose layers come the other way
+ * round; behind the last of either there is one told of more. */
+static vp_status keep(vp_recorded *s, const char *name, int64_t i, vp_err *err)
+{
+    if (strncmp(name, "forward", strlen("forward")) == 0 && i < s->n_kept)
+        return vp_ledger_alloc(s->ledger, VP_OWNER_ACTIVATION, s->kept_bytes, &s->kept[i], err);
+    if (s->is_backward && i > 0 && i <= s->n_kept)
+        vp_ledger_free(s->ledger, &s->kept[s->n_kept - i]);
+    return VP_OK;
+}
+
+static bool tells_of_layers(const vp_recorded *s)
+{
+    return s->watch || s->kept;
+}
+
 /* The watch is told of layer *untold, if any, and there is none untold. */
 static vp_status tell(vp_recorded *s, const char *name, int64_t *untold, vp_err *err)
 {
-    int64_t i = *untold;
+    int64_t   i  = *untold;
+    vp_status st = VP_OK;
 
     *untold = -1;
-    return i < 0 ? VP_OK : s->watch->layer(s->watch->user, name, i, err);
+    if (i >= 0 && s->kept)
+        VP_TRY(keep(s, name, i, err));
+    if (i >= 0 && s->watch)
+        VP_TRY(s->watch->layer(s->watch->user, name, i, err));
+out:
+    return st;
 }
 
 /* Where layers repeat in blocks of several, each is taken to be as long as the others; more: those beside the blocks, in the section behind. */
@@ -606,9 +631,9 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     find_next_workspace(s, phase_idx);
     clear_blocks(s, phase_idx);
     for (int k = 0; k < p->n_sections; k++) {
-        int64_t n = vp_recorded_repetitions(s, phase_idx, k);
-        bool    told =
-            s->watch && p->sections[k].group >= 0 && p->sections[k].group != VP_RECORDED_TILES;
+        int64_t n    = vp_recorded_repetitions(s, phase_idx, k);
+        bool    told = tells_of_layers(s) && p->sections[k].group >= 0 &&
+                    p->sections[k].group != VP_RECORDED_TILES;
         for (int64_t i = 0; i < n; i++) {
             if (told) {
                 VP_TRY(tell(s, name, &untold, err));
@@ -660,6 +685,14 @@ void vp_recorded_stays(vp_recorded *s)
 void vp_recorded_watched(vp_recorded *s, const vp_recorded_watch *watch)
 {
     s->watch = watch;
+}
+
+vp_status vp_recorded_keeps(vp_recorded *s, int64_t n_layers, int64_t bytes, vp_err *err)
+{
+    s->kept       = calloc((size_t)n_layers + 1, sizeof *s->kept);
+    s->n_kept     = s->kept ? n_layers : 0;
+    s->kept_bytes = bytes;
+    return s->kept ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
 }
 
 const int64_t *vp_recorded_parameters(const vp_recorded *s, int64_t *n)

@@ -133,9 +133,12 @@ struct vp_recorded {
     int64_t          n_gradients, n_told;   /* made in this phase; of which the watch was told */
     vp_ledger_block *made[MAX_MADE];        /* of those between */
     bool             is_freed;              /* anything since the first of them was made */
-    bool             is_unsettled;          /* gradients were made, and nothing else since */
-    bool             is_early; /* those of the forward pass, of which nobody is told yet */
-    int64_t *bytes; /* of each slot, but of Liger's last tile; NULL before the first phase */
+    vp_ledger_block
+            *kept; /* of each of n_kept layers; NULL: they keep nothing but what was recorded */
+    int64_t  n_kept, kept_bytes;
+    bool     is_unsettled; /* gradients were made, and nothing else since */
+    bool     is_early;     /* those of the forward pass, of which nobody is told yet */
+    int64_t *bytes;        /* of each slot, but of Liger's last tile; NULL before the first phase */
     int64_t  next_workspace; /* allocations of the phase before the next one is taken */
     bool     is_backward, is_in_loss, is_behind_loss; /* of the phase that is played; of its loss */
 };
