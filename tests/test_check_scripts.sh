@@ -321,6 +321,13 @@ for made, without, want in (("nn.Linear", "names.discard('lm_head')", "all-linea
     code, j, err = check("--device", "h100", "--seq", "512", write("list.py", LIST % (made, without)))
     ok(code == 0 and j["common"].get("lora_targets") == want and j["fits"] is (True if want else None), "a list of layers: %s, %s" % (made, without), (code, j["common"], j.get("fits_not_answered"), j["findings"], err))
 
+# ---- cells of marimo's, and a trainer of embeddings ----
+CELLS = "import marimo\napp = marimo.App()\n@app.cell\ndef _():\n    import torch\n    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n    batch = 2\n    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype='float32')\n    return batch, model\n@app.cell\ndef _(batch, model):\n    args = TrainingArguments('o', per_device_train_batch_size=batch, bf16=True)\n    Trainer(model=model, args=args, train_dataset=d).train()\n    return\n"
+code, j, err = check("--device", "h100", "--seq", "512", write("cells.py", CELLS))
+ok(code == 0 and j["common"].get("micro_batch") == 2 and j["fits"] is True, "cells of marimo's", (code, j["common"], j.get("fits_not_answered"), j["findings"], err))
+code, j, err = check("--device", "h100", "--model", "gpt2", "--seq", "512", write("embed.py", "from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments\nmodel = SentenceTransformer('BAAI/bge-base-en-v1.5')\nargs = SentenceTransformerTrainingArguments(output_dir='o', per_device_train_batch_size=32, bf16=True)\nSentenceTransformerTrainer(model=model, args=args, train_dataset=d, loss=loss).train()\n"))
+ok(code == 4 and j["fits"] is None and "sentence-transformers" in str(j["findings"]), "a trainer of embeddings is named", (code, j.get("fits"), j["findings"], err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

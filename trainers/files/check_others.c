@@ -46,6 +46,9 @@ static const struct {
      "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
     {"TRL's trainers that generate (GRPO, RLOO)", NULL,
      "GRPOConfig RLOOConfig PPOConfig OnlineDPOConfig NashMDConfig XPOConfig"},
+    {"sentence-transformers", NULL,
+     "SentenceTransformerTrainingArguments SparseEncoderTrainingArguments "
+     "CrossEncoderTrainingArguments"},
     {OWN_LOOP, NULL, "Accelerator"},
 };
 

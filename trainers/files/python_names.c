@@ -750,6 +750,10 @@ vp_status vp_python_names_value(vp_python_reader *r, const char *name, const vp_
     for (int f = vp_names_function_at(x->scan, r->line); f >= 0;
          f     = vp_names_function_around(x->scan, f)) {
         int place = vp_names_parameter_of(x->scan, f, &whole, &otherwise, &annotation, &is_self);
+        /* @app.cell def _(model): a cell of marimo's, which other cells hand what they gave the name */
+        if (place >= 0 && x->scan->blocks[f].is_decorated &&
+            vp_piece_is(&x->scan->blocks[f].name, "_"))
+            break;
         if (place < 0) {
             if (is_given_again(x->scan, f, &whole, &always))
                 break; /* a name of the function's own */
