@@ -73,6 +73,10 @@ write("argv.py", HEAD + KEYS + "main(yaml.safe_load(open(sys.argv[1])))\n")
 for how, batch in ((("--", "python", "t.py", "--config", "other/big.yaml"), 8), (("--", "python", "t.py"), 2), (("--", "python", "argv.py", "other/big.yaml"), 8), (("argv.py", "other/big.yaml"), 8), (("argv.py", "other/big.yaml", "config.yaml"), None), (("argv.py",), None)):
     code, got, model, fits, why, findings, err = means(*how)
     ok(got["micro_batch"] == batch and fits is (True if batch else None), "%s" % (how,), (code, got, fits, why, findings, err))
+write("t.py", HEAD + "p = argparse.ArgumentParser()\np.add_argument('--config', required=True)\np.add_argument('--deepspeed', default=None)\nargs = p.parse_args()\n" + FUNCTION + KEYS.replace("def main(cfg):", "def main(path):\n    cfg = load_config(path)") + "main(args.config)\n")
+for how, batch in ((("--", "python", "t.py", "--config", "other/big.yaml"), 8), (("--", "python", "t.py", "--config", "other/big.yaml", "--deepspeed", "ds.json"), 8), (("t.py",), None)):
+    code, got, model, fits, why, findings, err = means(*how)
+    ok(got["micro_batch"] == batch and (fits is True or "deepspeed" in str(how) or batch is None), "required: %s" % (how,), (code, got, fits, why, findings, err))
 # what no file says is no value
 for change in ('cfg["train"]', 'cfg["trian"]'), ("'config.yaml'", "'absent.yaml'"), ('cfg["lora"]["r"]', 'cfg["lora"]["rank"]'), ("**cfg[\"train\"]", "**build(cfg)"):
     text = HEAD + KEYS + "main(yaml.safe_load(open('config.yaml')))\n"

@@ -328,6 +328,13 @@ ok(code == 0 and j["common"].get("micro_batch") == 2 and j["fits"] is True, "cel
 code, j, err = check("--device", "h100", "--model", "gpt2", "--seq", "512", write("embed.py", "from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments\nmodel = SentenceTransformer('BAAI/bge-base-en-v1.5')\nargs = SentenceTransformerTrainingArguments(output_dir='o', per_device_train_batch_size=32, bf16=True)\nSentenceTransformerTrainer(model=model, args=args, train_dataset=d, loss=loss).train()\n"))
 ok(code == 4 and j["fits"] is None and "sentence-transformers" in str(j["findings"]), "a trainer of embeddings is named", (code, j.get("fits"), j["findings"], err))
 
+# ---- arguments without those that are None, and what every model and every card has ----
+NOTNONE = HEAD + "kwargs = dict(output_dir='o', per_device_train_batch_size=2, gradient_checkpointing=True, optim=None, bf16=bool(torch.cuda.is_available()), note='x')\nmodel = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype='float32')\nif hasattr(model, 'enable_input_require_grads'):\n    model.enable_input_require_grads()\nargs = TrainingArguments(**%s)\nTrainer(model=model, args=args, train_dataset=d).train()\n"
+for text, optimizer, wrong in (("{k: v for k, v in kwargs.items() if v is not None}", "adamw_torch_fused", ["note"]), ("{key: value for key, value in kwargs.items() if key != 'note'}", "adamw_torch_fused", []), ("{k: v for k, v in kwargs.items() if k in known}", None, []), ("{k: str(v) for k, v in kwargs.items()}", None, [])):
+    code, j, err = check("--device", "h100", "--seq", "512", write("notnone.py", NOTNONE % text))
+    known = optimizer is not None
+    ok([f["key"] for f in j["findings"] if f["severity"] == "error"] == wrong and (j["fits"] is True) == known and j["common"].get("micro_batch") == (2 if known else None) and (not known or j["common"]["precision"] == "bf16-mixed"), text, (code, j["common"], j.get("fits_not_answered"), j["findings"], err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

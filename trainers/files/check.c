@@ -592,8 +592,11 @@ static void check_remarks(vp_checked *c, const vp_checked_file *file)
                                                : VP_NOTE,
                 &at, r->key, NULL, "%s", r->text);
         c->findings[c->n_findings - 1].from = NULL;
+        const char *said                    = strstr(r->text, ": the text does not say");
         if (r->is_gap && !c->gap)
-            c->gap = vp_arena_printf(c->arena, "%.*s", (int)strcspn(r->text, ":"), r->text);
+            c->gap =
+                vp_arena_printf(c->arena, "%.*s",
+                                said ? (int)(said - r->text) : (int)strcspn(r->text, ":"), r->text);
         if (r->is_uncounted && !c->uncounted && !(r->of_model && c->has_model))
             c->uncounted = vp_arena_printf(c->arena, "%.*s", (int)strcspn(r->text, ":"), r->text);
     }

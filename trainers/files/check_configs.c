@@ -51,16 +51,27 @@ static const char *given_as(const vp_checked *c, const char *path, bool by_name)
     return only;
 }
 
-/* The settings file among the words of the command, behind its script. */
+/* The settings file among the words of the command, behind its script, or of its options the only one; those of engines and launchers
+ * are none of a script's own. */
 static const char *said_by(vp_checked *c, const vp_document *command)
 {
+    const char *only = NULL;
+
     for (const char *p = command ? command->program : NULL; p && *p;
          p += strcspn(p, " "), p += *p == ' ') {
         const char *word = vp_arena_printf(c->arena, "%.*s", (int)strcspn(p, " "), p);
         if (word && is_settings(word))
             return word;
     }
-    return NULL;
+    for (const vp_value *v = command ? command->root->first : NULL; v; v = v->next) {
+        if (v->kind != VP_VALUE_STRING || !is_settings(v->text) || strstr(v->key, "deepspeed") ||
+            strstr(v->key, "accelerate") || strstr(v->key, "fsdp") || strstr(v->key, "data"))
+            continue;
+        if (only && strcmp(only, v->text) != 0)
+            return NULL;
+        only = v->text;
+    }
+    return only;
 }
 
 const vp_document *vp_check_config_of(void *of, const char *path, int line)

@@ -157,6 +157,27 @@ out:
     return st;
 }
 
+/* hasattr(model, "enable_input_require_grads"): every model of transformers has it. */
+static bool has_method(const vp_piece *p)
+{
+    static const char *const methods[] = {"enable_input_require_grads",
+                                          "gradient_checkpointing_enable", "config"};
+    size_t                   n         = (size_t)(p->end - p->at);
+    const char *comma = n > 8 && memcmp(p->at, "hasattr(", 8) == 0 ? memchr(p->at, ',', n) : NULL;
+    vp_piece    name  = {comma ? comma + 1 : p->end, p->end - 1, p->line};
+
+    if (!comma || p->end[-1] != ')')
+        return false;
+    name = vp_piece_trim(name);
+    if (name.end - name.at < 3 || !strchr("\"'", *name.at))
+        return false;
+    name.at++, name.end--;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (vp_piece_is(&name, methods[i]))
+            return true;
+    return false;
+}
+
 static vp_status judge(vp_python_reader *r, vp_piece p, int depth, verdict *out)
 {
     static const char *const words[] = {"or", "and"};
@@ -194,6 +215,10 @@ static vp_status judge(vp_python_reader *r, vp_piece p, int depth, verdict *out)
             VP_TRY(judge(r, (vp_piece){p.at + 1, p.end - 1, p.line}, depth + 1, out));
             goto out;
         }
+    }
+    if (has_method(&p)) {
+        out->runs = VP_PYTHON_RUNS;
+        goto out;
     }
     VP_TRY(compare(r, &p, out, &ok));
     if (ok)

@@ -114,11 +114,11 @@ static const char *path_of(const vp_python_reader *r, vp_piece p, int depth)
         return quoted_in(r, &p);
     }
     own.line = p.line;
-    if (vp_names_read_piece(&own, &p, &v, false, &ok) == VP_OK && ok && v.kind == VP_VALUE_STRING &&
-        v.quoted) {
+    if (vp_names_read_piece(&own, &p, &v, true, &ok) == VP_OK && ok) {
         if (v.option && strcmp(v.option_type, VP_OPTION_PARAMETER) != 0 && r->doc->command)
             vp_script_value_given(r->doc->command, &v);
-        return v.call ? NULL : v.text;
+        if (!v.call && v.kind == VP_VALUE_STRING && v.quoted)
+            return v.text;
     }
     if (open == p.end) {
         first = opened_as(r, &p);

@@ -6,6 +6,7 @@
 #include "trainers/files/python_calls.h"
 #include "trainers/files/python_configs.h"
 #include "trainers/files/python_environ.h"
+#include "trainers/files/python_filters.h"
 #include "trainers/files/python_names.h"
 #include "trainers/files/python_scan.h"
 #include "trainers/files/python_texts.h"
@@ -521,49 +522,6 @@ out:
     return st;
 }
 
-/* PyTorch answers yes where it emulates bf16, too (torch/cuda/__init__.py), unless Unsloth answers in its place. */
-static void answer_bf16(const vp_python_reader *r, vp_value *v)
-{
-    bool by_card = v->n_children || (r->imports & VP_PYTHON_UNSLOTH) ||
-                   !vp_python_ends_in(v->call, "cuda.is_bf16_supported");
-
-    *v = (vp_value){.key       = v->key,
-                    .next      = v->next,
-                    .line      = v->line,
-                    .column    = v->column,
-                    .kind      = VP_VALUE_BOOL,
-                    .boolean   = true,
-                    .text      = "True",
-                    .asks_bf16 = by_card};
-}
-
-/* torch.cuda.get_device_capability(), (8, 6), or with [0] behind it 8: of the card that is named. */
-static vp_status answer_capability(vp_python_reader *r, vp_value *v)
-{
-    const int of_card[] = {r->doc->capability / 10, r->doc->capability % 10};
-    int       which     = -1;
-    vp_status st        = VP_OK;
-
-    if (!r->doc->capability)
-        return VP_OK;
-    if (r->end - r->at > 2 && r->at[0] == '[' && strchr("01", r->at[1]) && r->at[2] == ']')
-        which = r->at[1] - '0', r->at += 3;
-    v->call = NULL, v->first = v->last = NULL, v->n_children = 0, v->index = NULL;
-    v->kind = VP_VALUE_LIST;
-    for (int i = 0; i < 2; i++) {
-        vp_value *one = v;
-        if (which < 0)
-            VP_TRY(vp_python_add(r, v, NULL, &one));
-        else if (i != which)
-            continue;
-        one->kind = VP_VALUE_INT, one->integer = of_card[i], one->real = of_card[i];
-        VP_TRY_ALLOC(r->err, one->text = vp_arena_printf(r->doc->arena, "%d", of_card[i]));
-        one->line = r->line;
-    }
-out:
-    return st;
-}
-
 static bool is_number(const vp_value *v)
 {
     return !v->call && (v->kind == VP_VALUE_INT || v->kind == VP_VALUE_REAL);
@@ -590,9 +548,10 @@ static vp_status take_builtin(vp_python_reader *r, vp_value *v)
             return VP_OK;
         made.kind = is_real ? VP_VALUE_REAL : VP_VALUE_INT;
     } else if (strcmp(v->call, "bool") == 0 && v->n_children == 1 && first && !first->option &&
-               is_number(first)) {
-        made.kind = VP_VALUE_BOOL, made.boolean = first->real != 0;
-        made.text = made.boolean ? "True" : "False";
+               !first->call && (is_number(first) || first->kind == VP_VALUE_BOOL)) {
+        made.kind    = VP_VALUE_BOOL;
+        made.boolean = first->kind == VP_VALUE_BOOL ? first->boolean : first->real != 0;
+        made.text    = made.boolean ? "True" : "False";
     } else {
         return VP_OK;
     }
@@ -654,12 +613,10 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
             VP_TRY(vp_python_convert_environ(r, v, &is_set));
         if (is_set)
             goto out;
-        if (vp_python_ends_in(name, "is_bf16_supported") ||
-            vp_python_ends_in(name, "is_bfloat16_supported"))
-            answer_bf16(r, v);
-        else if (vp_python_ends_in(name, "cuda.get_device_capability"))
-            VP_TRY(answer_capability(r, v));
-        else if (strcmp(name, "dict") == 0) /* {"a": 1}, written otherwise */
+        VP_TRY(vp_python_answer_card(r, v, name, &is_set));
+        if (is_set)
+            goto out;
+        if (strcmp(name, "dict") == 0) /* {"a": 1}, written otherwise */
             VP_TRY(settle_dict(r, v));
         else if (vp_python_ends_in(name, ".get"))
             VP_TRY(take_get(r, v, depth));
@@ -849,6 +806,14 @@ out:
     return st;
 }
 
+static vp_status read_braces(vp_python_reader *r, vp_value *v, int depth)
+{
+    bool      is_filter;
+    vp_status st = vp_python_read_filter(r, v, &is_filter);
+
+    return st == VP_OK && !is_filter ? read_items(r, v, '}', depth) : st;
+}
+
 vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
 {
     vp_status st = VP_OK;
@@ -863,7 +828,7 @@ vp_status vp_python_read_value(vp_python_reader *r, vp_value *v, int depth)
     else if (*r->at == '[')
         VP_TRY(read_items(r, v, ']', depth));
     else if (*r->at == '{')
-        VP_TRY(read_items(r, v, '}', depth));
+        VP_TRY(read_braces(r, v, depth));
     else if (*r->at == '(')
         VP_TRY(read_items(r, v, ')', depth));
     else if (isalnum((unsigned char)*r->at) || *r->at == '_' || *r->at == '-' || *r->at == '.')
