@@ -335,6 +335,15 @@ for text, optimizer, wrong in (("{k: v for k, v in kwargs.items() if v is not No
     known = optimizer is not None
     ok([f["key"] for f in j["findings"] if f["severity"] == "error"] == wrong and (j["fits"] is True) == known and j["common"].get("micro_batch") == (2 if known else None) and (not known or j["common"]["precision"] == "bf16-mixed"), text, (code, j["common"], j.get("fits_not_answered"), j["findings"], err))
 
+# ---- packed weights that a function returns, or None ----
+PACKED = HEAD + "from transformers import BitsAndBytesConfig\nfrom peft import prepare_model_for_kbit_training\nPACK = %s\ndef bits(on):\n    # packed or not\n    if not on:\n        return None\n    kind = 'nf4'\n    return BitsAndBytesConfig(\n        load_in_4bit=True,\n        bnb_4bit_quant_type=kind,\n        bnb_4bit_compute_dtype=torch.bfloat16,\n    )\npacked = bits(PACK)\nmodel = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype=torch.bfloat16, quantization_config=packed)\nif packed is not None:\n    model = prepare_model_for_kbit_training(model)\nmodel = get_peft_model(model, LoraConfig(r=8, target_modules='all-linear'))\nargs = TrainingArguments('o', per_device_train_batch_size=2, bf16=True)\nTrainer(model=model, args=args, train_dataset=d).train()\n"
+for on, tuning, quant in (("True", "qlora", "nf4"), ("False", "lora", None), ("ask()", None, None)):
+    code, j, err = check("--device", "h100", "--seq", "512", write("packed.py", PACKED % on))
+    known = on != "ask()"
+    ok(code == 0 and j["fits"] is (True if known else None) and (not known or (j["common"]["tuning"] == tuning and j["common"].get("quant") == quant)), "packed weights of a function: " + on, (code, j["common"], j.get("fits_not_answered"), j["findings"], err))
+code, j, err = check("--device", "h100", "--seq", "512", write("itself.py", HEAD + "def f(x):\n    if f(x):\n        return 1\n    return 2\nmodel = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype='float32')\nTrainer(model, TrainingArguments('o', per_device_train_batch_size=f(2)), train_dataset=d).train()\n"))
+ok(code == 0 and j["fits"] is None and "micro_batch" not in j["common"], "a function that asks itself", (code, j["common"], j["findings"], err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

@@ -1,6 +1,7 @@
 /* trainers/files/python_blocks.c: conditions of names, options, literals, not, and, or, comparisons; all others may be either. */
 #include "trainers/files/python_blocks.h"
 
+#include "trainers/files/python_calls.h"
 #include "trainers/files/python_scan.h"
 #include "trainers/files/script_values.h"
 
@@ -115,6 +116,12 @@ static bool is_within(const vp_value *a, const vp_value *b, bool *ok)
     return false;
 }
 
+/* BitsAndBytesConfig(...): what it makes is there. */
+static bool is_object(const vp_value *v)
+{
+    return v->call && vp_python_ends_in(v->call, "Config");
+}
+
 /* a == b and its like; *is_one: it is one. */
 static vp_status compare(vp_python_reader *r, const vp_piece *p, verdict *out, bool *is_one)
 {
@@ -134,6 +141,9 @@ static vp_status compare(vp_python_reader *r, const vp_piece *p, verdict *out, b
         return VP_OK;
     const char *sign = signs[which];
     VP_TRY(value_of(r, (vp_piece){p->at, at, p->line}, &a, out, &ok));
+    vp_piece behind = vp_piece_trim((vp_piece){at + strlen(sign), p->end, p->line});
+    if (!ok && is_object(&a) && vp_piece_is(&behind, "None"))
+        out->runs = strstr(sign, "not") || *sign == '!' ? VP_PYTHON_RUNS : VP_PYTHON_NEVER;
     if (!ok)
         goto out;
     VP_TRY(value_of(r, (vp_piece){at + strlen(sign), p->end, p->line}, &b, out, &ok));
@@ -226,6 +236,8 @@ static vp_status judge(vp_python_reader *r, vp_piece p, int depth, verdict *out)
     VP_TRY(value_of(r, p, &v, out, &ok));
     if (ok)
         out->runs = is_true(&v) ? VP_PYTHON_RUNS : VP_PYTHON_NEVER;
+    else if (is_object(&v))
+        out->runs = VP_PYTHON_RUNS;
 out:
     return st;
 }

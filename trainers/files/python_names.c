@@ -2,6 +2,7 @@
  * where it stands, when it is asked for. Two values that differ, or one under a condition, are none. */
 #include "trainers/files/python_names_internal.h"
 
+#include "trainers/files/python_blocks.h"
 #include "trainers/files/python_calls.h"
 
 #include <ctype.h>
@@ -284,23 +285,82 @@ static bool lists_linear_layers(const vp_python_reader *r, int function)
     return all && any;
 }
 
+/* Whether what stands right within `if x:` of a function's body runs; not *ok: it stands elsewhere. */
+static vp_status decide_around(vp_python_reader *r, int function, const vp_scanned_value *value,
+                               vp_python_runs *runs, bool *ok)
+{
+    const vp_scanned_block *b     = &r->names->scan->blocks[function];
+    vp_python_reader        inner = *r;
+    const char             *line  = value->value.at, *first;
+    vp_status               st    = VP_OK;
+
+    *ok        = false;
+    inner.line = value->name.line;
+    while (line > r->begin && line[-1] != '\n')
+        line--;
+    do {
+        if (line <= r->begin || inner.line <= b->header_end)
+            return VP_OK;
+        inner.line--;
+        for (line--; line > r->begin && line[-1] != '\n';)
+            line--;
+        first = line + strspn(line, " \t");
+    } while (first - line > b->body || *first == '\n' || *first == '#');
+    if (first - line != b->body || strncmp(first, "if ", 3) != 0)
+        return VP_OK;
+    const char *colon = vp_piece_find(&(vp_piece){first + 3, r->end, inner.line}, ":\n");
+    if (!colon || *colon != ':')
+        return VP_OK;
+    r->names->depth++;
+    st = vp_python_decide(&inner, first + 3, colon, runs);
+    r->names->depth--;
+    *ok = st == VP_OK;
+    return st;
+}
+
+/* Of what a function returns in one place or another that which it does; NULL: nobody knows. */
+static vp_status value_returned(vp_python_reader *r, int f, const vp_scanned_value **out)
+{
+    const vp_scan *s    = r->names->scan;
+    vp_python_runs runs = VP_PYTHON_RUNS;
+    bool           ok   = true;
+    vp_status      st   = VP_OK;
+
+    *out = NULL;
+    for (int i = 0; i < s->n_values; i++) {
+        const vp_scanned_value *one = &s->values[i];
+        if (one->block != f || !vp_piece_is(&one->name, "return"))
+            continue;
+        if (!one->value.at || one->place >= 0)
+            goto out;
+        if (one->indent != s->blocks[f].body)
+            VP_TRY(decide_around(r, f, one, &runs, &ok));
+        if (!ok || runs == VP_PYTHON_MAYBE)
+            goto out;
+        if (one->indent == s->blocks[f].body || runs == VP_PYTHON_RUNS) {
+            *out = one;
+            goto out;
+        }
+    }
+out:
+    return st;
+}
+
 vp_status vp_python_names_returned(vp_python_reader *r, vp_value *v)
 {
-    vp_python_names        *x    = r->names;
-    const vp_scan          *s    = x ? x->scan : NULL;
-    const vp_scanned_value *only = NULL;
-    vp_piece                name = {v->call, v->call + strlen(v->call), r->line};
-    int                     f = s ? vp_names_block_named(s, &name, false) : -1, n = 0;
+    vp_python_names        *x     = r->names;
+    const vp_scan          *s     = x ? x->scan : NULL;
+    const vp_scanned_value *only  = NULL;
+    vp_piece                name  = {v->call, v->call + strlen(v->call), r->line};
+    int                     f     = s ? vp_names_block_named(s, &name, false) : -1;
     vp_value                found = {.key = v->key, .line = v->line, .column = v->column};
     bool                    ok    = false;
     vp_status               st    = VP_OK;
 
     if (f < 0 || s->blocks[f].is_decorated || x->depth >= MAX_DEPTH)
         goto out;
-    for (int i = 0; i < s->n_values; i++)
-        if (s->values[i].block == f && vp_piece_is(&s->values[i].name, "return"))
-            only = &s->values[i], n++;
-    if (n != 1 || only->place >= 0 || only->indent != s->blocks[f].body)
+    VP_TRY(value_returned(r, f, &only));
+    if (!only)
         goto out;
     if (lists_linear_layers(r, f)) {
         v->kind = VP_VALUE_STRING, v->text = "all-linear", v->quoted = true;
