@@ -10,6 +10,13 @@ bool vp_hf_prefers_cudnn(int capability)
     return capability / 10 == 9 || capability / 10 == 10;
 }
 
+/* It is the next product's input, which stays where that is trained, and as it is: fp32 adapters are given one of their format. */
+static bool keeps_input(const vp_hf_request *q)
+{
+    return !vp_hf_has_adapters(q) ||
+           (vp_hf_trains_halves(q) && strcmp(q->lora.targets, "all-linear") == 0);
+}
+
 bool vp_hf_copies_attention(const vp_model *model, const vp_hf_request *q, const char *attention,
                             bool has_mask)
 {
@@ -17,8 +24,8 @@ bool vp_hf_copies_attention(const vp_model *model, const vp_hf_request *q, const
     static const char *const cats[] = {"gpt_neox", "phi", "phi3", "stablelm", "glm4"};
 
     if (!q->prefers_cudnn || !has_mask || strcmp(attention, "sdpa:flash") != 0 || q->versions ||
-        strcmp(vp_hf_computed_precision(q), "fp32") == 0 || strcmp(q->recompute, "none") != 0 ||
-        vp_hf_has_adapters(q) || vp_hf_freezes(q))
+        strcmp(vp_hf_computed_precision(q), "fp32") == 0 || !keeps_input(q) || vp_hf_freezes(q) ||
+        (strcmp(q->recompute, "none") != 0 && strcmp(q->recompute, "full") != 0))
         return false;
     for (size_t i = 0; i < sizeof cats / sizeof *cats; i++)
         if (strcmp(model->family, cats[i]) == 0)

@@ -3,6 +3,8 @@
 #include "base/checked.h"
 #include "trainers/hf/hf_cudnn.h"
 
+#include <string.h>
+
 /* Threads that fit on a multiprocessor. */
 static int64_t threads_of(int capability)
 {
@@ -66,7 +68,8 @@ vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq
     if (found->as >= 0)
         vp_recorded_as(*out, found->as);
     if (found->copies_attention)
-        VP_TRY(vp_recorded_keeps(*out, n_layers, vp_hf_copy_bytes(symbols), err));
+        VP_TRY(vp_recorded_keeps(*out, n_layers, vp_hf_copy_bytes(symbols),
+                                 strcmp(q->recompute, "none") != 0, err));
 out:
     return st;
 }

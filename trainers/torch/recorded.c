@@ -563,15 +563,18 @@ static void give_back(vp_recorded *s, const token *t, int64_t i, int64_t n_runni
     s->is_freed |= s->n_told < s->n_gradients && s->ledger->needed_bytes < before;
 }
 
-/* What each layer keeps besides: it comes as the layer begins and goes as the next one of backward does, whose layers come the other way
- * round; behind the last of either there is one told of more. */
+/* What each layer keeps besides: it comes as the layer begins, in backward where that runs it again, and goes as the next one of backward
+ * does, whose layers come the other way round; behind the last of either there is one told of more. */
 static vp_status keep(vp_recorded *s, const char *name, int64_t i, vp_err *err)
 {
-    if (strncmp(name, "forward", strlen("forward")) == 0 && i < s->n_kept)
-        return vp_ledger_alloc(s->ledger, VP_OWNER_ACTIVATION, s->kept_bytes, &s->kept[i], err);
+    bool is_forward = strncmp(name, "forward", strlen("forward")) == 0;
+
     if (s->is_backward && i > 0 && i <= s->n_kept)
         vp_ledger_free(s->ledger, &s->kept[s->n_kept - i]);
-    return VP_OK;
+    if (i >= s->n_kept || !(s->keeps_again ? s->is_backward : is_forward))
+        return VP_OK;
+    return vp_ledger_alloc(s->ledger, VP_OWNER_ACTIVATION, s->kept_bytes,
+                           &s->kept[is_forward ? i : s->n_kept - 1 - i], err);
 }
 
 static bool tells_of_layers(const vp_recorded *s)
@@ -687,11 +690,13 @@ void vp_recorded_watched(vp_recorded *s, const vp_recorded_watch *watch)
     s->watch = watch;
 }
 
-vp_status vp_recorded_keeps(vp_recorded *s, int64_t n_layers, int64_t bytes, vp_err *err)
+vp_status vp_recorded_keeps(vp_recorded *s, int64_t n_layers, int64_t bytes, bool again,
+                            vp_err *err)
 {
-    s->kept       = calloc((size_t)n_layers + 1, sizeof *s->kept);
-    s->n_kept     = s->kept ? n_layers : 0;
-    s->kept_bytes = bytes;
+    s->keeps_again = again;
+    s->kept        = calloc((size_t)n_layers + 1, sizeof *s->kept);
+    s->n_kept      = s->kept ? n_layers : 0;
+    s->kept_bytes  = bytes;
     return s->kept ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
 }
 

@@ -68,8 +68,10 @@ bool vp_recorded_is_known(const vp_recorded_program *program, int64_t i);
 bool vp_recorded_has_ones(const vp_recorded_program *program, int64_t i);
 void vp_recorded_as(vp_recorded *step, int64_t i);
 
-/* Each of so many layers keeps a tensor more of so many bytes from its forward pass to its backward one. Once a step. */
-vp_status vp_recorded_keeps(vp_recorded *step, int64_t n_layers, int64_t bytes, vp_err *err);
+/* Each of so many layers keeps a tensor more of so many bytes from its forward pass to its backward one; again: from that within backward,
+ * where checkpoints have it run again. Once a step. */
+vp_status vp_recorded_keeps(vp_recorded *step, int64_t n_layers, int64_t bytes, bool again,
+                            vp_err *err);
 
 /* What is loaded is another's that stays, not trained here: so are its weights named. */
 void vp_recorded_stays(vp_recorded *step);

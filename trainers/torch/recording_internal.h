@@ -136,6 +136,7 @@ struct vp_recorded {
     vp_ledger_block
             *kept; /* of each of n_kept layers; NULL: they keep nothing but what was recorded */
     int64_t  n_kept, kept_bytes;
+    bool     keeps_again;  /* in backward alone */
     bool     is_unsettled; /* gradients were made, and nothing else since */
     bool     is_early;     /* those of the forward pass, of which nobody is told yet */
     int64_t *bytes;        /* of each slot, but of Liger's last tile; NULL before the first phase */
