@@ -81,6 +81,29 @@ static bool is_named_in(const vp_dialect *of, const char *key)
     return false;
 }
 
+/* SFTConfig(**{k: v for k, v in kwargs.items() if k in known}): what the class lacks in the version that counts is not handed to it. */
+static void drop_lacking(const vp_checked *c, const vp_checked_file *file)
+{
+    vp_value *root = file->doc->root, *v = root->first, *next;
+
+    for (root->first = root->last = NULL, root->n_children = 0, root->index = NULL; v; v = next) {
+        const char   *version;
+        const vp_key *k = v->is_offered ? vp_file_key(c, file, v->key, &version) : NULL;
+        next            = v->next;
+        if (v->is_offered && (k ? (k->until && vp_version_compare(version, k->until) >= 0) ||
+                                      (k->since && vp_version_compare(version, k->since) < 0)
+                                : !is_named_in(file->dialect, v->key)))
+            continue;
+        v->next = NULL;
+        if (root->last)
+            root->last->next = v;
+        else
+            root->first = v;
+        root->last = v;
+        root->n_children++;
+    }
+}
+
 bool vp_check_is_run(const vp_checked_file *file)
 {
     return vp_check_is_run_by(file->dialect, file->doc);
@@ -787,6 +810,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
             find_nobodys(out, file);
             continue;
         }
+        drop_lacking(out, file);
         check_remarks(out, file);
         check_given(out, file);
         check_dots(out, file);

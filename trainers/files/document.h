@@ -61,6 +61,8 @@ typedef struct vp_value {
     bool          is_taken;    /* of a command: an option whose use in its script is read */
     const char *
         given_to; /* of Python: the library's class that is called with it; NULL: none is surely its own */
+    bool
+        is_offered; /* of Python: dropped by the script where the class that is called with it lacks it */
     bool             asks_bf16; /* of True: that the card has bf16; of False: that it has none */
     struct vp_value *first, *last, *next;
     int64_t          n_children;

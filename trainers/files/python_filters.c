@@ -10,6 +10,7 @@ typedef struct filter {
     vp_piece key, value, of; /* their names, and the dictionary's */
     vp_piece without;        /* a text in quotes; at NULL: no key is left out */
     bool     no_none;
+    bool     by_class; /* what the called class lacks */
 } filter;
 
 /* A piece's two sides of a word or sign; false: it has none. */
@@ -28,9 +29,30 @@ static bool is_quoted(const vp_piece *p)
            !memchr(p->at + 1, *p->at, (size_t)(p->end - p->at - 2));
 }
 
-static bool take_condition(filter *f, const vp_piece *p)
+/* inspect.signature(SFTConfig.__init__).parameters, or a name for it. */
+static bool is_of_class(const vp_python_reader *r, const vp_piece *p, bool by_name)
+{
+    static const char *const signs[] = {"parameters", "signature(", "__dataclass_fields__",
+                                        "fields("};
+    const vp_scan           *s       = r->names->scan;
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (memmem(p->at, (size_t)(p->end - p->at), signs[i], strlen(signs[i])))
+            return true;
+    for (int i = 0; by_name && i < s->n_values; i++)
+        if (s->values[i].value.at && vp_piece_same(&s->values[i].name, p))
+            return is_of_class(r, &s->values[i].value, false);
+    return false;
+}
+
+static bool take_condition(const vp_python_reader *r, filter *f, const vp_piece *p)
 {
     vp_piece before, behind;
+
+    if (cut(p, vp_piece_word(p, "in"), 2, &before, &behind)) {
+        f->by_class = vp_piece_same(&before, &f->key) && is_of_class(r, &behind, true);
+        return f->by_class;
+    }
 
     if (cut(p, vp_piece_word(p, "is not"), 6, &before, &behind)) {
         f->no_none = vp_piece_same(&before, &f->value) && vp_piece_is(&behind, "None");
@@ -42,7 +64,7 @@ static bool take_condition(filter *f, const vp_piece *p)
     return vp_piece_same(&before, &f->key);
 }
 
-static bool take(filter *f, const vp_piece *inner)
+static bool take(const vp_python_reader *r, filter *f, const vp_piece *inner)
 {
     static const char items[] = ".items()";
     vp_piece          pair, rest, names, of, condition, key, value;
@@ -54,7 +76,8 @@ static bool take(filter *f, const vp_piece *inner)
         !vp_piece_same(&key, &f->key) || !vp_piece_same(&value, &f->value))
         return false;
     f->of = of;
-    if (cut(&of, vp_piece_word(&of, "if"), 2, &f->of, &condition) && !take_condition(f, &condition))
+    if (cut(&of, vp_piece_word(&of, "if"), 2, &f->of, &condition) &&
+        !take_condition(r, f, &condition))
         return false;
     ptrdiff_t n = (ptrdiff_t)sizeof items - 1;
     if (f->of.end - f->of.at <= n || memcmp(f->of.end - n, items, (size_t)n) != 0)
@@ -74,7 +97,7 @@ vp_status vp_python_read_filter(vp_python_reader *r, vp_value *v, bool *is_one)
 
     *is_one   = false;
     inner.end = close;
-    if (!close || !r->names || !take(&f, &inner))
+    if (!close || !r->names || !take(r, &f, &inner))
         return VP_OK;
     VP_TRY(vp_names_read_piece(r, &f.of, &known, true, &ok));
     if (!ok || known.kind != VP_VALUE_MAP || known.call)
@@ -84,6 +107,8 @@ vp_status vp_python_read_filter(vp_python_reader *r, vp_value *v, bool *is_one)
         if (!(f.no_none && m->kind == VP_VALUE_NULL) &&
             !(f.without.at && vp_piece_is(&f.without, m->key)))
             VP_TRY(vp_python_put(r, v, m, true));
+    for (vp_value *m = f.by_class ? v->first : NULL; m; m = m->next)
+        m->is_offered = true;
     *is_one = true;
     for (; r->at <= close; r->at++)
         if (*r->at == '\n')
