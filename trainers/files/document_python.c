@@ -839,6 +839,7 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n,
             r.at++, after = true;
         else if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
             skip_line(&r);
+        VP_TRY(vp_python_note_taken(&r, from));
         VP_TRY(note_files(&r, from, line));
         VP_TRY(vp_python_note_adapting(&r, from, line));
         VP_TRY(vp_python_note_trained(&r, from, line));

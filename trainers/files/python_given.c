@@ -2,6 +2,7 @@
  * often. Values join the document's root at its end, and go from there. */
 #include "trainers/files/python_reader.h"
 
+#include <ctype.h>
 #include <string.h>
 
 typedef struct vp_python_given {
@@ -91,4 +92,53 @@ void vp_python_drop_last(vp_python_reader *r, const vp_value *v)
             gone->v = NULL; /* its place stays taken */
     }
     vp_value_drop_last(r->doc->root, v);
+}
+
+/* A member is taken out; where that is not certain, nobody knows it any more. */
+static void take_out(vp_value *map, const char *key, bool certain)
+{
+    vp_value *before = NULL;
+
+    for (vp_value *m = map->first; m; m = m->next) {
+        if (strcmp(m->key, key) == 0 && !certain) {
+            vp_python_be_unread(m);
+            m->is_offered = true; /* it may be what the class lacks */
+        } else if (strcmp(m->key, key) == 0) {
+            if (before)
+                before->next = m->next;
+            else
+                map->first = m->next;
+            map->last = map->last == m ? before : map->last;
+            map->n_children--;
+            map->index = NULL;
+            continue;
+        }
+        before = m;
+    }
+}
+
+vp_status vp_python_note_taken(vp_python_reader *r, const char *from)
+{
+    static const char *const ways[] = {".pop(", "["};
+
+    for (const char *p = from; p < r->at; p++) {
+        bool   deletes = *p == '[' && r->at - from > 4 && memcmp(from, "del ", 4) == 0;
+        size_t n       = strlen(ways[deletes]);
+        if (!deletes && ((size_t)(r->at - p) <= n || memcmp(p, ways[0], n) != 0))
+            continue;
+        const char *name = p, *key = p + n, *end;
+        while (name > from && (isalnum((unsigned char)name[-1]) || name[-1] == '_'))
+            name--;
+        if (name == p || (name > from && name[-1] == '.') || key >= r->at || !strchr("\"'", *key) ||
+            !(end = memchr(key + 1, *key, (size_t)(r->at - key - 1))))
+            continue;
+        const char *own  = vp_arena_printf(r->doc->arena, "%.*s", (int)(p - name), name);
+        const char *text = vp_arena_printf(r->doc->arena, "%.*s", (int)(end - key - 1), key + 1);
+        if (!own || !text)
+            return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+        vp_value *map = vp_python_value_of(r, own, NULL);
+        if (map && map->kind == VP_VALUE_MAP && !map->call)
+            take_out(map, text, !r->conditional || r->indent + 1 <= map->column);
+    }
+    return VP_OK;
 }

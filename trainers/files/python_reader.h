@@ -57,6 +57,9 @@ vp_status vp_python_add(vp_python_reader *r, vp_value *parent, const char *key, 
 /* m as a member of a map, in place of one of that key; where not certain, one that says something else is not known any more. */
 vp_status vp_python_put(vp_python_reader *r, vp_value *map, const vp_value *m, bool certain);
 
+/* What a statement takes out of a dictionary, from its first letter to where the reader is: kwargs.pop("a"), del kwargs["a"]. */
+vp_status vp_python_note_taken(vp_python_reader *r, const char *from);
+
 /* There is a value, and it is not known: no default stands in for it. */
 void vp_python_be_unread(vp_value *v);
 

@@ -473,7 +473,8 @@ static vp_status take_get(vp_python_reader *r, vp_value *v, int depth)
     vp_value        given = {.kind = VP_VALUE_NULL, .text = "None"};
     char           *owner;
 
-    if (!v->call || !vp_python_ends_in(v->call, ".get") || !key || !key->text || !key->quoted)
+    if (!v->call || !(vp_python_ends_in(v->call, ".get") || vp_python_ends_in(v->call, ".pop")) ||
+        !key || !key->text || !key->quoted)
         return VP_OK;
     owner = vp_arena_printf(r->doc->arena, "%.*s", (int)(strlen(v->call) - 4), v->call);
     map   = owner ? vp_python_value_of(r, owner, v) : NULL;
@@ -618,7 +619,7 @@ static vp_status read_name_or_number(vp_python_reader *r, vp_value *v, int depth
             goto out;
         if (strcmp(name, "dict") == 0) /* {"a": 1}, written otherwise */
             VP_TRY(settle_dict(r, v));
-        else if (vp_python_ends_in(name, ".get"))
+        else if (vp_python_ends_in(name, ".get") || vp_python_ends_in(name, ".pop"))
             VP_TRY(take_get(r, v, depth));
         else if (vp_python_loads_model(v->call))
             VP_TRY(read_methods(r, v, depth));
