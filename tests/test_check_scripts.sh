@@ -353,6 +353,12 @@ for text, recompute, wrong, fits in (("mine = kw.pop('mine')\nkw.pop('gradient_c
     code, j, err = check("--device", "h100", "--seq", "512", write("taken.py", TAKEN % text))
     ok([f["key"] for f in j["findings"] if f["severity"] == "error"] == wrong and j["fits"] is fits and (recompute is None or j["common"].get("recompute") == recompute) and j["common"].get("micro_batch") == 2, "taken out: " + text, (code, j["common"], j.get("fits_not_answered"), j["findings"], err))
 
+# ---- layers to adapt by a name whose value nobody knows ----
+LAYERS = HEAD + "def main(layers=('q_proj', 'v_proj')):\n    if isinstance(layers, str):\n        layers = [n.strip() for n in layers.split(',')]\n    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype='float32')\n    model = get_peft_model(model, LoraConfig(r=8, target_modules=%s))\n    Trainer(model=model, args=TrainingArguments('o', per_device_train_batch_size=2), train_dataset=d).train()\nmain()\n"
+for text, wrong in (("layers", 0), ("'q_proj'", 1)):
+    code, j, err = check("--device", "h100", "--seq", "512", write("layers.py", LAYERS % text))
+    ok(sum(f["severity"] == "error" for f in j["findings"]) == wrong and j["fits"] is not True, "layers by name: " + text, (code, j["common"], j["findings"], err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

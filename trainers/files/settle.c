@@ -246,7 +246,10 @@ vp_status vp_check_targets(vp_checked *c, const char *family, vp_lacks_module *l
     if (!v)
         return VP_OK;
     if (file->dialect == &vp_dialect_lora && v->kind == VP_VALUE_STRING && v->text &&
-        !says(v->text, "all-linear") && is_identifier(v->text)) {
+        !(file->doc->format == VP_FORMAT_PYTHON &&
+          !v->quoted) && /* a name, whose value nobody knows */
+        !says(v->text, "all-linear") &&
+        is_identifier(v->text)) {
         vp_find(c, file, VP_ERROR, v, v->key,
                 says(v->text, "all_linear") ? "all-linear"
                                             : vp_arena_printf(c->arena, "[%s]", v->text),
