@@ -193,13 +193,18 @@ out:
     return st;
 }
 
+enum {
+    BF16_FROM = 80
+}; /* and flash attention: of what came later a step takes nothing more for granted */
+
 bool vp_devices_larger(int64_t needs_bytes, int64_t than_bytes, int capability, vp_device *out)
 {
     vp_device card, largest = {0};
     bool      holds = false;
+    int       least = capability < BF16_FROM ? capability : BF16_FROM;
 
     for (int i = 0; vp_device_at(i, &card); i++) {
-        if (card.is_cpu || card.compute_capability < capability || card.usable_bytes <= than_bytes)
+        if (card.is_cpu || card.compute_capability < least || card.usable_bytes <= than_bytes)
             continue;
         if (card.usable_bytes > largest.usable_bytes)
             largest = card;

@@ -15,8 +15,8 @@ typedef struct vp_devices_options {
  * that a plan needs there. Exit code 3 where there is none. */
 vp_status vp_devices_fit(const vp_devices_options *o, vp_cli *cli, vp_err *err);
 
-/* Of the table's cards with more usable bytes than these and a compute capability (80: 8.0) not below this one the smallest that holds
- * what is needed; where none does the largest. False: there is none larger. */
+/* Of the table's cards with more usable bytes than these and a compute capability not below this one (80: 8.0), of which none
+ * from that on is told from another, the smallest that holds what is needed; where none does the largest. False: there is none larger. */
 bool vp_devices_larger(int64_t needs_bytes, int64_t than_bytes, int capability, vp_device *out);
 
 #endif

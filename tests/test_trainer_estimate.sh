@@ -600,6 +600,11 @@ for card, workspace in (("h100", 33554432), ("a100-sxm-80gb", 8519680), ("b200",
     got = [i["bytes"] for x in j["phases"] if x["name"] == "forward1" for i in x["items"] if i["name"] == "cublas_workspace"]
     ok(rc == 0 and got == [workspace + (1 << 20)], "cuBLAS's workspace on " + card, got)
 
+# ---- where nothing helps a larger card is named: of a 5090 too, whose compute capability is above those of the largest ----
+for options, larger in (("mixtral-8x7b --trainer torch --device 5090 --micro-batch 1", "b300-sxm-288gb"), ("qwen2.5-72b --trainer hf --device 5090 --seq 512 --micro-batch 1 --lora", "b200-sxm-180gb")):
+    p = subprocess.run([vplan, "estimate", *options.split()], stdout=subprocess.PIPE, text=True)
+    ok(p.returncode == 3 and "--device %s" % larger in p.stdout.split("\nnext")[-1], "a larger card than a 5090", p.stdout[-300:])
+
 # ---- fits, accumulation, time ----
 rc, j = estimate(llama, "--precision", "bf16", "--device", "h100", *small)
 ok(rc == 0 and j["fits"] is True and j["device_bytes"] > j["reserved_peak_bytes"], "fits, context counted", j.get("device_bytes"))
