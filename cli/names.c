@@ -126,6 +126,13 @@ static const vp_zoo_entry *find_without(const char *name, int n_words)
     return NULL;
 }
 
+/* Of a Hub id: a model of the same name and of another architecture. The GLM-4 9B of 2024 is of ChatGLM's class, or of transformers' GLM, whose
+ * layers have two norms less than those of 2025, THUDM/GLM-4-9B-0414. */
+static bool is_namesake(const char *name, const vp_zoo_entry *z)
+{
+    return strcmp(z->name, "glm-4-9b") == 0 && strchr(name, '/') && !strstr(name, "0414");
+}
+
 static const vp_zoo_entry *find_model(const char *name)
 {
     const vp_zoo_entry *z;
@@ -133,7 +140,8 @@ static const vp_zoo_entry *find_model(const char *name)
     if (strlen(name) >= MAX_NAME || !*name)
         return NULL;
     z = find_exact(name);
-    return z ? z : find_without(name, N_TRAINED_FURTHER);
+    z = z ? z : find_without(name, N_TRAINED_FURTHER);
+    return z && is_namesake(name, z) ? NULL : z;
 }
 
 vp_status vp_model_with_graph(const char *name, const vp_model_opts *opts, vp_model **out,
@@ -327,7 +335,7 @@ static vp_status refuse_quantised(const char *name, vp_err *err)
     const vp_zoo_entry *z = strlen(name) < MAX_NAME ? find_without(name, N_VARIANT_WORDS) : NULL;
     char                shown[128];
 
-    if (!z)
+    if (!z || is_namesake(name, z))
         return VP_OK;
     return VP_FAIL_AT(
         err, VP_ERR_INPUT, name, 0, NULL,
