@@ -359,6 +359,11 @@ for text, wrong in (("layers", 0), ("'q_proj'", 1)):
     code, j, err = check("--device", "h100", "--seq", "512", write("layers.py", LAYERS % text))
     ok(sum(f["severity"] == "error" for f in j["findings"]) == wrong and j["fits"] is not True, "layers by name: " + text, (code, j["common"], j["findings"], err))
 
+# ---- torchtune names its model by what builds it ----
+for built, model in (("llama3_1.llama3_1_8b", "llama-3.1-8b"), ("llama3_2.lora_llama3_2_1b", "llama-3.2-1b"), ("qwen2_5.lora_qwen2_5_0_5b", "qwen2.5-0.5b"), ("qwen2_5.qwen2_5_7b_instruct", "qwen2.5-7b"), ("qwen3.lora_qwen3_1_7b_instruct", "qwen3-1.7b"), ("llama2.qlora_llama2_7b", "llama-2-7b"), ("mistral.mistral_7b", "mistral-7b-v0.1"), ("gemma2.gemma2_9b", "gemma-2-9b"), ("llama3_2_vision.llama3_2_vision_11b", None), ("llama2.llama2", None), ("phi3.phi3_mini", None)):
+    code, j, err = check("--device", "h100", "--seq", "512", write("tune.yaml", "model:\n  _component_: torchtune.models.%s\ncheckpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n  checkpoint_dir: /tmp/x\noptimizer:\n  _component_: torch.optim.AdamW\n  fused: true\nbatch_size: 1\ngradient_accumulation_steps: 1\ndtype: bf16\nenable_activation_checkpointing: true\n" % built))
+    ok(code in (0, 3) and j.get("target") == "torchtune" and j["model"] == model, "torchtune: " + built, (code, j.get("target"), j.get("model"), j.get("fits"), j.get("fits_not_answered"), err))
+
 # ---- litgpt names its model by place ----
 for words, model in (("finetune_full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune full Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full --checkpoint_dir checkpoints/Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"), ("finetune_full", None)):
     code, j, err = check("--device", "h100", "--", "litgpt", *words.split(), *"--train.global_batch_size 8 --train.micro_batch_size 2 --precision bf16-true --train.max_seq_length 512".split())

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 
+#include <ctype.h>
 #include <string.h>
 
 typedef struct said {
@@ -54,6 +55,55 @@ static const vp_value *of_litgpt(const vp_checked *c, const vp_checked_file *fil
     return is_name(v) ? v : NULL;
 }
 
+/* What torchtune trains its builder says: torchtune.models.qwen2_5.lora_qwen2_5_0_5b (torchtune/models/qwen2_5/_model_builders.py of 0.6). */
+static const vp_value *of_torchtune(const vp_checked *c, const vp_checked_file *file)
+{
+    static const struct {
+        const char *module, *name, *after;
+    } rows[] = {{"llama2", "llama-2-", ""},       {"llama3", "llama-3-", ""},
+                {"llama3_1", "llama-3.1-", ""},   {"llama3_2", "llama-3.2-", ""},
+                {"llama3_3", "llama-3.3-", ""},   {"code_llama2", "codellama-", ""},
+                {"mistral", "mistral-", "-v0.1"}, {"qwen2", "qwen2-", ""},
+                {"qwen2_5", "qwen2.5-", ""},      {"qwen3", "qwen3-", ""},
+                {"gemma", "gemma-", ""},          {"gemma2", "gemma-2-", ""}};
+    static const char        models[] = "torchtune.models.";
+    static const char *const before[] = {"lora_", "qlora_", "dora_", "qdora_"}, *const behind[] = {
+                                                                                    "_instruct",
+                                                                                    "_base"};
+    const vp_value *built = vp_value_at(file->doc->root, "model._component_");
+    const char     *at    = is_name(built) && strncmp(built->text, models, sizeof models - 1) == 0
+                                ? built->text + sizeof models - 1
+                                : "";
+    size_t          n     = strcspn(at, "."), m;
+    const char     *name  = at[n] ? at + n + 1 : "";
+
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+        name += strncmp(name, before[i], strlen(before[i])) == 0 ? strlen(before[i]) : 0;
+    if (!n || strncmp(name, at, n) != 0 || name[n] != '_' || !isdigit((unsigned char)name[n + 1]))
+        return NULL;
+    name += n + 1;
+    m = strlen(name);
+    for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+        m -= m > strlen(behind[i]) && strcmp(name + m - strlen(behind[i]), behind[i]) == 0
+                 ? strlen(behind[i])
+                 : 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strlen(rows[i].module) != n || strncmp(rows[i].module, at, n) != 0)
+            continue;
+        vp_value *v = vp_arena_alloc(c->arena, sizeof *v);
+        char     *text =
+            vp_arena_printf(c->arena, "%s%.*s%s", rows[i].name, (int)m, name, rows[i].after);
+        if (!v || !text)
+            return NULL;
+        for (char *p = text; *p; p++)
+            *p = *p == '_' ? '.' : *p; /* 0_5b */
+        *v      = *built;
+        v->text = text;
+        return v;
+    }
+    return NULL;
+}
+
 static said find(const vp_checked *c)
 {
     for (int f = 0; f < c->n_files; f++)
@@ -68,6 +118,13 @@ static said find(const vp_checked *c)
     for (int f = 0; f < c->n_files; f++) {
         const vp_value *v = c->files[f].doc && c->files[f].dialect == &vp_dialect_litgpt
                                 ? of_litgpt(c, &c->files[f])
+                                : NULL;
+        if (v)
+            return (said){&c->files[f], v};
+    }
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_value *v = c->files[f].doc && c->files[f].dialect == &vp_dialect_torchtune
+                                ? of_torchtune(c, &c->files[f])
                                 : NULL;
         if (v)
             return (said){&c->files[f], v};
