@@ -641,6 +641,7 @@ static vp_status find_in_parts(search *r, char key[KEY_SIZE], char other[KEY_SIZ
     vp_err               why = {0};
     vp_status            st  = VP_OK;
 
+    *program = NULL; /* of a search before this one */
     snprintf(parts[0], sizeof parts[0], "%s%s", dropout, kernels);
     snprintf(parts[1], sizeof parts[1], "%s", dropout);
     for (int i = 0; i < 3 && !*program; i++) {
