@@ -495,6 +495,9 @@ code, out, err = call("estimate", *PADDED, "--budget", str(full["device_bytes"])
 ok(mask["device_bytes"] > full["device_bytes"] and code == 0 and re.search(r"^padded     batches with padding may not fit: " + gib(mask["device_bytes"]), out, re.M) and all(len(x) <= 80 for x in out.split("\n")), "padding decides", out[:400])
 ok(not re.search("^padded ", call("estimate", *PADDED, "--budget", str(mask["device_bytes"]))[1], re.M), "padding that fits", "said")
 ok("no padding" not in call("estimate", "qwen2.5-0.5b", "--trainer", "hf", "--micro-batch", "1", "--device", "h100")[1], "one sample has no padding", "said")
+for words in (("estimate", "--micro-batch", "4"), ("plan", "--global-batch", "32")):         # a mask over 500 tokens was not recorded, and takes as much as one over 504
+    said = [[x for x in json.loads(call(words[0], "qwen2.5-0.5b", "--trainer", "hf", "--device", "4090", "--seq", seq, *words[1:], "--json")[1])["assumptions"] if x.startswith("no padding: ")] for seq in ("500", "504")]
+    ok(said[0] == said[1] and "batches with padding take" in said[0][0], "padding of a length that is no multiple of 8, by " + words[0], said)
 write("padded.yaml", "output_dir: out\nper_device_train_batch_size: 16\nbf16: true\n")
 code, j, err = check("padded.yaml", "--model", PADDED[0], *PADDED[3:5], *PADDED[7:])
 ok([x for x in j["assumptions"] if x.startswith("no padding: ")], "check says it too", j["assumptions"])

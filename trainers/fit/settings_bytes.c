@@ -626,6 +626,9 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
 int64_t vp_fit_padded_bytes(const vp_fit_job *job, const vp_settings *s)
 {
     vp_fit_job   padded = *job;
+    vp_settings  whole  = *s; /* over the next length that was recorded with a mask: as much */
+    int64_t      seq    = number(s, VP_SETTING_SEQ);
+    char         text[32];
     vp_fit_bytes bytes;
     vp_err       why = {0};
 
@@ -634,7 +637,13 @@ int64_t vp_fit_padded_bytes(const vp_fit_job *job, const vp_settings *s)
     padded.padded        = true;
     padded.terse         = true;
     padded.at_most_bytes = 0;
-    return vp_fit_bytes_of(&padded, s, &bytes, &why) == VP_OK ? bytes.high_bytes : 0;
+    if (vp_fit_bytes_of(&padded, s, &bytes, &why) == VP_OK)
+        return bytes.high_bytes;
+    snprintf(text, sizeof text, "%lld", (long long)vp_round_up(seq, VP_MASKED_BY));
+    whole.value[VP_SETTING_SEQ] = text;
+    return seq % VP_MASKED_BY && vp_fit_bytes_of(&padded, &whole, &bytes, &why) == VP_OK
+               ? bytes.high_bytes
+               : 0;
 }
 
 vp_status vp_fit_tightly(const vp_fit_job *job, const vp_settings *s, const vp_fit_bytes *bytes,

@@ -164,6 +164,9 @@ typedef struct vp_hf_trl_question {
 } vp_hf_trl_question;
 vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err);
 
+/* Steps with a mask were recorded over sequences that are multiples of it: of others memory-efficient attention copies the mask. */
+enum { VP_MASKED_BY = 8 };
+
 /* A card that PyTorch asks cuDNN's attention on first: what runs there under a mask was not recorded, but by rule (hf_cudnn.h). Where no
  * card is named nobody asks. */
 bool vp_hf_prefers_cudnn(int capability);
