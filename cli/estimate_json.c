@@ -35,15 +35,21 @@ int64_t vp_estimate_bytes_with(const vp_estimate_answer *a, int64_t reserved_byt
                 : 0);
 }
 
-static json_t *items_json(const vp_ledger_phase *p)
+/* What was put together from several steps is not PyTorch's own count of one. */
+static const char *class_of(const vp_hf_estimate *e)
+{
+    return e->is_composed ? "assumed" : "derived";
+}
+
+static json_t *items_json(const vp_hf_estimate *e, const vp_ledger_phase *p)
 {
     json_t *items = json_array();
 
     for (int i = 0; i < VP_N_OWNERS; i++)
         if (p->owners[i])
-            json_array_append_new(items,
-                                  json_pack("{s:s, s:I, s:s}", "name", vp_owner_words((vp_owner)i),
-                                            "bytes", (json_int_t)p->owners[i], "class", "derived"));
+            json_array_append_new(items, json_pack("{s:s, s:I, s:s}", "name",
+                                                   vp_owner_words((vp_owner)i), "bytes",
+                                                   (json_int_t)p->owners[i], "class", class_of(e)));
     return items;
 }
 
@@ -92,8 +98,8 @@ static json_t *phases_json(const vp_estimate_answer *a)
                       (json_int_t)e->phases[i].allocated_bytes, "reserved_bytes",
                       (json_int_t)e->phases[i].reserved_bytes, "device_bytes",
                       (json_int_t)(e->phases[i].reserved_bytes + a->context.bytes), "class",
-                      "derived", "interval", interval_of(a, e->phases[i].reserved_bytes), "items",
-                      items_json(&e->phases[i])));
+                      class_of(e), "interval", interval_of(a, e->phases[i].reserved_bytes), "items",
+                      items_json(e, &e->phases[i])));
     return phases;
 }
 
@@ -294,9 +300,9 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
         (json_int_t)e->reserved_bytes, "peak_phase", e->phases[e->peak].name, "device_bytes",
         (json_int_t)vp_estimate_device_bytes(a), "interval", vp_estimate_interval(a), "fits",
         a->budget_bytes < 0 ? json_null() : json_boolean(vp_estimate_fits(a)), "items",
-        items_json(&e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a),
+        items_json(e, &e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a),
         "fits_with", fitting_json(a), "host_bytes", (json_int_t)e->host_bytes, "host",
-        host_json(&e->host), "class", "derived");
+        host_json(&e->host), "class", class_of(e));
     if (j && a->has_device)
         json_object_update_new(j, json_pack("{s:I, s:s}", "outside_bytes",
                                             (json_int_t)a->context.bytes, "outside_class",

@@ -144,6 +144,9 @@ static const char *attention_of(const vp_settings *s)
 static const char *const BORROWED_BASIS =
     "another step stands in, which was at most 6.7 % off where both were recorded";
 
+static const char *const COMPOSED_BASIS =
+    "of the steps put together so that PyTorch ran as well 95 of 100 were within it";
+
 static const char *const RANKS_BASIS = "most of the ranks that were dry-run are within less";
 
 static const char *const OWN_BASIS =
@@ -486,20 +489,21 @@ out:
 }
 
 /* Whose step the bytes are of. */
-static void say_origin(const vp_fit_job *job, const vp_hf_request *q, step_of of, bool stands_in,
-                       vp_fit_bytes *out)
+static void say_origin(const vp_fit_job *job, const vp_hf_request *q, step_of of,
+                       const vp_hf_estimate *e, vp_fit_bytes *out)
 {
     const vp_language *l      = job->language;
     bool               method = strcmp(q->trainer, "dpo") == 0;
 
     if (of == OF_ITS_OWN) {
-        out->basis = OWN_BASIS;
+        out->basis = e->is_composed ? COMPOSED_BASIS : OWN_BASIS;
         return;
     }
     out->basis = of == OF_A_NEARER    ? l->nearer->basis
                  : l->is_foreign      ? l->basis
                  : vp_hf_is_shared(q) ? RANKS_BASIS
-                 : stands_in          ? BORROWED_BASIS
+                 : e->is_composed     ? COMPOSED_BASIS
+                 : e->stands_in       ? BORROWED_BASIS
                                       : l->basis;
     out->why   = of == OF_A_NEARER ? l->nearer->why : method ? BORROWED_PAIRS : l->why;
 }
@@ -595,7 +599,7 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
     out->high_bytes = out->device_bytes + (int64_t)(high * (double)e.reserved_bytes);
     out->low        = low;
     out->high       = high;
-    say_origin(job, &q, of, e.stands_in, out);
+    say_origin(job, &q, of, &e, out);
     out->peak_phase = e.phases[e.peak].name;
     out->n_params   = e.n_params;
     out->n_trained  = e.n_trained;

@@ -95,9 +95,11 @@ typedef struct vp_hf_request {
     double  at_most_share, least_share;
     bool    counts_needed; /* of at_most_bytes: what any setting of the allocator gives alone */
     /* and nothing else is asked: no bytes are answered, only whether any setting reserves more (ledger.h) */
-    bool         counts_alone;
-    bool         loads_only; /* the model, and no step */
-    vp_hf_shelf *shelf;      /* recordings are read once for all requests of it; NULL: for each */
+    bool counts_alone;
+    bool loads_only; /* the model, and no step */
+    bool
+                 of_usual_sizes; /* heads of more than 128, one key and value head or rows that are no multiple of 8 are as others: of a sibling, hf_composed.h */
+    vp_hf_shelf *shelf; /* recordings are read once for all requests of it; NULL: for each */
 } vp_hf_request;
 
 /* Of host memory, at their peaks and of one process: vp_hf_host_of(). */
@@ -130,7 +132,9 @@ typedef struct vp_hf_estimate {
     /* beside VP_ERR_NO_FIT: weights, gradients and states alone are more, whatever the batch and what is recomputed */
     bool is_too_large_at_rest;
     bool is_needed_too_large; /* beside VP_ERR_NO_FIT: whatever the allocator's settings */
-    bool stands_in; /* another step, for this one was not recorded: VP_HF_STAND_IN_SHARE */
+    bool stands_in;     /* another step, for this one was not recorded: VP_HF_STAND_IN_SHARE */
+    bool is_composed;   /* put together from steps that were recorded: hf_composed.h */
+    bool is_unrecorded; /* beside VP_ERR_INPUT: nothing else speaks against it */
 } vp_hf_estimate;
 
 /* What the reserved bytes may be off by, as a share of them: as vp_world_reserved_share(), and more of TRL's steps: its

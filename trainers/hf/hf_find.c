@@ -163,24 +163,26 @@ static void key_of(const search *r, char *buf, size_t size)
     bool                 window = is_windowed(r);
     bool                 sdpa   = strncmp(r->attention, "sdpa", 4) == 0;
     int64_t              head = s->symbols.at[VP_SYM_d], target = s->symbols.at[VP_SYM_D];
-    int64_t              row      = q->packed ? q->batch * r->out->seq : seen_tokens(r);
-    bool                 ragged   = (has_mask(r) || target) && (row % 8 || target % 8);
-    const char          *dropouts = evaluates(r) ? "" : s->without_dropout ? "0" : s->dropouts;
-    const char          *saved    = vp_hf_saves_modules(q)               ? q->lora.save
-                                    : vp_hf_trains_head(q, r->out->task) ? "classifier"
-                                                                         : "";
+    int64_t              row    = q->packed ? q->batch * r->out->seq : seen_tokens(r);
+    bool                 ragged = (has_mask(r) || target) && (row % 8 || target % 8);
+    bool                 usual  = q->of_usual_sizes;
+    vp_hf_heads heads    = usual && s->heads == VP_HF_HEADS_ONE ? VP_HF_HEADS_GROUPED : s->heads;
+    const char *dropouts = evaluates(r) ? "" : s->without_dropout ? "0" : s->dropouts;
+    const char *saved    = vp_hf_saves_modules(q)               ? q->lora.save
+                           : vp_hf_trains_head(q, r->out->task) ? "classifier"
+                                                                : "";
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
              "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
-             r->out->task, recorded_precision(r), r->attention, q->padded, (int)s->heads,
+             r->out->task, recorded_precision(r), r->attention, q->padded, (int)heads,
              s->tied && !r->found->ties, recompute_of(r), q->lora.targets, q->lora.dropout > 0,
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
              q->lora.is_dora ? " dora=1" : "", saved[0] ? " save=" : "", saved,
              q->lora.tokens ? " tokens=1" : "", vp_hf_is_quantised(q) ? " quantised=" : "",
              vp_hf_is_quantised(q) ? q->load : "", dropouts[0] ? " dropout=" : "", dropouts,
-             window ? " window=1" : "", sdpa && ragged ? " ragged=1" : "",
-             head > 128 ? " wide=1" : "", vp_hf_upcasts(q) ? " upcast=1" : "",
+             window ? " window=1" : "", sdpa && ragged && !usual ? " ragged=1" : "",
+             head > 128 && !usual ? " wide=1" : "", vp_hf_upcasts(q) ? " upcast=1" : "",
              r->found->plain ? "" : " trainer=", r->found->plain ? "" : q->trainer,
              vp_hf_has_liger(q) ? " liger=" : "", vp_hf_has_liger(q) ? q->liger : "",
              r->pass == VP_HF_SECOND ? " eval=2"
@@ -282,6 +284,7 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
 
     if (has_recording(r, part, path, size))
         return VP_OK;
+    r->out->is_unrecorded = true;
     if (r->terse)
         return VP_FAIL(err, VP_ERR_INPUT, "%s: no such steps were recorded", r->model->family);
     kind_of(r, part, kind, sizeof kind);
@@ -696,6 +699,7 @@ static vp_status find_step(search *r, const vp_recorded_program **program, vp_er
                     "card has %d.%d",
                     r->request->capability / 10, r->request->capability % 10));
     VP_TRY(find_in_parts(r, key, other, program, err));
+    r->out->is_unrecorded = !*program;
     if (!*program && r->terse)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s: no such step was recorded", r->model->family));
     if (!*program)
@@ -867,6 +871,7 @@ vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_
     VP_TRY(find_by_checkpoints(&r, err));
     found->copies_attention =
         pass == VP_HF_STEP && vp_hf_copies_attention(model, request, r.attention, has_mask(&r));
+    out->is_unrecorded = false;
     choose_attention(&r);
     if (found->copies_attention)
         vp_hf_assume(out,

@@ -483,6 +483,26 @@ def drawn_asked(n, seed, models):
     return out
 
 
+def drawn_composed(n, seed, models):
+    """Settings of decoders of any kind at once, for those that vplan has put together: --answered VPLAN --unless OLDER."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models)
+        c, trainer = dict(NAMED, **MODELS)[name], rng.choice(["torch", "hf", "hf", "trl", "trl", "trl", "dpo"])
+        load, attention = rng.choice(["none", "none", "nf4-dq"]), rng.choice(["sdpa:flash", "eager", "eager", "flash_attention_2"])
+        lora = rng.choice(["all-linear"] * 3 + ["q_proj+v_proj"] * (c["model_type"] not in ("gpt2", "gpt_neox", "phi3", "falcon")) + ["none"] * 2 * (load == "none"))
+        seq = rng.choice([s for s in LENGTHS if s % 8 == 0 and s <= c.get("max_position_embeddings", c.get("n_positions", 1024))])
+        precision = rng.choice(["bf16-amp"] if load != "none" else ["bf16-amp", "bf16-mixed"] if trainer in ("trl", "dpo") else ["bf16-amp", "bf16-mixed", "bf16", "fp32"])
+        batch = rng.choice([1, 2, 3, 4, 8])
+        if attention == "flash_attention_2" and (precision == "fp32" or batch == 1):         # of one sample transformers looks at the positions, which are no numbers here
+            continue
+        out.append((name, c, precision, attention, rng.choice(["full", "full", "none"]), rng.choice(["adamw_torch_fused", "adamw_torch", "paged_adamw_8bit"] if trainer != "torch" else OPTIMIZERS[:2]),
+                    batch, seq, "clm", rng.choice(["mask", "none"]) if trainer != "dpo" else "mask", trainer, lora, rng.choice([8, 16, 64]) if lora != "none" else 0,
+                    load, 0, "none", 0, 0, int(lora != "none" and rng.random() < 0.4)))
+    return out
+
+
 CLASSES = ("bert-classes", "bert-large-classes", "roberta-classes", "roberta-large-classes", "distilbert-classes", "vit-base", "vit-large", "t5-small", "t5-base")
 
 
@@ -887,6 +907,7 @@ def main():
     p.add_argument("--windowed", action="store_true")
     p.add_argument("--again", action="store_true")
     p.add_argument("--asked", action="store_true")
+    p.add_argument("--composed", action="store_true")
     p.add_argument("--classes", action="store_true")
     p.add_argument("--padded", action="store_true")
     p.add_argument("--recent", action="store_true")
@@ -917,6 +938,8 @@ def main():
         rows = drawn_again(n, a.seed, a.models, a.windowed)
     elif a.asked:
         rows = drawn_asked(n, a.seed, a.models)
+    elif a.composed:
+        rows = drawn_composed(n, a.seed, a.models)
     elif a.classes:
         rows = drawn_of_classes(n, a.seed, a.models)
     elif a.frozen:
