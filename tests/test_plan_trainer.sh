@@ -320,7 +320,7 @@ code, j, err = plan("pythia-1b", "--trainer", "trl", *BASE[2:])
 ok(code == 0 and j["common"]["loss"] == "chunked" and any("put together" in a for a in j["assumptions"]), "trl: put together, and said so", (code, err))
 ok(j["interval"]["high_bytes"] > 1.09 * j["device_bytes"] > 1.15 * j["interval"]["low_bytes"], "trl: its interval", j.get("interval"))
 # a step that SFTTrainer's recordings lack, and that nothing is put together for, is refused as estimate refuses it
-for words, known in (("gpt2 --precision fp32", False), ("qwen2.5-0.5b --attention eager", True), ("pythia-1b", True)):
+for words, known in (("pythia-1b --precision fp32", False), ("qwen2.5-0.5b --attention eager", True), ("pythia-1b", True)):
     code, j, err = plan(*words.split(), "--trainer", "trl", *BASE[2:])
     est = call("estimate", *words.split(), "--trainer", "trl", "--device", "4090", "--seq", "1024", "--micro-batch", "1")
     ok(code == est[0] == (0 if known else 4) and (known or "was recorded" in err), "trl, plan and estimate: " + words, (code, err, est))

@@ -137,12 +137,12 @@ static void compute_as_usual(vp_hf_request *q)
 /* In the order in which they are tried: what a family changes least comes first. of: whose steps are changed as a llama's. */
 static const struct move {
     const char *said;
-    enum { OF_ALL, OF_DENSE, OF_LLAMAS } of;
+    enum { OF_ALL, OF_DENSE, OF_LLAMAS, OF_COMMON_ATTENTION } of;
     bool (*applies)(const vp_hf_request *q);
     void (*apply)(vp_hf_request *q);
 } moves[] = {
     {"padding", OF_ALL, is_padded, leave_padding_out},
-    {"attention", OF_ALL, has_other_attention, attend_by_flash},
+    {"attention", OF_COMMON_ATTENTION, has_other_attention, attend_by_flash},
     {"trainer", OF_ALL, is_by_trl, train_by_another},
     {"adapters' dropout", OF_DENSE, drops_in_adapters, drop_nothing_in_adapters},
     {"card", OF_DENSE, is_on_an_old_card, use_a_new_card},
@@ -291,12 +291,20 @@ static bool is_recorded(const vp_model *model, const vp_hf_request *q, vp_hf_siz
     return is;
 }
 
+/* Attention of classes of their own, which neither repeat nor lay out what they are given as transformers' common functions do
+ * (5.17, modeling_falcon.py, modeling_gpt_neo.py). */
+static bool attends_its_own_way(const vp_model *model)
+{
+    return strcmp(model->family, "falcon") == 0 || strcmp(model->family, "gpt_neo") == 0;
+}
+
 /* What the sibling may show of this model: an expert has no dropout beside its adapters, and products of another kind. */
 static bool may_move(const composition *c, const struct move *m, const vp_hf_sizes *sizes)
 {
-    return m->of == OF_ALL     ? true
-           : m->of == OF_DENSE ? !sizes->symbols.at[VP_SYM_E]
-                               : is_a_llama(c->model);
+    return m->of == OF_ALL                ? true
+           : m->of == OF_COMMON_ATTENTION ? !attends_its_own_way(c->model)
+           : m->of == OF_DENSE            ? !sizes->symbols.at[VP_SYM_E]
+                                          : is_a_llama(c->model);
 }
 
 static bool try_sibling(composition *c, const char *family, vp_hf_sizes *sizes)
