@@ -53,7 +53,7 @@ WHAT = {
     "mixed_steps.csv": "drawn of all options at once, of configs as published; addresses as a driver gives them",
     "later_steps.csv": "adapters and TRL of families recorded later, masks over NF4, longrope",
     "windowed_steps.csv": "adapters at and beyond the attention window",
-    "filled_steps.csv": "plain loops and adapters of 15 models in every precision, eager too",
+    "filled_steps.csv": "plain loops and adapters of 18 models in every precision, eager too",
     "again_steps.csv": "steps of families and heads recorded last",
     "older_trl_steps.csv": "TRL's SFTTrainer on a T4",
     "recent_steps.csv": "adapters of experts, towers beside texts, whole models at and beyond the window, OPT 350M",
