@@ -531,9 +531,16 @@ static vp_status judge(const vp_hf_request *q, vp_hf_estimate *e, vp_err *err)
                    (long long)q->at_most_bytes);
 }
 
+/* A mask over another length was recorded nearly everywhere: the refusal names it. */
+static bool has_an_odd_mask(const vp_hf_request *q)
+{
+    return q->padded && q->seq % VP_MASKED_BY;
+}
+
 static bool may_be_composed(const vp_hf_request *q)
 {
-    return !vp_hf_is_shared(q) && !q->eval_batch && !vp_hf_has_other_adapters(q);
+    return !vp_hf_is_shared(q) && !q->eval_batch && !vp_hf_has_other_adapters(q) &&
+           !has_an_odd_mask(q);
 }
 
 vp_status vp_hf_compose(const vp_model *model, const vp_hf_request *asked, const vp_err *why,
