@@ -317,13 +317,16 @@ for trainer in (), ("--trainer", "hf"):
     code, out, err = call("plan", "smollm2-135m", *trainer, "--device", "4090", "--seq", "9000", "--global-batch", "1")
     ok(code == 0 and "8192 positions the model" in " ".join(out.split()), "a sequence longer than the model was made for", (code, out, err))
 code, j, err = plan("pythia-1b", "--trainer", "trl", *BASE[2:])
-ok(code == 0 and j["common"]["loss"] == "chunked" and any("put together" in a for a in j["assumptions"]), "trl: put together, and said so", (code, err))
-ok(j["interval"]["high_bytes"] > 1.09 * j["device_bytes"] > 1.15 * j["interval"]["low_bytes"], "trl: its interval", j.get("interval"))
-# a step that SFTTrainer's recordings lack, and that nothing is put together for, is refused as estimate refuses it
-for words, known in (("pythia-1b --precision fp32", False), ("qwen2.5-0.5b --attention eager", True), ("pythia-1b", True)):
+ok(code == 0 and j["common"]["loss"] == "chunked" and any("upper bound" in a for a in j["assumptions"]) and any("SFTTrainer" in a for a in j["assumptions"]), "trl: assumed, and said so", (code, err))
+ok(j["interval"]["high_bytes"] > 1.1 * j["device_bytes"] > 2 * j["interval"]["low_bytes"], "trl: a wide interval", j.get("interval"))
+code, j, err = plan("qwen2.5-0.5b", "--trainer", "trl", "--precision", "bf16", "--attention", "eager", *BASE[2:])
+ok(code == 0 and any("put together" in a for a in j["assumptions"]) and any("steps put together" in a for a in j["assumptions"]) and
+   j["interval"]["high_bytes"] > 1.09 * j["device_bytes"] > 1.15 * j["interval"]["low_bytes"], "trl: put together, and said so", (code, err, j.get("interval")))
+# a step that SFTTrainer's recordings lack, and that nothing is put together for, is refused as estimate refuses it; another trainer's stands in where there are none
+for words, known, stands_in in (("gpt2 --precision fp32", False, False), ("qwen2.5-0.5b --attention eager", True, False), ("pythia-1b", True, True)):
     code, j, err = plan(*words.split(), "--trainer", "trl", *BASE[2:])
     est = call("estimate", *words.split(), "--trainer", "trl", "--device", "4090", "--seq", "1024", "--micro-batch", "1")
-    ok(code == est[0] == (0 if known else 4) and (known or "was recorded" in err), "trl, plan and estimate: " + words, (code, err, est))
+    ok(code == (0 if known else 4) and est[0] == (4 if stands_in else code) and (known or "was recorded" in err), "trl, plan and estimate: " + words, (code, err, est))
 # ---- adapters: frozen weights of 16 bits unasked, as estimate --trainer hf has them ----
 code, j, err = plan("llama-3.1-8b", "--trainer", "hf", "--lora", "r=16", "--device", "4090", "--seq", "1024", "--global-batch", "16", "--micro-batch", "2", "--recompute", "full")
 e = json.loads(call("estimate", "llama-3.1-8b", "--trainer", "hf", "--lora", "r=16", "--device", "4090", "--seq", "1024", "--micro-batch", "2", "--accumulation", "8", "--recompute", "full", "--json")[1])

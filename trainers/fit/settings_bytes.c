@@ -499,12 +499,12 @@ static void say_origin(const vp_fit_job *job, const vp_hf_request *q, step_of of
         out->basis = e->is_composed ? COMPOSED_BASIS : OWN_BASIS;
         return;
     }
-    out->basis = of == OF_A_NEARER    ? l->nearer->basis
-                 : l->is_foreign      ? l->basis
-                 : vp_hf_is_shared(q) ? RANKS_BASIS
-                 : e->is_composed     ? COMPOSED_BASIS
-                 : e->stands_in       ? BORROWED_BASIS
-                                      : l->basis;
+    out->basis = of == OF_A_NEARER                                   ? l->nearer->basis
+                 : l->is_foreign                                     ? l->basis
+                 : vp_hf_is_shared(q)                                ? RANKS_BASIS
+                 : e->is_composed && l->high <= VP_HF_STAND_IN_SHARE ? COMPOSED_BASIS
+                 : e->stands_in                                      ? BORROWED_BASIS
+                                                                     : l->basis;
     out->why   = of == OF_A_NEARER ? l->nearer->why : method ? BORROWED_PAIRS : l->why;
 }
 

@@ -137,13 +137,13 @@ static void compute_as_usual(vp_hf_request *q)
 /* In the order in which they are tried: what a family changes least comes first. of: whose steps are changed as a llama's. */
 static const struct move {
     const char *said;
-    enum { OF_ALL, OF_DENSE, OF_LLAMAS, OF_COMMON_ATTENTION } of;
+    enum { OF_COMMON_MASKS, OF_COMMON_ATTENTION, OF_DENSE, OF_LLAMAS } of;
     bool (*applies)(const vp_hf_request *q);
     void (*apply)(vp_hf_request *q);
 } moves[] = {
-    {"padding", OF_ALL, is_padded, leave_padding_out},
+    {"padding", OF_COMMON_MASKS, is_padded, leave_padding_out},
     {"attention", OF_COMMON_ATTENTION, has_other_attention, attend_by_flash},
-    {"trainer", OF_ALL, is_by_trl, train_by_another},
+    {"trainer", OF_LLAMAS, is_by_trl, train_by_another},
     {"adapters' dropout", OF_DENSE, drops_in_adapters, drop_nothing_in_adapters},
     {"card", OF_DENSE, is_on_an_old_card, use_a_new_card},
     {"packing", OF_LLAMAS, is_packed, leave_packing_out},
@@ -161,10 +161,10 @@ enum { N_MOVES = sizeof moves / sizeof *moves, MOST_MOVES = 4 };
 /* Most decoders are llamas with something besides; what was not recorded of these is a Qwen's. */
 static const char *const siblings[] = {"llama", "qwen2"};
 
-/* Those that are in their norms and in what is between them: what a precision or some targets change is a llama's. */
-static const char *const llamas[] = {"ernie4_5", "gemma",   "gemma2",  "gemma3", "gemma3_text",
-                                     "glm4",     "granite", "mistral", "olmo2",  "olmo3",
-                                     "qwen2",    "qwen3",   "smollm3"};
+/* Those whose blocks and norms are a llama's, so that what is largest is so at the same instant. Norms behind a block, as OLMo 2 has them, are
+ * not, nor is a model with a tower. */
+static const char *const llamas[] = {"ernie4_5", "gemma",   "gemma2", "gemma3_text", "glm4",
+                                     "granite",  "mistral", "qwen2",  "qwen3",       "smollm3"};
 
 static bool is_a_llama(const vp_model *model)
 {
@@ -255,6 +255,7 @@ typedef struct composition {
     vp_hf_request        near;          /* of the model */
     vp_hf_request        with, without; /* of the sibling: as asked, and as near */
     char                 task[40];
+    int64_t              seq;
     vp_hf_shelf         *shelf;
     vp_model            *sibling;
     unsigned             moved; /* bit i: moves[i] */
@@ -274,9 +275,9 @@ static vp_hf_request unlimited(const vp_hf_request *q, vp_hf_shelf *shelf)
     return own;
 }
 
-/* task: what it is; NULL: not asked. */
+/* own: what a step of the model itself tells of it; NULL: not asked. */
 static bool is_recorded(const vp_model *model, const vp_hf_request *q, vp_hf_sizes *sizes,
-                        char task[40])
+                        composition *own)
 {
     vp_hf_estimate e     = {0};
     vp_hf_found    found = {0};
@@ -285,8 +286,10 @@ static bool is_recorded(const vp_model *model, const vp_hf_request *q, vp_hf_siz
 
     if (is && sizes)
         *sizes = found.sizes;
-    if (is && task)
-        memcpy(task, e.task, sizeof e.task);
+    if (is && own) {
+        memcpy(own->task, e.task, sizeof own->task);
+        own->seq = e.seq;
+    }
     vp_hf_found_release(&found);
     return is;
 }
@@ -298,13 +301,23 @@ static bool attends_its_own_way(const vp_model *model)
     return strcmp(model->family, "falcon") == 0 || strcmp(model->family, "gpt_neo") == 0;
 }
 
-/* What the sibling may show of this model: an expert has no dropout beside its adapters, and products of another kind. */
+/* What the sibling may show of this model: an expert has no dropout beside its adapters, and products of another kind; beyond a window
+ * there is a mask already, which a sibling without one has not. */
 static bool may_move(const composition *c, const struct move *m, const vp_hf_sizes *sizes)
 {
-    return m->of == OF_ALL                ? true
-           : m->of == OF_COMMON_ATTENTION ? !attends_its_own_way(c->model)
-           : m->of == OF_DENSE            ? !sizes->symbols.at[VP_SYM_E]
-                                          : is_a_llama(c->model);
+    bool is_windowed = sizes->window && c->seq >= sizes->window;
+
+    switch (m->of) {
+    case OF_COMMON_MASKS:
+        return !is_windowed;
+    case OF_COMMON_ATTENTION:
+        return !is_windowed && !attends_its_own_way(c->model);
+    case OF_DENSE:
+        return !sizes->symbols.at[VP_SYM_E];
+    case OF_LLAMAS:
+        return is_a_llama(c->model);
+    }
+    return false;
 }
 
 static bool try_sibling(composition *c, const char *family, vp_hf_sizes *sizes)
@@ -329,7 +342,7 @@ static bool try_with(composition *c, unsigned moved)
     for (int i = 0; i < N_MOVES; i++)
         if (moved >> i & 1)
             moves[i].apply(&c->near);
-    if (!is_recorded(c->model, &c->near, &sizes, c->task))
+    if (!is_recorded(c->model, &c->near, &sizes, c))
         return false;
     for (int i = 0; i < N_MOVES; i++)
         if (moved >> i & 1 && !may_move(c, &moves[i], &sizes))
@@ -425,6 +438,12 @@ static void add_difference(vp_ledger_phase *p, const vp_ledger_phase *with,
     settle_owners(p);
 }
 
+/* A run that goes on from a checkpoint is another one. */
+static bool is_of_run(const vp_ledger_phase *p)
+{
+    return strcmp(p->name, "resume") != 0;
+}
+
 /* Of the whole run, which is not the largest of its phases' sums: holes of another phase may be filled. */
 static void reserve(vp_hf_estimate *out, const vp_hf_estimate *near, const vp_hf_estimate *with,
                     const vp_hf_estimate *without)
@@ -436,7 +455,9 @@ static void reserve(vp_hf_estimate *out, const vp_hf_estimate *near, const vp_hf
                                         with->reserved_bytes - with->allocated_bytes,
                                         without->reserved_bytes - without->allocated_bytes);
     for (int i = 0; i < out->n_phases; i++) {
-        vp_ledger_phase *p    = &out->phases[i];
+        vp_ledger_phase *p = &out->phases[i];
+        if (!is_of_run(p))
+            continue;
         p->reserved_bytes     = vp_min_i64(p->reserved_bytes, out->reserved_bytes);
         p->end_reserved_bytes = vp_min_i64(p->end_reserved_bytes, p->reserved_bytes);
         most                  = p->reserved_bytes > most->reserved_bytes ? p : most;
@@ -483,7 +504,7 @@ static vp_status sum_up(const composition *c, const vp_hf_estimate *near,
         if (!more || !less)
             return VP_ERR_INPUT;
         add_difference(&out->phases[i], more, less);
-        if (out->phases[i].allocated_bytes > out->allocated_bytes) {
+        if (is_of_run(&out->phases[i]) && out->phases[i].allocated_bytes > out->allocated_bytes) {
             out->allocated_bytes = out->phases[i].allocated_bytes;
             out->peak            = i;
         }
@@ -491,7 +512,7 @@ static vp_status sum_up(const composition *c, const vp_hf_estimate *near,
     reserve(out, near, with, without);
     out->n_trained += with->n_trained - without->n_trained;
     out->n_params += with->n_params - without->n_params;
-    out->attention   = with->attention;
+    out->attention   = attends_its_own_way(c->model) ? near->attention : with->attention;
     out->is_composed = out->stands_in = true;
     assume(c, near, with, without, out);
     return VP_OK;

@@ -494,7 +494,7 @@ def drawn_composed(n, seed, models):
         lora = rng.choice(["all-linear"] * 3 + ["q_proj+v_proj"] * (c["model_type"] not in ("gpt2", "gpt_neox", "phi3", "falcon")) + ["none"] * 2 * (load == "none"))
         seq = rng.choice([s for s in LENGTHS if s % 8 == 0 and s <= c.get("max_position_embeddings", c.get("n_positions", 1024))])
         precision = rng.choice(["bf16-amp"] if load != "none" else ["bf16-amp", "bf16-mixed"] if trainer in ("trl", "dpo") else ["bf16-amp", "bf16-mixed", "bf16", "fp32"])
-        batch = rng.choice([1, 2, 3, 4, 8])
+        batch = rng.choice([1, 2, 3, 4, 8, 16, 32])
         if attention == "flash_attention_2" and (precision == "fp32" or batch == 1):         # of one sample transformers looks at the positions, which are no numbers here
             continue
         out.append((name, c, precision, attention, rng.choice(["full", "full", "none"]), rng.choice(["adamw_torch_fused", "adamw_torch", "paged_adamw_8bit"] if trainer != "torch" else OPTIMIZERS[:2]),
