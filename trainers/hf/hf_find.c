@@ -308,6 +308,7 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
                       : vp_hf_freezes(r->request)            ? " with frozen parts"
                                                              : "",
                       vp_hf_has_liger(r->request) ? " with Liger's kernels"
+                      : vp_hf_is_dpo(r->request)  ? " by TRL's DPOTrainer"
                       : vp_hf_is_trl(r->request)  ? " by TRL's SFTTrainer"
                       : r->found->plain           ? ""
                                                   : " by transformers' Trainer",
