@@ -81,27 +81,26 @@ static bool is_named_in(const vp_dialect *of, const char *key)
     return false;
 }
 
+typedef struct class_of_file {
+    const vp_checked      *checked;
+    const vp_checked_file *file;
+} class_of_file;
+
+static bool is_lacking(const vp_value *v, const void *user)
+{
+    const class_of_file *c = user;
+    const char          *version;
+    const vp_key *k = v->is_offered ? vp_file_key(c->checked, c->file, v->key, &version) : NULL;
+
+    return v->is_offered && (k ? (k->until && vp_version_compare(version, k->until) >= 0) ||
+                                     (k->since && vp_version_compare(version, k->since) < 0)
+                               : !is_named_in(c->file->dialect, v->key));
+}
+
 /* SFTConfig(**{k: v for k, v in kwargs.items() if k in known}): what the class lacks in the version that counts is not handed to it. */
 static void drop_lacking(const vp_checked *c, const vp_checked_file *file)
 {
-    vp_value *root = file->doc->root, *v = root->first, *next;
-
-    for (root->first = root->last = NULL, root->n_children = 0, root->index = NULL; v; v = next) {
-        const char   *version;
-        const vp_key *k = v->is_offered ? vp_file_key(c, file, v->key, &version) : NULL;
-        next            = v->next;
-        if (v->is_offered && (k ? (k->until && vp_version_compare(version, k->until) >= 0) ||
-                                      (k->since && vp_version_compare(version, k->since) < 0)
-                                : !is_named_in(file->dialect, v->key)))
-            continue;
-        v->next = NULL;
-        if (root->last)
-            root->last->next = v;
-        else
-            root->first = v;
-        root->last = v;
-        root->n_children++;
-    }
+    vp_value_drop(file->doc->root, is_lacking, &(class_of_file){.checked = c, .file = file});
 }
 
 bool vp_check_is_run(const vp_checked_file *file)

@@ -207,6 +207,9 @@ vp_value *vp_value_make(vp_document *doc, const char *path);
 
 /* A child at the end of a map (key) or of a list (key NULL). NULL: the limit or no memory. */
 vp_value *vp_value_add(vp_document *doc, vp_value *parent, const char *key);
+/* Takes the children for which drops() is true out of a map; user is handed to it. */
+void vp_value_drop(vp_value   *map, bool (*drops)(const vp_value *v, const void *user),
+                   const void *user);
 
 /* Members of a map get a prefix where they have it not. */
 void vp_value_prefix(vp_document *doc, vp_value *map, const char *prefix);

@@ -112,19 +112,31 @@ static vp_status begin_launch(taker *t)
     return t->doc->launch ? VP_OK : VP_FAIL(t->err, VP_ERR_NOMEM, "out of host memory");
 }
 
-static vp_status take_variable(taker *t, char *word, int line, int column)
+/* NAME=VALUE, into a map of a document. */
+static vp_status add_pair(taker *t, vp_document *doc, vp_value *map, const char *word, int line,
+                          int column)
 {
-    char     *equals = strchr(word, '=');
-    vp_value *v;
-    vp_status st = VP_OK;
+    const char *equals = strchr(word, '=');
+    const char *name   = vp_arena_printf(doc->arena, "%.*s", (int)(equals - word), word);
+    vp_value   *v;
+    vp_status   st = VP_OK;
 
-    VP_TRY(begin_launch(t));
-    *equals = '\0';
-    v       = vp_value_add(t->doc->launch, t->doc->launch->root, word);
+    VP_TRY_ALLOC(t->err, name);
+    v = vp_value_add(doc, map, name);
     if (!v)
         VP_TRY(too_many(t, line));
     v->line = line, v->column = column;
     set_text(t, v, equals + 1, false);
+out:
+    return st;
+}
+
+static vp_status take_variable(taker *t, const char *word, int line, int column)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(begin_launch(t));
+    VP_TRY(add_pair(t, t->doc->launch, t->doc->launch->root, word, line, column));
 out:
     return st;
 }
@@ -139,22 +151,16 @@ static bool is_assignment(const char *word)
     return p > word && !isdigit((unsigned char)*word) && *p == '=';
 }
 
-static vp_status take_environment(taker *t, const char *word, int line, int column)
+/* The same into a map beside the arguments, which is there with its first entry. */
+static vp_status take_pair(taker *t, vp_value **map, const char *word, int line, int column)
 {
-    const char *equals = strchr(word, '=');
-    const char *name   = vp_arena_printf(t->doc->arena, "%.*s", (int)(equals - word), word);
-    vp_value   *v;
-    vp_status   st = VP_OK;
+    vp_status st = VP_OK;
 
-    if (!t->doc->environment)
-        t->doc->environment = vp_arena_alloc(t->doc->arena, sizeof *t->doc->environment);
-    VP_TRY_ALLOC(t->err, name && t->doc->environment);
-    t->doc->environment->kind = VP_VALUE_MAP;
-    v                         = vp_value_add(t->doc, t->doc->environment, name);
-    if (!v)
-        VP_TRY(too_many(t, line));
-    v->line = line, v->column = column;
-    set_text(t, v, equals + 1, false);
+    if (!*map)
+        *map = vp_arena_alloc(t->doc->arena, sizeof **map);
+    VP_TRY_ALLOC(t->err, *map);
+    (*map)->kind = VP_VALUE_MAP;
+    VP_TRY(add_pair(t, t->doc, *map, word, line, column));
 out:
     return st;
 }
@@ -169,26 +175,6 @@ static bool is_set(const char *word)
     while (isalnum((unsigned char)*p) || (*p && strchr("_./@-", *p)))
         p++;
     return *p == '=';
-}
-
-static vp_status take_set(taker *t, const char *word, int line, int column)
-{
-    const char *equals = strchr(word, '=');
-    const char *name   = vp_arena_printf(t->doc->arena, "%.*s", (int)(equals - word), word);
-    vp_value   *v;
-    vp_status   st = VP_OK;
-
-    if (!t->doc->overrides)
-        t->doc->overrides = vp_arena_alloc(t->doc->arena, sizeof *t->doc->overrides);
-    VP_TRY_ALLOC(t->err, name && t->doc->overrides);
-    t->doc->overrides->kind = VP_VALUE_MAP;
-    v                       = vp_value_add(t->doc, t->doc->overrides, name);
-    if (!v)
-        VP_TRY(too_many(t, line));
-    v->line = line, v->column = column;
-    set_text(t, v, equals + 1, false);
-out:
-    return st;
 }
 
 /* What ran so far was a wrapper of the command that follows. */
@@ -351,9 +337,9 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
     const char *before = t->before;
     t->before          = word;
     if (t->doc->program && t->into == t->doc && !t->open && is_set(word))
-        VP_TRY(take_set(t, word, line, column));
+        VP_TRY(take_pair(t, &t->doc->overrides, word, line, column));
     if (is_assignment(word) && (t->in_wrapper || !t->doc->program) && !t->open) {
-        VP_TRY(take_environment(t, word, line, column));
+        VP_TRY(take_pair(t, &t->doc->environment, word, line, column));
         if (!vp_launch_is_variable(word))
             return VP_OK;
     }
@@ -432,7 +418,7 @@ static vp_status take_command(vp_document *doc, const vp_shell_command *exported
         const vp_shell_word *w    = &exported->words[i];
         char                *text = vp_arena_strdup(doc->arena, w->text);
         VP_TRY_ALLOC(err, text);
-        VP_TRY(take_environment(&t, text, w->line, w->column));
+        VP_TRY(take_pair(&t, &t.doc->environment, text, w->line, w->column));
         if (vp_launch_is_variable(text))
             VP_TRY(take_variable(&t, text, w->line, w->column));
     }

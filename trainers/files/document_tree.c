@@ -79,6 +79,16 @@ static void note_member(vp_document *doc, vp_value *map, vp_value *v)
         *slot_of(map->index, v->key, strlen(v->key)) = v;
 }
 
+static void append(vp_value *parent, vp_value *v)
+{
+    if (parent->last)
+        parent->last->next = v;
+    else
+        parent->first = v;
+    parent->last = v;
+    parent->n_children++;
+}
+
 vp_value *vp_value_add(vp_document *doc, vp_value *parent, const char *key)
 {
     vp_value *v = NULL;
@@ -90,14 +100,25 @@ vp_value *vp_value_add(vp_document *doc, vp_value *parent, const char *key)
         return NULL;
     doc->n_values++;
     *v = (vp_value){.key = key};
-    if (parent->last)
-        parent->last->next = v;
-    else
-        parent->first = v;
-    parent->last = v;
-    parent->n_children++;
+    append(parent, v);
     note_member(doc, parent, v);
     return v;
+}
+
+void vp_value_drop(vp_value   *map, bool (*drops)(const vp_value *v, const void *user),
+                   const void *user)
+{
+    vp_value *v = map->first, *next;
+
+    map->first = map->last = NULL;
+    map->n_children = 0, map->index = NULL;
+    for (; v; v = next) {
+        next = v->next;
+        if (drops(v, user))
+            continue;
+        v->next = NULL;
+        append(map, v);
+    }
 }
 
 vp_status vp_document_remark(vp_document *doc, int line, const char *key, bool is_error,

@@ -175,27 +175,19 @@ static bool is_of_unsloth(const vp_document *doc)
     return false;
 }
 
+/* What a call made of a name stays where it stands. */
+static bool is_own_name(const vp_value *v, const void *user)
+{
+    (void)user;
+    return v->is_variable &&
+           !(v->call && strcmp(v->call, VP_VALUE_UNREAD) != 0 &&
+             (vp_python_tells_settings(v->call) || vp_python_ends_in(v->call, "Accelerator")));
+}
+
 /* Beside a trainer's arguments a name of the script's own is no key: its value stands where the name is used. */
 static void drop_variables(vp_document *doc)
 {
-    vp_value *root = doc->root, *v = root->first;
-
-    root->first = root->last = NULL;
-    root->n_children = 0, root->index = NULL;
-    for (vp_value *next; v; v = next) {
-        next = v->next;
-        if (v->is_variable &&
-            !(v->call && strcmp(v->call, VP_VALUE_UNREAD) != 0 &&
-              (vp_python_tells_settings(v->call) || vp_python_ends_in(v->call, "Accelerator"))))
-            continue; /* what a call made of it stays where it stands */
-        v->next = NULL;
-        if (root->last)
-            root->last->next = v;
-        else
-            root->first = v;
-        root->last = v;
-        root->n_children++;
-    }
+    vp_value_drop(doc->root, is_own_name, NULL);
 }
 
 static bool has_own_loop(const vp_document *doc)
