@@ -167,7 +167,7 @@ static int64_t length_of_rank(const vp_lengths *l, int64_t i, int64_t n, int64_t
 
     while (at + 1 < l->n && left > l->of[at].count)
         left -= l->of[at++].count;
-    return vp_round_up(l->of[at].tokens < most ? l->of[at].tokens : most, 8);
+    return vp_round_up(l->of[at].tokens < most ? l->of[at].tokens : most, VP_MASKED_BY);
 }
 
 int64_t vp_lengths_worst(const vp_lengths *lengths, const vp_model *model,
@@ -191,8 +191,8 @@ void vp_lengths_compare(const vp_lengths *lengths, const vp_model *model,
 {
     *out = (vp_length_answer){.n_samples = lengths->n_samples, .batch = request->batch};
     vp_lengths_of_batches(lengths, request->batch, most, &out->batches);
-    out->typical_seq = vp_round_up((int64_t)ceil(out->batches.expected), 8);
-    out->packed_seq  = vp_round_up(out->batches.longest, 8);
+    out->typical_seq = vp_round_up((int64_t)ceil(out->batches.expected), VP_MASKED_BY);
+    out->packed_seq  = vp_round_up(out->batches.longest, VP_MASKED_BY);
     out->typical_bytes =
         bytes_with(model, *request, out->typical_seq, request->padded, context_bytes);
     out->deciding_seq = request->seq;

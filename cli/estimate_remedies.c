@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PADDED_TO = 8 }; /* tokens: masked attention was recorded so */
-
 #define EXPANDABLE "expandable_segments:True"
 
 typedef struct change {
@@ -84,9 +82,9 @@ static bool one_evaluated(vp_hf_request *q)
 
 static bool half_seq(vp_hf_request *q)
 {
-    if (q->seq < 4 * PADDED_TO)
+    if (q->seq < 4 * VP_MASKED_BY)
         return false;
-    q->seq = q->seq / 2 / PADDED_TO * PADDED_TO;
+    q->seq = q->seq / 2 / VP_MASKED_BY * VP_MASKED_BY;
     return true;
 }
 
@@ -213,7 +211,7 @@ static void decide_length(const vp_model *model, const vp_lengths *lengths, int6
     if (!lengths)
         return;
     longest = lengths->of[lengths->n - 1].tokens;
-    q->seq  = vp_round_up(longest < cut ? longest : cut, PADDED_TO);
+    q->seq  = vp_round_up(longest < cut ? longest : cut, VP_MASKED_BY);
     q->seq  = vp_lengths_worst(lengths, model, q, cut);
 }
 

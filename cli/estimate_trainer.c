@@ -67,8 +67,6 @@ out:
     return st;
 }
 
-enum { PADDED_TO = 8 }; /* tokens: masked attention was recorded so */
-
 /* The batch that decides has the longest sample, and a mask with it. */
 static vp_status read_lengths(const vp_estimate_options *o, vp_estimate_answer *a, vp_err *err)
 {
@@ -82,7 +80,7 @@ static vp_status read_lengths(const vp_estimate_options *o, vp_estimate_answer *
     longest = a->lengths.of[a->lengths.n - 1].tokens;
     if (o->seq && longest > o->seq)
         longest = o->seq;
-    q->seq            = vp_round_up(longest, PADDED_TO);
+    q->seq            = vp_round_up(longest, VP_MASKED_BY);
     q->padded         = !o->padding || strcmp(o->padding, "mask") == 0;
     a->seq_is_default = false;
 out:

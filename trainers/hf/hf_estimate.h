@@ -98,7 +98,7 @@ typedef struct vp_hf_request {
     bool counts_alone;
     bool loads_only; /* the model, and no step */
     bool
-                 of_usual_sizes; /* heads of more than 128, one key and value head or rows that are no multiple of 8 are as others: of a sibling, hf_composed.h */
+                 of_usual_sizes; /* heads of more than 128, and one key and value head, are as others: of a sibling, hf_composed.h */
     vp_hf_shelf *shelf; /* recordings are read once for all requests of it; NULL: for each */
 } vp_hf_request;
 

@@ -1,12 +1,12 @@
 #include "trainers/hf/hf_find.h"
 
+#include "base/checked.h"
 #include "base/file.h"
 #include "trainers/hf/hf_cudnn.h"
 #include "trainers/hf/hf_layers.h"
 #include "trainers/hf/hf_refuse.h"
 #include "trainers/hf/hf_versions.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,9 +163,9 @@ static void key_of(const search *r, char *buf, size_t size)
     bool                 window = is_windowed(r);
     bool                 sdpa   = strncmp(r->attention, "sdpa", 4) == 0;
     int64_t              head = s->symbols.at[VP_SYM_d], target = s->symbols.at[VP_SYM_D];
-    int64_t              row    = q->packed ? q->batch * r->out->seq : seen_tokens(r);
-    bool                 ragged = (has_mask(r) || target) && (row % 8 || target % 8);
-    bool                 usual  = q->of_usual_sizes;
+    int64_t              row = q->packed ? q->batch * r->out->seq : seen_tokens(r);
+    bool        ragged   = (has_mask(r) || target) && (row % VP_MASKED_BY || target % VP_MASKED_BY);
+    bool        usual    = q->of_usual_sizes;
     vp_hf_heads heads    = usual && s->heads == VP_HF_HEADS_ONE ? VP_HF_HEADS_GROUPED : s->heads;
     const char *dropouts = evaluates(r) ? "" : s->without_dropout ? "0" : s->dropouts;
     const char *saved    = vp_hf_saves_modules(q)               ? q->lora.save
@@ -181,7 +181,7 @@ static void key_of(const search *r, char *buf, size_t size)
              q->lora.is_dora ? " dora=1" : "", saved[0] ? " save=" : "", saved,
              q->lora.tokens ? " tokens=1" : "", vp_hf_is_quantised(q) ? " quantised=" : "",
              vp_hf_is_quantised(q) ? q->load : "", dropouts[0] ? " dropout=" : "", dropouts,
-             window ? " window=1" : "", sdpa && ragged && !usual ? " ragged=1" : "",
+             window ? " window=1" : "", sdpa && ragged ? " ragged=1" : "",
              head > 128 && !usual ? " wide=1" : "", vp_hf_upcasts(q) ? " upcast=1" : "",
              r->found->plain ? "" : " trainer=", r->found->plain ? "" : q->trainer,
              vp_hf_has_liger(q) ? " liger=" : "", vp_hf_has_liger(q) ? q->liger : "",
@@ -192,57 +192,6 @@ static void key_of(const search *r, char *buf, size_t size)
              vp_hf_freezes(q) ? q->freeze : "",
              s->symbols.at[VP_SYM_q] && s->symbols.at[VP_SYM_q] < head ? " partial=1" : "",
              q->packed ? " packed=1" : "");
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-/* Whether a program of a file has the word in its key; an empty one they all have. */
-static bool has_program(const char *folder, const char *name, const char *word)
-{
-    char  path[PATH_MAX + 300], line[KEY_SIZE + 40];
-    FILE *file;
-    bool  has = !*word, starts = true;
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    file = has ? NULL : fopen(path, "r");
-    while (file && !has && fgets(line, sizeof line, file)) {
-        has    = starts && strncmp(line, "program ", strlen("program ")) == 0 && strstr(line, word);
-        starts = strchr(line, '\n') != NULL;
-    }
-    if (file)
-        fclose(file);
-    return has;
-}
-
-/* Families whose file of this kind lies beside that of path and has programs with the word, by name. */
-static void list_families(const char *path, const char *kind, const char *word, char *buf,
-                          size_t size)
-{
-    char            folder[PATH_MAX];
-    char           *end;
-    struct dirent **entries;
-    size_t          n = 0;
-
-    buf[0] = '\0';
-    snprintf(folder, sizeof folder, "%s", path);
-    end = strrchr(folder, '/');
-    if (!end)
-        return;
-    *end          = '\0';
-    int n_entries = scandir(folder, &entries, NULL, by_name);
-    for (int i = 0; i < n_entries; i++) {
-        const char *name   = entries[i]->d_name;
-        int         length = (int)strcspn(name, "-.");
-        if (length > 0 && n < size && strncmp(name + length, kind, strlen(kind)) == 0 &&
-            name[length + (int)strlen(kind)] == '.' && has_program(folder, name, word))
-            n += (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", length, name);
-        free(entries[i]);
-    }
-    if (n_entries >= 0)
-        free(entries);
 }
 
 /* What a recording is of, as its file is named behind the family. part: of the same steps, in a file of its own. */
@@ -290,11 +239,11 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
     kind_of(r, part, kind, sizeof kind);
     if (vp_file_find_program("recordings/llama.rec", path, size, &why) != VP_OK)
         return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
-    list_families(path, kind,
-                  r->pass == VP_HF_SECOND ? " eval=2"
-                  : evaluates(r)          ? " eval=1"
-                                          : "",
-                  known, sizeof known);
+    vp_hf_list_recorded(path, kind,
+                        r->pass == VP_HF_SECOND ? " eval=2"
+                        : evaluates(r)          ? " eval=1"
+                                                : "",
+                        known, sizeof known);
     return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
                       "no %s of family \"%s\"%s%s%s was recorded; there are %s. For "
                       "yours: %svplan dryrun -- COMMAND, which runs your own script",
@@ -676,10 +625,10 @@ static int64_t known_seq(const search *r)
     vp_err          ignored = {0};
     int64_t         most    = is_windowed(r) ? r->found->sizes.window - 1 : r->out->positions;
 
-    other.seq   = (r->out->seq + 7) / 8 * 8;
+    other.seq   = vp_round_up(r->out->seq, VP_MASKED_BY);
     other.terse = true;
     if (most && other.seq + other.lora.virtual_tokens > most)
-        other.seq = (most - other.lora.virtual_tokens) / 8 * 8;
+        other.seq = (most - other.lora.virtual_tokens) / VP_MASKED_BY * VP_MASKED_BY;
     if (!out || other.seq <= 0 || other.seq == r->out->seq ||
         vp_hf_find(r->model, &other, r->pass, out, &found, &ignored) != VP_OK)
         other.seq = 0;

@@ -6,8 +6,11 @@
 #include "trainers/torch/optimizer_settings.h"
 #include "trainers/torch/world.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Words of keys as people say them; a value that is not here is said as it is, behind the option. without: a word that is only in
@@ -289,6 +292,58 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
         : has_word(key, "eval=1", strlen("eval=1")) ? "evaluation"
                                                     : "training step",
         nearest, length);
+}
+
+enum { LINE_SIZE = 600 }; /* of a key, and more */
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Whether a program of a file has the word in its key; an empty one they all have. */
+static bool has_program(const char *folder, const char *name, const char *word)
+{
+    char  path[PATH_MAX + 300], line[LINE_SIZE];
+    FILE *file;
+    bool  has = !*word, starts = true;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    file = has ? NULL : fopen(path, "r");
+    while (file && !has && fgets(line, sizeof line, file)) {
+        has    = starts && strncmp(line, "program ", strlen("program ")) == 0 && strstr(line, word);
+        starts = strchr(line, '\n') != NULL;
+    }
+    if (file)
+        fclose(file);
+    return has;
+}
+
+void vp_hf_list_recorded(const char *path, const char *kind, const char *word, char *buf,
+                         size_t size)
+{
+    char            folder[PATH_MAX];
+    char           *end;
+    struct dirent **entries;
+    size_t          n = 0;
+
+    buf[0] = '\0';
+    snprintf(folder, sizeof folder, "%s", path);
+    end = strrchr(folder, '/');
+    if (!end)
+        return;
+    *end          = '\0';
+    int n_entries = scandir(folder, &entries, NULL, by_name);
+    for (int i = 0; i < n_entries; i++) {
+        const char *name   = entries[i]->d_name;
+        int         length = (int)strcspn(name, "-.");
+        if (length > 0 && n < size && strncmp(name + length, kind, strlen(kind)) == 0 &&
+            name[length + (int)strlen(kind)] == '.' && has_program(folder, name, word))
+            n += (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", length, name);
+        free(entries[i]);
+    }
+    if (n_entries >= 0)
+        free(entries);
 }
 
 /* Its loss adds products of bf16 up in fp32 (TRL 1.16, kernels/chunked_logprob.py: _addmm_fp32), for which cuBLAS in PyTorch

@@ -16,6 +16,11 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
                        const char *other_key, const char *precision, int64_t known_seq,
                        vp_err *err);
 
+/* Families that have a recording of this kind ("-lora"; "": the plain loop's) beside the file at path, with a program whose key has
+ * the word (" eval=1"; "": any): "gpt2, llama", cut at size. */
+void vp_hf_list_recorded(const char *path, const char *kind, const char *word, char *buf,
+                         size_t size);
+
 /* VP_ERR_INPUT: adapters, TRL's trainers or recomputation beside something with which they do not run, or were not played. */
 vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *request, vp_err *err);
 
