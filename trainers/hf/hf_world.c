@@ -50,6 +50,7 @@ vp_world_opts vp_hf_world_opts(const vp_hf_request *q, const vp_hf_found *found,
             .asks_for_head        = vp_hf_has_liger(q),
             .syncs_each           = q->syncs_each && vp_world_syncs_each(q->parallel, q->offload),
             .loads_in_parts       = !vp_hf_is_plain(q),
+            .groups_vectors       = !vp_hf_is_plain(q),
             .finds_unused         = finds_unused(q) && vp_world_replicates(q->parallel),
             .device_bytes         = q->device_bytes,
     };

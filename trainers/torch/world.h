@@ -30,7 +30,8 @@ typedef struct vp_world_opts {
     bool syncs_each;   /* asked for, and vp_world_syncs_each() */
     /* as Trainer has it: weights are cut as they are made (zero.Init()), or as they are read (FSDP2) */
     bool    loads_in_parts;
-    int64_t device_bytes; /* of the card; 0: not known, enough */
+    bool    groups_vectors; /* Trainer's optimizer: norms and biases are a group behind the rest */
+    int64_t device_bytes;   /* of the card; 0: not known, enough */
     /* DDP's find_unused_parameters, and behind each forward pass what is made of its output then: a cast of it, and of that a clone */
     bool    finds_unused;
     int64_t cast_bytes, clone_bytes;

@@ -17,6 +17,8 @@ typedef struct vp_world_weight {
     int64_t         computed, kept; /* bytes of an element: as it is computed with, as it is kept */
     int64_t         packed; /* weights in an element: one, or four of NF4 in one of 16 bits */
     vp_ledger_block shard, whole;
+    int64_t         first_rank, last_rank,
+        owned;                 /* that own parts of it under ZeRO 1 and 2; rank 0 of its elements */
     vp_recorded_weight loaded; /* whole, by the recorded step, where that has_quantised ones */
 } vp_world_weight;
 
@@ -40,16 +42,19 @@ struct vp_world {
     int64_t           n_gradients, first_of_layers, of_layer;
     vp_ledger_block **made;    /* gradients that are there */
     vp_ledger_block  *reduced; /* of each unit, or of each bucket */
-    vp_ledger_block   gathered, pending, input, buffers[4];
+    vp_ledger_block   gathered, pending, input, buffers[8];
     int64_t           next; /* unit whose gathered weights are pending, or -1 */
     int64_t          *trained, n_trained;
     int64_t           pinned_bytes, host_elements;
     int64_t           filled, done; /* of the bucket so far; of the buckets before it */
     int64_t           back_unit, back,
         back_end; /* ZeRO 3's layer in backward; its weight in use, and the first that was; -1: none */
-    vp_ledger_block       *large;                         /* a gradient beyond the bucket's size */
-    bool                   is_backward, reduces, is_told; /* of a gradient in this pass */
-    bool                   is_traced, is_measured;        /* how weights are used is known */
+    vp_ledger_block *large;                         /* a gradient beyond the bucket's size */
+    bool             is_backward, reduces, is_told; /* of a gradient in this pass */
+    bool             is_traced, is_measured;        /* how weights are used is known */
+    bool             adds_up; /* gradients of an earlier micro-step are there */
+    int64_t          first_rank, last_rank,
+        most_owned; /* the same of what is in the bucket of ZeRO 1 or 2; of a weight */
     int                    n_steps;
     struct vp_zero3_fetch *fetch; /* ZeRO 3's, or NULL */
 };
@@ -92,6 +97,9 @@ typedef struct vp_world_range {
 } vp_world_range;
 vp_world_range vp_world_gradients_of(const vp_world *w, int64_t u);
 
+/* The trained weight that gradient i is of: of equal sizes those loaded last come first. NULL: none of that size. */
+vp_world_weight *vp_world_weight_of_gradient(vp_world *w, int64_t i);
+
 /* What the recorded step loaded of it goes. */
 void vp_world_drop_loaded(vp_world *w, const vp_world_weight *x);
 
@@ -104,7 +112,19 @@ vp_status vp_world_take(vp_world *w, vp_owner owner, int64_t bytes, vp_ledger_bl
 
 /* DeepSpeed's: elements of a bucket; which of the world's buffers is what; the wide gradients go. */
 enum { VP_ZERO_BUCKET = 500000000 };
-enum { VP_ZERO_WEIGHTS, VP_ZERO_MASTER, VP_ZERO_REDUCED, VP_ZERO_WIDE };
+enum {
+    VP_ZERO_WEIGHTS,
+    VP_ZERO_MASTER,
+    VP_ZERO_REDUCED,
+    VP_ZERO_WIDE,
+    VP_ZERO_ADDED,        /* what is added to the reduced ones */
+    VP_ZERO_MORE_WEIGHTS, /* of the second group */
+    VP_ZERO_MORE_MASTER
+};
 vp_status vp_world_zero_stepped(vp_world *w, vp_err *err);
+
+/* The optimizer's group of a trained weight: the second one has norms and biases, where there are two. */
+enum { VP_ZERO_GROUPS = 2 };
+int vp_world_zero_group(const vp_world *w, int64_t place);
 
 #endif

@@ -22,6 +22,32 @@ vp_world_range vp_world_gradients_of(const vp_world *w, int64_t u)
                            : (vp_world_range){0, w->n_gradients};
 }
 
+/* In units from one to the other the nth weight from the end that has so many elements. */
+static vp_world_weight *weight_from_end(vp_world *w, int64_t from_unit, int64_t to_unit,
+                                        int64_t elements, int64_t nth)
+{
+    const vp_world_unit *last = &w->units[to_unit];
+
+    for (int64_t i = last->first + last->n - 1; i >= w->units[from_unit].first; i--)
+        if (w->weights[i].place >= 0 && w->weights[i].elements == elements && nth-- == 0)
+            return &w->weights[i];
+    return NULL;
+}
+
+vp_world_weight *vp_world_weight_of_gradient(vp_world *w, int64_t i)
+{
+    int64_t layers_end = w->first_of_layers + w->of_layer * w->n_layers, nth = 0;
+    int64_t u = vp_world_unit_of_gradient(w, i), n_layers = w->n_layers;
+    int64_t each = w->opts.adapter_bytes ? w->opts.adapter_bytes : w->opts.weight_bytes;
+    int64_t from = u < n_layers ? i - (i - w->first_of_layers) % w->of_layer : 0;
+
+    for (int64_t k = from; k < i; k++)
+        nth += (u < n_layers || k < w->first_of_layers || k >= layers_end) &&
+               w->gradients[k] == w->gradients[i];
+    return weight_from_end(w, u < n_layers ? u : n_layers, u < n_layers ? u : w->n_units - 1,
+                           w->gradients[i] / each, nth);
+}
+
 void vp_world_drop_loaded(vp_world *w, const vp_world_weight *x)
 {
     if (w->has_quantised && x->place < 0)
@@ -79,6 +105,11 @@ vp_status vp_world_zero_stepped(vp_world *w, vp_err *err)
     (void)err;
     vp_ledger_free(w->ledger, &w->buffers[VP_ZERO_WIDE]);
     return VP_OK;
+}
+
+int vp_world_zero_group(const vp_world *w, int64_t place)
+{
+    return w->opts.groups_vectors && vp_recorded_is_vector(w->step, place);
 }
 
 vp_world_weight *vp_world_weight_at(vp_world *w, int64_t place)
