@@ -187,7 +187,7 @@ static vp_status share(run *r, vp_err *err)
 
     if (!vp_hf_is_shared(q))
         return VP_OK;
-    r->world_opts = vp_hf_world_opts(q, &r->found, r->out);
+    r->world_opts = vp_hf_world_opts(r->model, q, &r->found, r->out);
     VP_TRY(vp_recorded_ready(r->step, err));
     if (keeps_loaded(q))
         r->loaded =

@@ -179,6 +179,13 @@ const char *vp_hf_computed_precision(const vp_hf_request *q)
                                                                                           : meant;
 }
 
+/* Trainer loads what ZeRO 3 cuts by zero.Init(). A model that was made so DeepSpeed does not cast (0.19, engine.py:
+ * is_zero_init_model), and peft makes adapters fp32 (autocast_adapter_dtype). */
+static bool keeps_wide_adapters(const vp_hf_request *q)
+{
+    return is_by_deepspeed(q) && strcmp(q->parallel, "zero3") == 0 && !vp_hf_is_plain(q);
+}
+
 /* Under FSDP1 an adapter is fp32 but within its own forward pass: peft casts its input to that, and autocast makes a copy of 16 bits,
  * as on one card; beside quantised weights peft leaves the input to autocast. */
 bool vp_hf_halves_adapters(const vp_hf_request *q)
@@ -187,7 +194,8 @@ bool vp_hf_halves_adapters(const vp_hf_request *q)
         is_cast_by_fsdp(q) && (vp_hf_is_quantised(q) || strcmp(q->parallel, "fsdp") != 0);
 
     return q->lora.is_bf16 || is_cast ||
-           (is_by_deepspeed(q) && strcmp(vp_hf_computed_precision(q), "fp32") != 0);
+           (is_by_deepspeed(q) && !keeps_wide_adapters(q) &&
+            strcmp(vp_hf_computed_precision(q), "fp32") != 0);
 }
 
 bool vp_hf_trains_halves(const vp_hf_request *q)

@@ -30,8 +30,32 @@ static void add_output(const vp_hf_request *q, const vp_hf_found *found,
     out->clone_bytes = bytes;
 }
 
-vp_world_opts vp_hf_world_opts(const vp_hf_request *q, const vp_hf_found *found,
-                               const vp_hf_estimate *estimate)
+/* Of families whose layers are norms, attention and a gated product: what goes into q, k and v, into the gate and up, and down. The
+ * input of o is attention's output, which is kept anyway; adapters of 16 bits keep the inputs of what they adapt. */
+static void add_inputs(const vp_model *model, const vp_hf_request *q, const vp_hf_found *found,
+                       vp_world_opts *out)
+{
+    static const char *const gated[]  = {"llama", "mistral", "qwen2",    "qwen3",
+                                         "gemma", "granite", "ernie4_5", "smollm3"};
+    const int64_t           *at       = found->sizes.symbols.at;
+    const char              *targets  = q->lora.targets;
+    bool                     halves   = vp_hf_halves_adapters(q);
+    bool                     is_known = false, all = strcmp(targets, "all-linear") == 0;
+
+    for (size_t i = 0; i < sizeof gated / sizeof *gated; i++)
+        is_known |= strcmp(model->family, gated[i]) == 0;
+    if (!is_known || strcmp(q->parallel, "zero3") != 0 || !vp_hf_has_lora(q))
+        return;
+    if (!halves || !(all || strstr(targets, "q_proj") || strstr(targets, "v_proj")))
+        out->kept_bytes[0] = vp_mul(vp_mul(at[VP_SYM_N], at[VP_SYM_h]), out->weight_bytes);
+    if (!halves || !(all || strstr(targets, "up_proj") || strstr(targets, "gate_proj")))
+        out->kept_bytes[1] = vp_mul(vp_mul(at[VP_SYM_N], at[VP_SYM_h]), out->weight_bytes);
+    if (!halves || !(all || strstr(targets, "down_proj")))
+        out->kept_bytes[2] = vp_mul(vp_mul(at[VP_SYM_N], at[VP_SYM_f]), out->weight_bytes);
+}
+
+vp_world_opts vp_hf_world_opts(const vp_model *model, const vp_hf_request *q,
+                               const vp_hf_found *found, const vp_hf_estimate *estimate)
 {
     bool          adapted = vp_hf_has_adapters(q);
     vp_world_opts out     = {
@@ -56,5 +80,6 @@ vp_world_opts vp_hf_world_opts(const vp_hf_request *q, const vp_hf_found *found,
     };
 
     add_output(q, found, estimate, &out);
+    add_inputs(model, q, found, &out);
     return out;
 }

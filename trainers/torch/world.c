@@ -191,10 +191,12 @@ static vp_status allocate(vp_world *w, const vp_recorded_weight *list, int64_t n
     w->weights   = calloc((size_t)n + 1, sizeof *w->weights);
     w->units     = calloc((size_t)w->n_units, sizeof *w->units);
     w->reduced   = calloc((size_t)(n + w->n_units), sizeof *w->reduced);
+    w->kept      = calloc((size_t)(w->n_layers * VP_WORLD_KEPT) + 1, sizeof *w->kept);
     w->trained   = calloc((size_t)n + 1, sizeof *w->trained);
     w->places    = calloc((size_t)n + 1, sizeof *w->places);
     w->made      = calloc((size_t)w->n_gradients + 1, sizeof *w->made);
-    VP_TRY_ALLOC(err, w->weights && w->units && w->reduced && w->trained && w->places && w->made);
+    VP_TRY_ALLOC(err, w->weights && w->units && w->reduced && w->kept && w->trained && w->places &&
+                          w->made);
 out:
     return st;
 }
@@ -292,6 +294,7 @@ static void free_lists(vp_world *w)
     free(w->gradients);
     free(w->made);
     free(w->reduced);
+    free(w->kept);
     free(w->trained);
     free(w->places);
     free(w);
@@ -307,6 +310,8 @@ void vp_world_free(vp_world *w)
     }
     for (int64_t i = 0; w->reduced && i < w->n_weights + w->n_units; i++)
         vp_ledger_free(w->ledger, &w->reduced[i]);
+    for (int64_t i = 0; w->kept && i < w->n_layers * VP_WORLD_KEPT; i++)
+        vp_ledger_free(w->ledger, &w->kept[i]);
     vp_ledger_free(w->ledger, &w->gathered);
     vp_ledger_free(w->ledger, &w->pending);
     vp_ledger_free(w->ledger, &w->input);
@@ -381,9 +386,10 @@ vp_status vp_world_copy(const vp_world *from, const vp_world_opts *opts, vp_reco
     w->gradients = copy_of(from->gradients, w->n_gradients, sizeof *w->gradients);
     w->made      = calloc((size_t)w->n_gradients + 1, sizeof *w->made);
     w->reduced   = copy_of(from->reduced, w->n_weights + w->n_units, sizeof *w->reduced);
+    w->kept      = calloc((size_t)(from->n_layers * VP_WORLD_KEPT) + 1, sizeof *w->kept);
     w->trained   = copy_of(from->trained, w->n_trained, sizeof *w->trained);
     w->places    = copy_of(from->places, w->n_weights, sizeof *w->places);
-    VP_TRY_ALLOC(err, w->weights && w->units && w->gradients && w->made && w->reduced &&
+    VP_TRY_ALLOC(err, w->weights && w->units && w->gradients && w->made && w->reduced && w->kept &&
                           w->trained && w->places);
     *out = w;
     w    = NULL;

@@ -15,6 +15,8 @@
 
 typedef struct vp_world vp_world;
 
+enum { VP_WORLD_KEPT = 3 };
+
 typedef struct vp_world_opts {
     const char *parallel;     /* "ddp", "fsdp", "fsdp2", "zero1" to "zero3" */
     const char *offload;      /* none, optimizer, params */
@@ -29,9 +31,11 @@ typedef struct vp_world_opts {
         asks_for_head; /* the loss does, for the weight, and the head itself is never run (Liger) */
     bool syncs_each;   /* asked for, and vp_world_syncs_each() */
     /* as Trainer has it: weights are cut as they are made (zero.Init()), or as they are read (FSDP2) */
-    bool    loads_in_parts;
-    bool    groups_vectors; /* Trainer's optimizer: norms and biases are a group behind the rest */
-    int64_t device_bytes;   /* of the card; 0: not known, enough */
+    bool loads_in_parts;
+    bool groups_vectors; /* Trainer's optimizer: norms and biases are a group behind the rest */
+    /* ZeRO 3: what a layer keeps for its backward pass that the recorded one lets go (inputs of frozen weights) */
+    int64_t kept_bytes[VP_WORLD_KEPT];
+    int64_t device_bytes; /* of the card; 0: not known, enough */
     /* DDP's find_unused_parameters, and behind each forward pass what is made of its output then: a cast of it, and of that a clone */
     bool    finds_unused;
     int64_t cast_bytes, clone_bytes;

@@ -42,6 +42,7 @@ struct vp_world {
     int64_t           n_gradients, first_of_layers, of_layer;
     vp_ledger_block **made;    /* gradients that are there */
     vp_ledger_block  *reduced; /* of each unit, or of each bucket */
+    vp_ledger_block  *kept;    /* of each layer VP_WORLD_KEPT (vp_world_opts.kept_bytes) */
     vp_ledger_block   gathered, pending, input, buffers[8];
     int64_t           next; /* unit whose gathered weights are pending, or -1 */
     int64_t          *trained, n_trained;

@@ -16,10 +16,16 @@ static bool keeps_states(const vp_world *w)
     return strcmp(w->opts.offload, "none") == 0;
 }
 
+/* Of an element of what is trained, as it is computed with. */
+static int64_t trained_bytes(const vp_world *w)
+{
+    return w->opts.adapter_bytes ? w->opts.adapter_bytes : w->opts.weight_bytes;
+}
+
 /* A weight's part is made, in host memory where it will stay, then the weight goes. */
 static vp_status cut(vp_world *w, vp_world_weight *x, vp_err *err)
 {
-    int64_t   bytes = vp_ceil_div(x->elements, w->opts.ranks) * w->opts.weight_bytes;
+    int64_t   bytes = vp_ceil_div(x->elements, w->opts.ranks) * x->computed;
     vp_status st    = VP_OK;
 
     if (keeps_weights(w))
@@ -43,12 +49,11 @@ static int64_t part(const vp_world *w)
 /* The model comes whole, or weight by weight, and is cut; parts of what is frozen stay where they are. */
 static vp_status load_weights(vp_world *w, vp_err *err)
 {
-    int64_t   each = w->opts.weight_bytes;
-    vp_status st   = VP_OK;
+    vp_status st = VP_OK;
 
     for (int64_t i = 0; i < w->n_weights; i++) {
         vp_world_weight *x = &w->weights[i];
-        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, x->elements * each, &x->whole, err));
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, x->elements * x->computed, &x->whole, err));
         if (w->opts.loads_in_parts)
             VP_TRY(cut(w, x, err));
     }
@@ -75,7 +80,7 @@ static vp_status keep_small(vp_world *w, bool whole, vp_err *err)
             vp_ledger_free(w->ledger, &x->whole);
         else if (!x->whole.block)
             VP_TRY(vp_world_take(w, x->place < 0 ? VP_OWNER_FROZEN : VP_OWNER_PARAMETER,
-                                 x->elements * w->opts.weight_bytes, &x->whole, err));
+                                 x->elements * x->computed, &x->whole, err));
     }
 out:
     return st;
@@ -94,7 +99,7 @@ static vp_status look_at_each(vp_world *w, vp_err *err)
         }
         if (i == w->n_weights)
             break;
-        bytes = vp_ceil_div(w->weights[i].elements, w->opts.ranks) * w->opts.weight_bytes;
+        bytes = vp_ceil_div(w->weights[i].elements, w->opts.ranks) * w->weights[i].computed;
         if (!keeps_weights(w))
             VP_TRY(vp_world_take(w, VP_OWNER_GATHERED, bytes, &own, err));
         VP_TRY(vp_world_take(w, VP_OWNER_GATHERED, bytes * w->opts.ranks, &whole, err));
@@ -117,7 +122,8 @@ static vp_status load(vp_world *w, vp_err *err)
     if (keeps_weights(w)) /* joined in host memory; what is cached goes first */
         VP_TRY(vp_ledger_empty_cache(w->ledger, err));
     if (keeps_weights(w))
-        VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, n * each, &w->buffers[VP_ZERO_WEIGHTS], err));
+        VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, n * trained_bytes(w),
+                             &w->buffers[VP_ZERO_WEIGHTS], err));
     if (keeps_states(w)) {
         VP_TRY(vp_world_take(w, VP_OWNER_MASTER, 4 * n, &w->buffers[VP_ZERO_MASTER], err));
         VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 4 * n, &scratch, err));
@@ -126,7 +132,7 @@ static vp_status load(vp_world *w, vp_err *err)
         w->n_trained  = 1;
     }
     if (!keeps_weights(w))
-        vp_world_pin(w, n * each);
+        vp_world_pin(w, n * trained_bytes(w));
     if (!keeps_states(w)) { /* the master, and its gradient */
         vp_world_pin(w, 4 * n);
         vp_world_pin(w, 4 * n);
@@ -182,7 +188,7 @@ static vp_status hold_head(vp_world *w, vp_err *err)
 
     for (int64_t i = head->first; i < head->first + head->n; i++)
         if (!w->weights[i].whole.block)
-            VP_TRY(vp_zero3_fetch_alone(w, w->weights[i].elements, &w->weights[i].whole, err));
+            VP_TRY(vp_zero3_fetch_weight(w, &w->weights[i], err));
 out:
     return st;
 }
@@ -209,9 +215,31 @@ out:
     return st;
 }
 
+/* DeepSpeed's linear layers keep what goes into them also where the weight is frozen (0.19, linear.py:
+ * LinearFunctionForZeroStage3), for which PyTorch's let go of it. */
+static vp_status keep_inputs(vp_world *w, int64_t u, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int k = 0; k < VP_WORLD_KEPT; k++)
+        if (w->opts.kept_bytes[k])
+            VP_TRY(vp_world_take(w, VP_OWNER_ACTIVATION, w->opts.kept_bytes[k],
+                                 &w->kept[u * VP_WORLD_KEPT + k], err));
+out:
+    return st;
+}
+
+static void drop_inputs(vp_world *w, int64_t u)
+{
+    for (int64_t k = VP_WORLD_KEPT; u < w->n_layers && k-- > 0;)
+        vp_ledger_free(w->ledger, &w->kept[u * VP_WORLD_KEPT + k]);
+}
+
 /* A layer's part of a forward pass begins, or that of what is behind the layers; in a backward pass gradients tell. */
 static vp_status layer(vp_world *w, int64_t i, vp_err *err)
 {
+    vp_status st = VP_OK;
+
     if (w->is_backward)
         return VP_OK;
     if (i > 0 || !w->opts.is_tied || !w->opts.asks_for_head)
@@ -220,7 +248,11 @@ static vp_status layer(vp_world *w, int64_t i, vp_err *err)
         release(w, w->rest);
     if (i == w->n_layers && w->opts.asks_for_head)
         return w->is_traced ? VP_OK : hold_head(w, err);
-    return use(w, i < w->n_layers ? i : w->head, false, err);
+    if (i < w->n_layers && !w->opts.is_recomputed)
+        VP_TRY(keep_inputs(w, i, err));
+    st = use(w, i < w->n_layers ? i : w->head, false, err);
+out:
+    return st;
 }
 
 /* Backward of a layer goes on to the weight before, of those that are cut. */
@@ -248,11 +280,12 @@ static vp_status recompute(vp_world *w, int64_t u, vp_err *err)
     const vp_world_unit *unit = &w->units[u];
     vp_status            st   = VP_OK;
 
+    VP_TRY(keep_inputs(w, u, err));
     if (w->is_traced)
         return use(w, u, false, err);
     for (int64_t i = unit->first; i < unit->first + unit->n; i++)
-        if (vp_zero3_is_cut(&w->weights[i]) && !w->weights[i].whole.block)
-            VP_TRY(vp_zero3_fetch_alone(w, w->weights[i].elements, &w->weights[i].whole, err));
+        if (!w->weights[i].whole.block)
+            VP_TRY(vp_zero3_fetch_weight(w, &w->weights[i], err));
 out:
     return st;
 }
@@ -293,6 +326,7 @@ static vp_status turn(vp_world *w, int64_t done, int64_t u, vp_err *err)
 
     while (done == w->back_unit && w->back >= 0)
         VP_TRY(leave(w, err));
+    drop_inputs(w, done);
     if (done != w->head || !w->opts.asks_for_head)
         release(w, done);
     if (u < w->n_layers)
@@ -341,7 +375,7 @@ out:
 
 static vp_status put(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err)
 {
-    int64_t   n  = w->gradients[i] / w->opts.weight_bytes;
+    int64_t   n  = w->gradients[i] / trained_bytes(w);
     vp_status st = VP_OK;
 
     if (w->filled + n > VP_ZERO_BUCKET && w->filled)
@@ -446,6 +480,8 @@ static vp_status end(vp_world *w, vp_err *err)
             VP_TRY(put(w, i, w->made[i], err));
     if (w->filled)
         VP_TRY(reduce(w, err));
+    for (int64_t u = 0; u < w->n_layers; u++)
+        drop_inputs(w, u);
     w->is_traced = true;
 out:
     vp_ledger_free(w->ledger, &w->gathered);

@@ -18,7 +18,7 @@ typedef enum state { IS_CUT, IS_COMING, IS_WHOLE } state;
 
 /* Weights that come together; the buffer goes when all of them have been used. */
 typedef struct bucket {
-    vp_ledger_block flat;
+    vp_ledger_block flat, wide;          /* of 16 bits; of fp32 adapters beside them */
     int64_t         unused, first, last; /* weights, and others between them */
     bool            has_come;
 } bucket;
@@ -184,30 +184,35 @@ void vp_zero3_fetch_free(vp_zero3_fetch *f)
 {
     if (!f)
         return;
-    for (int64_t b = 0; b < f->n_buckets; b++)
+    for (int64_t b = 0; b < f->n_buckets; b++) {
         vp_ledger_free(f->w->ledger, &f->buckets[b].flat);
+        vp_ledger_free(f->w->ledger, &f->buckets[b].wide);
+    }
     free(f->of);
     free(f->buckets);
     free(f->uses);
     free(f);
 }
 
-static vp_status take(vp_zero3_fetch *f, int64_t elements, vp_ledger_block *out, vp_err *err)
+static vp_status take(vp_world *w, int64_t bytes, vp_ledger_block *out, vp_err *err)
 {
-    vp_world *w = f->w;
     vp_status st;
 
     w->ledger->stream = VP_ZERO3_STREAM_GATHER;
-    st = vp_world_take(w, VP_OWNER_GATHERED, elements * w->opts.weight_bytes, out, err);
+    st                = vp_world_take(w, VP_OWNER_GATHERED, bytes, out, err);
     w->ledger->stream = 0;
     return st;
 }
 
 vp_status vp_zero3_fetch_alone(vp_world *w, int64_t elements, vp_ledger_block *out, vp_err *err)
 {
-    vp_zero3_fetch f = {.w = w};
+    return elements > VP_ZERO3_PERSISTENT ? take(w, elements * w->opts.weight_bytes, out, err)
+                                          : VP_OK;
+}
 
-    return elements > VP_ZERO3_PERSISTENT ? take(&f, elements, out, err) : VP_OK;
+vp_status vp_zero3_fetch_weight(vp_world *w, vp_world_weight *x, vp_err *err)
+{
+    return vp_zero3_is_cut(x) ? take(w, x->elements * x->computed, &x->whole, err) : VP_OK;
 }
 
 /* Weights of a bucket are cut out of what has come. */
@@ -219,7 +224,7 @@ static vp_status receive(vp_zero3_fetch *f, int64_t b, vp_err *err)
         if (f->of[i].bucket != b || f->of[i].state != IS_COMING)
             continue;
         if (!f->w->weights[i].whole.block)
-            VP_TRY(take(f, f->w->weights[i].elements, &f->w->weights[i].whole, err));
+            VP_TRY(vp_zero3_fetch_weight(f->w, &f->w->weights[i], err));
         f->of[i].state = IS_WHOLE;
     }
     f->buckets[b].has_come = true;
@@ -228,34 +233,56 @@ out:
 }
 
 /* What lies in host memory comes first as this rank's parts. */
-static vp_status copy_in(vp_zero3_fetch *f, int64_t elements, vp_ledger_block *out, vp_err *err)
+static vp_status copy_in(vp_zero3_fetch *f, int64_t bytes, vp_ledger_block *out, vp_err *err)
 {
     bool is_offloaded = strcmp(f->w->opts.offload, "params") == 0;
 
-    return is_offloaded ? take(f, elements / f->w->opts.ranks, out, err) : VP_OK;
+    return is_offloaded ? take(f->w, bytes / f->w->opts.ranks, out, err) : VP_OK;
 }
 
 /* A weight comes by itself: what it comes in is the weight. */
 static vp_status fetch_one(vp_zero3_fetch *f, int64_t i, vp_err *err)
 {
-    vp_ledger_block part = {0};
-    vp_status       st   = VP_OK;
+    int64_t         bytes = padded(f, i) * f->w->weights[i].computed;
+    vp_ledger_block part  = {0};
+    vp_status       st    = VP_OK;
 
-    VP_TRY(take(f, padded(f, i), &f->w->weights[i].whole, err));
-    VP_TRY(copy_in(f, padded(f, i), &part, err));
+    VP_TRY(take(f->w, bytes, &f->w->weights[i].whole, err));
+    VP_TRY(copy_in(f, bytes, &part, err));
     f->n_whole += f->w->weights[i].elements;
 out:
     vp_ledger_free(f->w->ledger, &part);
     return st;
 }
 
+/* Weights of one format in one buffer. */
+static vp_status fetch_flat(vp_zero3_fetch *f, int64_t bytes, vp_ledger_block *out, vp_err *err)
+{
+    vp_ledger_block parts = {0};
+    vp_status       st    = VP_OK;
+
+    if (!bytes)
+        return VP_OK;
+    VP_TRY(take(f->w, bytes, out, err));
+    VP_TRY(copy_in(f, bytes, &parts, err));
+out:
+    vp_ledger_free(f->w->ledger, &parts);
+    return st;
+}
+
+static void drop_bucket(vp_zero3_fetch *f, bucket *b)
+{
+    vp_ledger_free(f->w->ledger, &b->flat);
+    vp_ledger_free(f->w->ledger, &b->wide);
+}
+
 /* The next ones in the order of use, until there are enough of them. */
 static vp_status fetch_ahead(vp_zero3_fetch *f, vp_err *err)
 {
-    int64_t most = MOST_WHOLE - f->n_whole < AHEAD ? MOST_WHOLE - f->n_whole : AHEAD;
-    int64_t sum = 0, bytes = 0, n = 0, b = f->n_buckets, first = INT64_MAX, last = 0, newest = 0;
-    vp_ledger_block parts = {0};
-    vp_status       st    = VP_OK;
+    int64_t   most = MOST_WHOLE - f->n_whole < AHEAD ? MOST_WHOLE - f->n_whole : AHEAD;
+    int64_t   sum = 0, bytes = 0, n = 0, b = f->n_buckets, first = INT64_MAX, last = 0, newest = 0;
+    int64_t   wide_bytes = 0;
+    vp_status st         = VP_OK;
 
     for (; f->popped < f->n_uses && sum < most; f->popped++) {
         int64_t  i     = f->uses[f->popped];
@@ -266,7 +293,10 @@ static vp_status fetch_ahead(vp_zero3_fetch *f, vp_err *err)
         x->state  = IS_COMING;
         x->bucket = b;
         sum += f->w->weights[i].elements;
-        bytes += padded(f, i);
+        if (f->w->weights[i].computed == f->w->opts.weight_bytes)
+            bytes += padded(f, i) * f->w->weights[i].computed;
+        else
+            wide_bytes += padded(f, i) * f->w->weights[i].computed;
         newest = i;
         first  = i < first ? i : first;
         last   = i > last ? i : last;
@@ -278,10 +308,9 @@ static vp_status fetch_ahead(vp_zero3_fetch *f, vp_err *err)
     if (n == 1)
         return fetch_one(f, newest, err);
     f->n_whole += sum;
-    VP_TRY(take(f, bytes, &f->buckets[b].flat, err));
-    VP_TRY(copy_in(f, bytes, &parts, err));
+    VP_TRY(fetch_flat(f, bytes, &f->buckets[b].flat, err));
+    VP_TRY(fetch_flat(f, wide_bytes, &f->buckets[b].wide, err));
 out:
-    vp_ledger_free(f->w->ledger, &parts);
     return st;
 }
 
@@ -299,7 +328,7 @@ static vp_status use(vp_zero3_fetch *f, int64_t i, vp_err *err)
             VP_TRY(receive(f, x->bucket, err));
         x->bucket = -1;
         if (--b->unused == 0)
-            vp_ledger_free(f->w->ledger, &b->flat);
+            drop_bucket(f, b);
     }
     if (f->at >= f->popped) {
         f->popped      = f->at + 1;
@@ -405,6 +434,6 @@ void vp_zero3_fetch_reset(vp_zero3_fetch *f)
         f->of[i] = (fetched){.bucket = -1, .last_popped = -1};
     }
     for (int64_t b = 0; b < f->n_buckets; b++)
-        vp_ledger_free(f->w->ledger, &f->buckets[b].flat);
+        drop_bucket(f, &f->buckets[b]);
     f->n_buckets = f->at = f->popped = f->n_whole = 0;
 }

@@ -37,5 +37,6 @@ void vp_zero3_fetch_reset(vp_zero3_fetch *fetch);
 
 /* Before the order is known: a weight of so many elements comes by itself; nothing where it is always whole. */
 vp_status vp_zero3_fetch_alone(vp_world *w, int64_t elements, vp_ledger_block *out, vp_err *err);
+vp_status vp_zero3_fetch_weight(vp_world *w, vp_world_weight *x, vp_err *err);
 
 #endif
