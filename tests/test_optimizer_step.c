@@ -194,6 +194,32 @@ static void groups_are_stepped_one_after_the_other(void **state)
     vp_caching_allocator_destroy(ledger.allocator);
 }
 
+/* DeepSpeed steps what it has joined part by part: of three the denominators are there one after the other. */
+static void joined_weights_are_stepped_one_by_one(void **state)
+{
+    vp_ledger                 ledger  = {0};
+    vp_caching_allocator_opts options = {0};
+    vp_optimizer_step        *step    = NULL;
+    vp_err                    err     = {0};
+    vp_trained                parts[] = {{.bytes = 4096, .element_bytes = FP32},
+                                         {.bytes = 4096, .element_bytes = FP32},
+                                         {.bytes = 1024, .element_bytes = FP32}};
+
+    (void)state;
+    options.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED;
+    CHECK_OK(vp_caching_allocator_new(&options, &ledger.allocator, &err));
+    CHECK_OK(vp_optimizer_step_new("adamw_torch", parts, 3, &ledger, &step, &err));
+    vp_optimizer_step_one_by_one(step);
+    for (int i = 0; i < 2; i++) {
+        vp_ledger_begin(&ledger, "step");
+        CHECK_OK(vp_optimizer_step_play(step, &err));
+        vp_ledger_end(&ledger);
+    }
+    assert_int_equal(ledger.phases[1].allocated_bytes, 2 * (4096 + 4096 + 1024) + 4096);
+    vp_optimizer_step_free(step);
+    vp_caching_allocator_destroy(ledger.allocator);
+}
+
 static void others_are_refused_with_their_reason(void **state)
 {
     vp_err err = {0};
@@ -496,6 +522,7 @@ int main(void)
         cmocka_unit_test(galores_adafactor_factors_what_is_projected),
         cmocka_unit_test(galore_in_8_bits_moves_weight_and_gradient),
         cmocka_unit_test(groups_are_stepped_one_after_the_other),
+        cmocka_unit_test(joined_weights_are_stepped_one_by_one),
         cmocka_unit_test(others_are_refused_with_their_reason),
         cmocka_unit_test(paged_states_of_large_parameters_are_not_on_the_card),
         cmocka_unit_test(adafactor_keeps_rows_and_columns),

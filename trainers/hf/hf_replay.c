@@ -664,6 +664,8 @@ static vp_status play_inputs(run *r, vp_err *err)
     VP_TRY(vp_hf_moved_new(r->step, r->optimizer, q->optimizer, t->list, t->n, &r->moved, err));
     vp_optimizer_step_on(r->optimizer, &r->found.sizes.symbols.card);
     vp_optimizer_step_group(r->optimizer, t->n_first);
+    if (r->world && vp_world_joins(q->parallel))
+        vp_optimizer_step_one_by_one(r->optimizer);
     if (!vp_hf_is_plain(q) && !r->moved)
         vp_optimizer_step_widen(r->optimizer, t->n_tables);
     vp_ledger_begin(&r->ledger, phase_name(r, "inputs", 0, 0));

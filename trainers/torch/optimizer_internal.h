@@ -13,6 +13,7 @@ struct vp_optimizer_step {
     vp_ledger            *ledger;
     vp_trained           *trained;
     int64_t               n, n_wide, n_first;
+    bool                  one_by_one;
     vp_optimizer_settings settings;
     vp_symbol_card        card; /* no multiprocessors: sums without scratch */
     /* MAX_STATES of each parameter, two that are made in a step */

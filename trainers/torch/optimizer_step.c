@@ -259,6 +259,11 @@ void vp_optimizer_step_group(vp_optimizer_step *o, int64_t n_first)
     o->n_first = n_first;
 }
 
+void vp_optimizer_step_one_by_one(vp_optimizer_step *o)
+{
+    o->one_by_one = true;
+}
+
 /* Scales, maps and what is rounded up are left out, as are states that are made with the optimizer or are no card's. */
 int64_t vp_optimizer_step_least_bytes(const vp_optimizer_step *o)
 {
@@ -875,10 +880,12 @@ vp_status vp_optimizer_step_play(vp_optimizer_step *o, vp_err *err)
     int64_t   n_first = at_once ? o->n : o->n_first;
     vp_status st      = VP_OK;
 
-    if (n_first && f != FORM_FUSED)
-        VP_TRY(play_range(o, (range){0, n_first}, err));
-    if (n_first < o->n && f != FORM_FUSED)
-        VP_TRY(play_range(o, (range){n_first, o->n}, err));
+    for (int64_t from = 0, to; from < o->n && f != FORM_FUSED; from = to) {
+        to = o->one_by_one ? from + 1 : from < n_first ? n_first : o->n;
+        VP_TRY(play_range(o, (range){from, to}, err));
+        if (o->one_by_one)
+            drop_made(o);
+    }
     o->has_states = true;
 out:
     drop_made(o);

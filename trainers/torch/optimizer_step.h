@@ -48,6 +48,8 @@ void vp_optimizer_step_widen(vp_optimizer_step *optimizer, int64_t n);
 /* The first n are a group of their own, stepped before the others: by transformers' Trainer those with
  * weight decay. One group, unless told otherwise. */
 void vp_optimizer_step_group(vp_optimizer_step *optimizer, int64_t n);
+/* Each in a step of its own: DeepSpeed's joined weights. */
+void vp_optimizer_step_one_by_one(vp_optimizer_step *optimizer);
 /* What the optimizer allocates when it is made, within an open phase. */
 vp_status vp_optimizer_step_begin(vp_optimizer_step *optimizer, vp_err *err);
 /* The states come from a checkpoint, behind vp_optimizer_step_begin() and within an open phase. */

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { SUB_GROUP = 1000000000 }; /* elements (sub_group_size) */
+
 static bool keeps_weights(const vp_world *w)
 {
     return strcmp(w->opts.offload, "params") != 0;
@@ -112,6 +114,38 @@ out:
     return st;
 }
 
+/* What the optimizer steps over, one after the other: rank 0's parts of its groups, cut where they reach a size
+ * (_create_fp16_sub_groups()). */
+static void list_sub_groups(vp_world *w)
+{
+    int64_t n_trained = 0;
+
+    for (int64_t i = 0; i < w->n_weights; i++)
+        n_trained += w->weights[i].place >= 0;
+    for (int group = 0; group < VP_ZERO_GROUPS; group++) {
+        int64_t sum = 0;
+        for (int64_t place = 0; place < n_trained; place++) {
+            const vp_world_weight *x = vp_world_weight_at(w, place);
+            if (vp_world_zero_group(w, place) == group)
+                sum += vp_ceil_div(x->elements, w->opts.ranks);
+            if (sum >= SUB_GROUP || (sum && place + 1 == n_trained)) {
+                w->trained[w->n_trained++] = 4 * sum;
+                sum                        = 0;
+            }
+        }
+    }
+}
+
+/* Elements of the largest of them. */
+static int64_t largest_sub_group(const vp_world *w)
+{
+    int64_t most = 0;
+
+    for (int64_t i = 0; i < w->n_trained; i++)
+        most = vp_max_i64(most, w->trained[i] / 4);
+    return most;
+}
+
 static vp_status load(vp_world *w, vp_err *err)
 {
     int64_t         n = part(w), each = w->opts.weight_bytes;
@@ -126,10 +160,9 @@ static vp_status load(vp_world *w, vp_err *err)
                              &w->buffers[VP_ZERO_WEIGHTS], err));
     if (keeps_states(w)) {
         VP_TRY(vp_world_take(w, VP_OWNER_MASTER, 4 * n, &w->buffers[VP_ZERO_MASTER], err));
-        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 4 * n, &scratch, err));
+        list_sub_groups(w);
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 4 * largest_sub_group(w), &scratch, err));
         vp_ledger_free(w->ledger, &scratch);
-        w->trained[0] = 4 * n;
-        w->n_trained  = 1;
     }
     if (!keeps_weights(w))
         vp_world_pin(w, n * trained_bytes(w));
@@ -490,10 +523,10 @@ out:
     return st;
 }
 
-/* Gradients are joined, then made wide. */
+/* Gradients of a group are joined, then made wide. */
 static vp_status step(vp_world *w, vp_err *err)
 {
-    int64_t         each  = w->opts.weight_bytes;
+    int64_t         each = w->opts.weight_bytes, n = largest_sub_group(w);
     vp_ledger_block joint = {0};
     vp_status       st    = VP_OK;
 
@@ -501,8 +534,8 @@ static vp_status step(vp_world *w, vp_err *err)
     if (!keeps_states(w))
         return VP_OK;
     if (each < 4)
-        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, part(w) * each, &joint, err));
-    VP_TRY(vp_world_take(w, VP_OWNER_GRADIENT, 4 * part(w), &w->buffers[VP_ZERO_WIDE], err));
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, n * each, &joint, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_GRADIENT, 4 * n, &w->buffers[VP_ZERO_WIDE], err));
 out:
     vp_ledger_free(w->ledger, &joint);
     return st;

@@ -20,6 +20,8 @@ sys.path.insert(0, HERE)
 import rows  # noqa: E402
 import worlds  # noqa: E402,F401  some layers of models, and those with large tables
 
+rows.MODELS["mistral-7b-4"] = dict(rows.MODELS["mistral-7b"], num_hidden_layers=4)
+
 COLUMNS = ["model", "config", "trainer", "parallel", "world", "offload", "precision", "recompute", "optimizer", "micro_batch", "seq", "accumulation", "lora", "r", "load", "liger", "method"]
 USUAL = dict(trainer="hf", world=4, offload="none", precision="bf16-mixed", recompute="full", optimizer="adamw_torch_fused", micro_batch=2, seq=1024, accumulation=1, lora="none", r=0, load="none",
              liger=0, method="sft")
@@ -29,6 +31,27 @@ model=llama-3.2-1b parallel=zero2 world=2 recompute=none
 model=llama-3.2-1b parallel=zero2 offload=optimizer
 model=llama-3.2-1b parallel=zero2 offload=optimizer accumulation=2
 model=llama-3.2-1b parallel=zero1 world=2 recompute=none accumulation=2
+model=llama-3.2-1b parallel=zero3 lora=all-linear r=16 precision=bf16-amp accumulation=2 micro_batch=1 seq=512 recompute=none
+model=llama-3.2-1b parallel=zero3 lora=all-linear r=16 precision=bf16-amp accumulation=2
+model=llama-3.2-1b parallel=zero3 lora=q_proj+v_proj r=16 precision=bf16-amp recompute=none
+model=llama-3.2-1b parallel=zero3 accumulation=2
+model=llama-3.2-1b parallel=zero3 offload=optimizer+params
+model=tinyllama-1.1b parallel=zero2 liger=1
+model=qwen2.5-0.5b parallel=zero2 world=2 recompute=none seq=512 liger=1
+model=mistral-7b-4 parallel=zero2 world=2 micro_batch=4 seq=512 liger=1
+model=qwen3-0.6b parallel=zero2 micro_batch=4 lora=q_proj+v_proj r=8 precision=bf16-amp liger=1
+model=tinyllama-1.1b parallel=zero3 liger=1
+model=qwen2.5-0.5b parallel=zero3 world=2 recompute=none seq=512 liger=1
+model=qwen3-0.6b parallel=zero3 liger=1
+model=mistral-7b-4 parallel=zero3 world=8 micro_batch=4 seq=512 liger=1
+model=smollm2-360m parallel=zero3 world=2 recompute=none micro_batch=4 seq=768 lora=all-linear r=16 precision=bf16-amp liger=1
+model=tinyllama-1.1b parallel=zero3 world=8 recompute=none lora=all-linear r=16 precision=bf16-amp liger=1
+model=mistral-7b-4 parallel=zero3 world=2 micro_batch=4 seq=512 lora=all-linear r=16 precision=bf16-amp liger=1
+model=mistral-7b parallel=zero3 micro_batch=1 seq=512
+model=llama-3.2-1b parallel=fsdp2 lora=all-linear r=16 precision=bf16-amp accumulation=2
+model=llama-3.2-1b parallel=fsdp lora=all-linear r=16 precision=bf16-amp accumulation=2
+model=llama-3.2-1b parallel=fsdp accumulation=2
+model=llama-3.2-1b parallel=fsdp2 accumulation=2
 """
 # What is measured, before the script that emit writes: peaks so far whenever a phase may have ended. Reduced buckets are let go of when a thread of NCCL's
 # process group looks at them next, a tenth of a second apart.

@@ -73,9 +73,9 @@ def quantised():
 
 
 def asked():
-    """As Trainer's users ask for them: Liger's kernels where cards cut the weights, dropout in adapters over packed ones."""
+    """As Trainer's users ask for them: Liger's kernels where FSDP cuts the weights, dropout in adapters over packed ones. DeepSpeed's are in launched.py."""
     rows.MODELS.update({"mistral-7b-4": dict(rows.MODELS["mistral-7b"], num_hidden_layers=4)})
-    none, few, most = ("none", 0), ("q_proj+v_proj", 8), ADAPTERS
+    none, most = ("none", 0), ADAPTERS
 
     def step_of(model, precision, recompute, batch, seq, accumulation=1):
         return model, precision, recompute, "adamw_torch", batch, seq, accumulation
@@ -85,20 +85,9 @@ def asked():
             ("fsdp2", 2, "none", step_of("tinyllama-1.1b", "bf16-mixed", "full", 2, 1024, 2), "none", none, 0, "all"),
             ("fsdp2", 4, "none", step_of("smollm2-360m", "bf16-mixed", "full", 4, 1024), "none", none, 0, "all"),
             ("fsdp2", 8, "none", step_of("qwen2.5-0.5b", "bf16-mixed", "none", 2, 512), "none", none, 0, "all"),
-            ("zero2", 4, "none", step_of("tinyllama-1.1b", "bf16-mixed", "full", 2, 1024), "none", none, 0, "all"),
-            ("zero2", 2, "none", step_of("qwen2.5-0.5b", "bf16-mixed", "none", 2, 512), "none", none, 0, "all"),
-            ("zero3", 4, "none", step_of("tinyllama-1.1b", "bf16-mixed", "full", 2, 1024), "none", none, 0, "all"),
-            ("zero3", 2, "none", step_of("qwen2.5-0.5b", "bf16-mixed", "none", 2, 512), "none", none, 0, "all"),
-            ("zero3", 8, "none", step_of("tinyllama-1.1b", "bf16-mixed", "none", 2, 1024), "none", most, 0, "all"),
-            ("zero3", 2, "none", step_of("smollm2-360m", "bf16-mixed", "none", 4, 768), "none", most, 0, "all"),
             ("fsdp2", 4, "none", step_of("qwen3-0.6b", "bf16-mixed", "full", 4, 1024), "none", none, 0, "all"),
             ("fsdp2", 2, "none", step_of("mistral-7b-4", "bf16-mixed", "none", 2, 512), "none", none, 0, "all"),
-            ("zero3", 4, "none", step_of("qwen3-0.6b", "bf16-mixed", "full", 2, 1024), "none", none, 0, "all"),
-            ("zero2", 2, "none", step_of("mistral-7b-4", "bf16-mixed", "full", 4, 512), "none", none, 0, "all"),
-            ("zero3", 8, "none", step_of("mistral-7b-4", "bf16-mixed", "full", 4, 512), "none", none, 0, "all"),
-            ("zero3", 2, "none", step_of("mistral-7b-4", "bf16-mixed", "full", 4, 512), "none", most, 0, "all"),
             ("fsdp2", 2, "none", step_of("qwen3-0.6b", "bf16-amp", "none", 2, 1024), "none", most, 0, "all"),
-            ("zero2", 4, "none", step_of("qwen3-0.6b", "bf16-mixed", "full", 4, 1024), "none", few, 0, "all"),
             ("fsdp2", 4, "none", step_of("tinyllama-1.1b", "bf16-amp", "full", 2, 1024), "nf4-dq", most, 1, "none"),
             ("fsdp2", 2, "none", step_of("qwen2.5-0.5b", "bf16-amp", "full", 4, 512), "nf4", most, 1, "none"),
             ("fsdp2", 8, "none", step_of("mistral-7b-4", "bf16-amp", "full", 2, 768), "nf4-dq", most, 1, "none"),
