@@ -68,6 +68,11 @@ def note(*_, **__):
         json.dump(PEAKS, open(os.environ["PEAKS"], "w"))
 class Probe(transformers.TrainerCallback):
     on_train_begin = on_substep_end = on_pre_optimizer_step = on_step_end = note
+    def on_train_end(self, *_, **__):
+        keep()
+        os._exit(0)         # scripts of TRL save what they have
+def keep():
+    pass
 init = transformers.Trainer.__init__
 def with_probe(self, *args, **kwargs):
     init(self, *args, **kwargs)
@@ -80,13 +85,21 @@ import torch
 torch.cuda.memory._record_memory_history(enabled="all", stacks="python", max_entries=2000000)
 '''
 KEEP = '''
-import pickle
-pickle.dump(torch.cuda.memory._snapshot()["device_traces"][0], open(os.environ["TRACE"], "wb"))
+def keep():
+    import pickle
+    pickle.dump(torch.cuda.memory._snapshot()["device_traces"][0], open(os.environ["TRACE"], "wb"))
+'''
+# A text of TRL's data is longer than what is kept of it.
+WORDS = '''
+import sys, tokenizers, transformers
+words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<eos>": 0, "a": 1}, unk_token="<eos>"))
+words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>").save_pretrained(sys.argv[1])
 '''
 
 
-def runs():
-    for line in RUNS.strip().splitlines():
+def runs(lines):
+    for line in lines:
         given = dict(word.split("=", 1) for word in line.split())
         row = {k: type(USUAL[k])(given[k]) if k in USUAL and k in given else given.get(k, USUAL.get(k)) for k in COLUMNS}
         yield dict(row, config=json.dumps(dict(rows.NAMED, **rows.MODELS)[row["model"]]))
@@ -95,7 +108,7 @@ def runs():
 def common_of(row):
     """As emit takes it."""
     out = {k: row[k] for k in ("micro_batch", "accumulation", "world", "seq", "precision", "parallel", "optimizer", "recompute", "offload", "method")}
-    out.update(tuning="full" if row["lora"] == "none" else "lora" if row["load"] == "none" else "qlora", loss="liger" if row["liger"] else "full", attention="sdpa", clip_norm=1.0)
+    out.update(tuning="full" if row["lora"] == "none" else "lora" if row["load"] == "none" else "qlora", loss="liger" if row["liger"] else "chunked" if row["trainer"] == "trl" and row["method"] == "sft" else "full", attention="sdpa", clip_norm=1.0)
     if row["lora"] != "none":
         out.update(lora_r=row["r"], lora_alpha=32, lora_targets=row["lora"], lora_dropout=0.0)
     if row["load"] != "none":
@@ -108,22 +121,43 @@ def change(path, **values):
     json.dump(dict(known, **values), open(path, "w"))
 
 
+def finish_hf(a, at, row, probe):
+    """Its script, two steps long; the command's words behind accelerate's own."""
+    change(at("run", "model_args.json"), pretrained_model_name_or_path=at("weights"))
+    change(at("run", "training_args.json"), save_strategy="no", max_steps=2, **({"liger_kernel_config": None} if row["liger"] else {}))         # all of Liger's kernels; emit has its loss
+    script = open(at("run", "train.py")).read()
+    open(at("run", "train.py"), "w").write(probe + script)
+    return ["train.py"]
+
+
+def finish_trl(a, at, row, probe):
+    """TRL's own script over texts that fill the sequence."""
+    name = row["method"] + ".yaml"
+    settings = open(at("run", name)).read().replace('model_name_or_path: ""', "model_name_or_path: " + at("weights"))
+    open(at("run", name), "w").write(settings + "max_steps: 2\nsave_strategy: 'no'\nreport_to: none\n")
+    subprocess.run([a.python, "-c", WORDS, at("weights")], check=True)
+    os.mkdir(at("data"))
+    text = " a" * (row["seq"] + 8)
+    sample = {"text": text} if row["method"] == "sft" else {"prompt": "a", "chosen": text, "rejected": text}
+    open(at("data", "train.jsonl"), "w").write((json.dumps(sample) + "\n") * 64 * row["micro_batch"] * row["accumulation"])
+    open(at("run", "start.py"), "w").write(probe + "import runpy\nrunpy.run_module('trl.scripts.%s', run_name='__main__', alter_sys=True)\n" % row["method"])
+    return ["start.py", "--config", name, "--dataset_name", at("data"), "--output_dir", at("out")]
+
+
 def play(a, row):
     with tempfile.TemporaryDirectory() as folder:
         at = lambda *names: os.path.join(folder, *names)
         json.dump(json.loads(row["config"]), open(at("config.json"), "w"))
         json.dump({"common": common_of(row)}, open(at("settings.json"), "w"))
         dtype = "float32" if row["precision"] in ("fp32", "bf16-mixed") else "bfloat16"
-        subprocess.run([a.vplan, "dryrun", "--fake-weights", at("config.json"), "--dtype", dtype, "-o", at("weights"), "--", a.python], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([a.vplan, "dryrun", "--fake-weights", at("config.json"), "--dtype", dtype, "-o", at("weights"), "--", a.python], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         p = subprocess.run([a.vplan, "emit", at("settings.json"), "--for", row["trainer"], "-o", at("run")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if p.returncode:
             return p.stdout.decode()
-        change(at("run", "model_args.json"), pretrained_model_name_or_path=at("weights"))
-        change(at("run", "training_args.json"), save_strategy="no", max_steps=2)
-        script = open(at("run", "train.py")).read()
-        open(at("run", "train.py"), "w").write((TRACED if a.trace else "") + PROBE + script + (KEEP if a.trace else ""))
+        probe = (TRACED if a.trace else "") + PROBE + (KEEP if a.trace else "")
+        words = {"hf": finish_hf, "trl": finish_trl}[row["trainer"]](a, at, row, probe)
         launcher = os.path.join(os.path.dirname(subprocess.run([a.python, "-c", "import sys; print(sys.executable)"], stdout=subprocess.PIPE).stdout.decode().strip()), "accelerate")
-        p = subprocess.run([a.vplan, "dryrun", "--device", "h100-sxm-80gb", "--json", "--no-owners", "--", a.python, launcher, "launch", "--config_file", "accelerate.yaml", "train.py"],
+        p = subprocess.run([a.vplan, "dryrun", "--device", "h100-sxm-80gb", "--padding", "none", "--json", "--no-owners", "--", a.python, launcher, "launch", "--config_file", "accelerate.yaml", *words],
                            cwd=at("run"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, PEAKS=at("peaks.json"), TRACE=a.trace or ""))
         return json.load(open(at("peaks.json"))) if p.returncode == 0 else p.stderr.decode()[-1500:]
 
@@ -134,6 +168,7 @@ def main():
     p.add_argument("--vplan", default="build/vplan")
     p.add_argument("--python", default="python3")
     p.add_argument("--only", nargs="*", default=[])
+    p.add_argument("--runs", help="settings as in RUNS, a line each, in their place")
     p.add_argument("--trace")
     a = p.parse_args()
     a.vplan, only = os.path.abspath(a.vplan), dict(x.split("=", 1) for x in a.only)
@@ -146,7 +181,7 @@ def main():
             versions = "import importlib.metadata as m; print(', '.join(n + ' ' + m.version(n).split('+')[0] for n in ('torch', 'transformers', 'peft', 'trl', 'accelerate', 'deepspeed')))"
             f.write("# made by tests/oracles/programs/launched.py: %s\n" % subprocess.run([a.python, "-c", versions], stdout=subprocess.PIPE).stdout.decode().strip())
             out.writerow(COLUMNS + ["allocated", "reserved"])
-        for row in runs():
+        for row in runs((open(a.runs).read() if a.runs else RUNS).strip().splitlines()):
             if name(row) in had or any(str(row[k]) != x for k, x in only.items()):
                 continue
             got = play(a, row)
