@@ -852,12 +852,13 @@ ok("BertForSequenceClassification" in again and code == 0 and read["device_bytes
 code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "t4", "--seq", "256", "--global-batch", "8", "-o", "classes.json", "--force")
 ok("--class" not in call("emit", "classes.json", "--for", "hf", "-o", "classes", "--force")[1], "not the class that the config names", "")
 
-# ---- SFTTrainer's adapters and DPOTrainer on several cards: what knows them instead ----
-for words, said in ((("--qlora",), ("--trainer hf knows several", "plan --trainer trl")), (("--method", "dpo", "--lora"), ("one card only", "vplan dryrun --world 2 -- COMMAND"))):
+# ---- SFTTrainer's adapters and DPOTrainer on several cards: by ddp, and what knows other ways ----
+for words, said in ((("--qlora",), ("known by ddp", "--trainer hf knows more", "plan --trainer trl")), (("--method", "dpo", "--lora"), ("with adapters by ddp", "vplan dryrun --world 2 -- COMMAND")),
+                    (("--method", "dpo"), ("with adapters by ddp", "vplan dryrun --world 2 -- COMMAND"))):
     code, _, err = call("estimate", "llama-3.2-1b", "--trainer", "trl", "--device", "h100", "--seq", "512", "--micro-batch", "1", "--world", "2", "--parallel", "fsdp2", *words)
     ok(code == 4 and all(w in " ".join(err.split()) for w in said), "estimate of %s on two cards" % " ".join(words), (code, err))
     code, j, err = plan("llama-3.2-1b", "--trainer", "trl", "--device", "h100", "--seq", "512", "--global-batch", "8", "--world", "2", *words)
-    ok(code == (4 if "dpo" in words else 0) and (code == 0 or said[1] in " ".join(err.split())), "and the plan", (code, err))
+    ok(code == (4 if words == ("--method", "dpo") else 0) and (code == 0 or said[1] in " ".join(err.split())), "and the plan", (code, err))
 
 # ---- a precision that nobody gave is not blamed on them ----
 T4 = ("--trainer", "trl", "--device", "t4", "--seq", "512")

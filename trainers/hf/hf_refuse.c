@@ -476,23 +476,28 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
     return VP_OK;
 }
 
-/* TRL's steps were recorded on one card. Of several, runs of SFTTrainer on whole models were played by two ways. */
+/* TRL's steps were recorded on one card. Of several, runs of whole models by SFTTrainer were played by two ways, and adapters, which
+ * DDP keeps whole on each card, by SFTTrainer and DPOTrainer. */
 static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
 {
-    if (!vp_hf_is_trl(q) || !vp_hf_is_shared(q))
+    bool is_adapted = vp_hf_has_adapters(q) || vp_hf_is_quantised(q);
+    bool is_ddp     = strcmp(q->parallel, "ddp") == 0;
+
+    if (!vp_hf_is_trl(q) || !vp_hf_is_shared(q) || (is_ddp && is_adapted))
         return VP_OK;
     if (vp_hf_is_dpo(q))
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "--trainer trl --world %lld: DPOTrainer was recorded on one card only; of "
-                       "several: vplan dryrun --world %lld -- COMMAND, which runs your own script",
-                       (long long)q->world, (long long)q->world);
-    if (vp_hf_has_adapters(q) || vp_hf_is_quantised(q))
+                       "--trainer trl --parallel %s: on several cards DPOTrainer is known with "
+                       "adapters by ddp; of others: vplan dryrun --world %lld -- COMMAND, which "
+                       "runs your own script",
+                       q->parallel, (long long)q->world);
+    if (is_adapted)
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "--trainer trl --parallel %s: SFTTrainer with adapters was recorded on one "
-                       "card only, without it; --trainer hf knows several, with whole logits, "
-                       "which take more, and plan --trainer trl takes those in its interval",
+                       "--trainer trl --parallel %s: on several cards SFTTrainer with adapters is "
+                       "known by ddp; --trainer hf knows more ways, with whole logits, which take "
+                       "more, and plan --trainer trl takes those in its interval",
                        q->parallel);
-    if (strcmp(q->parallel, "ddp") != 0 && strcmp(q->parallel, "fsdp2") != 0)
+    if (!is_ddp && strcmp(q->parallel, "fsdp2") != 0)
         return VP_FAIL(
             err, VP_ERR_INPUT,
             "--trainer trl --parallel %s: on several cards SFTTrainer is known by ddp and "

@@ -52,6 +52,12 @@ model=llama-3.2-1b parallel=fsdp2 lora=all-linear r=16 precision=bf16-amp accumu
 model=llama-3.2-1b parallel=fsdp lora=all-linear r=16 precision=bf16-amp accumulation=2
 model=llama-3.2-1b parallel=fsdp accumulation=2
 model=llama-3.2-1b parallel=fsdp2 accumulation=2
+model=llama-3.2-1b trainer=trl parallel=ddp world=2 lora=all-linear r=16 precision=bf16-amp
+model=llama-3.2-1b trainer=trl parallel=ddp world=2 lora=all-linear r=16 precision=bf16-amp load=nf4-dq
+model=qwen2.5-0.5b trainer=trl parallel=ddp world=4 lora=q_proj+v_proj r=8 precision=bf16-amp recompute=none accumulation=2 seq=512
+model=qwen2.5-0.5b trainer=trl parallel=ddp world=4 lora=all-linear r=16 precision=bf16-amp load=nf4-dq accumulation=2 seq=512
+model=llama-3.2-1b trainer=trl method=dpo parallel=ddp world=2 micro_batch=1 seq=512 lora=all-linear r=16 precision=bf16-amp
+model=llama-3.2-1b trainer=trl method=dpo parallel=ddp world=4 micro_batch=1 seq=512 lora=all-linear r=16 precision=bf16-amp load=nf4-dq
 """
 # What is measured, before the script that emit writes: peaks so far whenever a phase may have ended. Reduced buckets are let go of when a thread of NCCL's
 # process group looks at them next, a tenth of a second apart.
