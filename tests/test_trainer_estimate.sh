@@ -383,7 +383,7 @@ adapted = by_dpo("--method", "dpo", "--lora", "r=8,targets=all-linear", "--preci
 frozen = [i["bytes"] for i in adapted["items"] if i["name"] == "frozen_parameters"]
 ok(frozen and frozen[0] < 1.01 * 2 * (adapted["model"]["params_total"] - adapted["model"]["params_trainable"]), "DPO under adapters has one model", frozen)
 ok((adapted["settings"]["method"], adapted["settings"]["padding"], adapted["trainer"]) == ("dpo", "mask", "trl"), "DPO's settings", adapted["settings"])
-for options, words in ((("--trainer", "hf", "--method", "dpo"), "--trainer trl"), (("--trainer", "trl", "--method", "dpo", "--world", "2"), "one card"),
+for options, words in ((("--trainer", "hf", "--method", "dpo"), "--trainer trl"), (("--trainer", "trl", "--method", "dpo", "--world", "2"), "with adapters by ddp"),
                        (("--trainer", "trl", "--method", "dpo", "--padding", "none"), "no padding mask")):
     p = subprocess.run([vplan, "estimate", llama_path, *options, "--json"], stdout=subprocess.PIPE)
     ok(p.returncode in (2, 4) and words in json.loads(p.stdout)["error"]["message"], "DPO refused: %s" % (options,), p.stdout[:300])
