@@ -238,9 +238,15 @@ static const vp_saying deepspeed_says[] = {
     /* it makes 16-bit weights and fp32 masters of what was loaded, be that 16 bits too */
     {VP_SETTING_PRECISION, "bf16-amp", "bf16.enabled", "true", "target!=deepspeed|llamafactory"},
     {VP_SETTING_PRECISION, "bf16-amp", "fp16.enabled", "false", "target!=deepspeed|llamafactory"},
+    {VP_SETTING_PRECISION, "fp16-amp", "bf16.enabled", "false",
+     "target!=deepspeed|llamafactory,tuning!=full"},
+    {VP_SETTING_PRECISION, "fp16-amp", "fp16.enabled", "true",
+     "target!=deepspeed|llamafactory,tuning!=full"},
     /* LLaMA-Factory loads what it trains whole as fp32, and what adapters are beside as 16 bits */
     {VP_SETTING_PRECISION, "bf16-amp", "bf16.enabled", "true", "target=llamafactory,tuning!=full"},
     {VP_SETTING_PRECISION, "bf16-amp", "fp16.enabled", "false", "target=llamafactory,tuning!=full"},
+    {VP_SETTING_PRECISION, "fp16-amp", "bf16.enabled", "false", "target=llamafactory,tuning!=full"},
+    {VP_SETTING_PRECISION, "fp16-amp", "fp16.enabled", "true", "target=llamafactory,tuning!=full"},
     /* the Trainer compares bf16.enabled with its own bf16, which would be false */
     {VP_SETTING_PRECISION, "bf16", "bf16.enabled", "true", ZERO ",target=deepspeed",
      .since = "0.19"},
