@@ -52,7 +52,8 @@ static const vp_target_file torchtune_files[] = {
 
 static const vp_told torchtune_script[] = {
     {"world", "--nproc_per_node of tune run"},
-    {"parallel", "the recipe: full_finetune_single_device or full_finetune_distributed"},
+    {"parallel=none", "the recipe: full_finetune_single_device"},
+    {"parallel=fsdp2", "the recipe: full_finetune_distributed"},
     {"attention=sdpa", "torchtune itself: scaled_dot_product_attention"},
     {0},
 };

@@ -128,7 +128,7 @@ static const vp_target_file unsloth_files[] = {
 
 static const vp_told unsloth_script[] = {
     {"world", "your launch line"},
-    {"parallel", "your launch line: torchrun replicates the model"},
+    {"parallel=none|ddp", "your launch line: torchrun replicates the model"},
     {"loss=full|chunked", "Unsloth itself: its own fused cross-entropy"},
     {"attention=sdpa|flash2", "Unsloth itself: the fastest that is installed"},
     {"allocator=default", "Unsloth itself: importing it sets expandable_segments:True",
