@@ -35,12 +35,12 @@
     }
 
 #define SAYS_COMMON \
-    {VP_SETTING_PARALLEL, "fsdp2", "parallelism.data_parallel_shard_degree", "$world"}, \
+    {VP_SETTING_PARALLEL, "none", "parallelism.data_parallel_shard_degree", "1"}, \
+        {VP_SETTING_PARALLEL, "none", "parallelism.data_parallel_replicate_degree", "1"}, \
+        {VP_SETTING_PARALLEL, "fsdp2", "parallelism.data_parallel_shard_degree", "$world"}, \
         {VP_SETTING_PARALLEL, "fsdp2", "parallelism.data_parallel_replicate_degree", "1"}, \
         {VP_SETTING_PARALLEL, "ddp", "parallelism.data_parallel_shard_degree", "1"}, \
         {VP_SETTING_PARALLEL, "ddp", "parallelism.data_parallel_replicate_degree", "$world"}, \
-        {VP_SETTING_PARALLEL, "none", "parallelism.data_parallel_shard_degree", "1"}, \
-        {VP_SETTING_PARALLEL, "none", "parallelism.data_parallel_replicate_degree", "1"}, \
         {VP_SETTING_WORLD, "*", "parallelism.data_parallel_shard_degree", "$", "parallel=fsdp2"}, \
         {VP_SETTING_WORLD, "*", "parallelism.data_parallel_replicate_degree", "$", \
          "parallel=ddp"}, \
