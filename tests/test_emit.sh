@@ -470,5 +470,54 @@ for versions, loss in (((), "chunked"), (("--versions", "trl=1.16"), "chunked"),
 code, out, err = call("emit", write("said.json", {"common": {"micro_batch": 2, "accumulation": 4, "seq": 1024, "precision": "bf16-amp", "optimizer": "adamw_torch_fused", "loss": "full"}}), "--for", "trl")
 ok(code == 4 and "cannot be told loss full" in err, "a loss that is said", (code, err))
 
+# ---- what FSDP casts with all it gathers: packed weights are stored in the format it computes in ----
+ADAPTERS = {"micro_batch": 2, "accumulation": 4, "world": 2, "seq": 1024, "optimizer": "adamw_torch_fused", "tuning": "qlora", "quant": "nf4", "lora_r": 16, "lora_alpha": 32,
+            "lora_dropout": 0.0, "lora_targets": "q_proj+v_proj"}
+for target, file, main in ("hf", "model_args.json", "training_args.yaml"), ("trl", "sft.yaml", "sft.yaml"):
+    for parallel, precision, stored in (("fsdp2", "bf16-mixed", "bfloat16"), ("fsdp2", "bf16-amp", "bfloat16"), ("fsdp2", "fp32", "float32"), ("fsdp2", "fp16-mixed", "float16"), ("fsdp", "fp32", "float32"),
+                                        ("fsdp", "bf16-mixed", None), ("fsdp", "fp16-mixed", None), ("ddp", "bf16-mixed", "")):
+        if target == "trl" and precision.startswith("fp16"):
+            continue  # it refuses GradScaler over its bf16 adapters
+        name = write("packed.json", {"common": dict(ADAPTERS, parallel=parallel, precision=precision, loss="chunked" if target == "trl" else "full")})
+        code, out, err = call("emit", name, "--for", target, "-o", "packed", "--force")
+        if stored is None:
+            ok(code == 4 and "FSDP1 joins weights of one format alone" in err, "%s: FSDP1 joins one format alone" % target, (code, err))
+            continue
+        text = open("packed/" + file).read()
+        found = re.search(r'quant_storage"?: "?(\w+)', text)
+        ok(code == 0 and (found[1] if found else "") == stored, "%s: %s by %s is stored as %s" % (target, precision, parallel, stored), (code, err, text))
+        files = ["packed/" + f for f in sorted({file, main, "accelerate.yaml"} | ({"lora_config.json"} if target == "hf" else set()))]
+        c = json.loads(call("check", "--json", "--for", target, *files)[1])
+        ok(not [f for f in c["findings"] if "packed" in f["message"]], "and read without a finding", c["findings"])
+        if parallel == "fsdp2" and precision == "bf16-mixed":
+            for other, severity, what in ("float32", "error", "what was packed is lost"), ("uint8", "warning", "leaves them whole"):
+                write("packed/" + file, re.sub(r'(quant_storage"?: "?)bfloat16', r"\g<1>" + other, text))
+                found = [f for f in json.loads(call("check", "--json", "--for", target, *files)[1])["findings"] if what in f["message"]]
+                ok(len(found) == 1 and found[0]["severity"] == severity and "bfloat16" in found[0]["instead"], "%s: stored as %s" % (target, other), found)
+write("ddp.yaml", "model_name_or_path: Qwen/Qwen2.5-0.5B\nmax_length: 1024\nper_device_train_batch_size: 2\nuse_peft: true\nload_in_4bit: true\nbf16: true\nbnb_4bit_quant_storage: float32\n")
+write("ddp_cards.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\nmixed_precision: bf16\n")
+c = json.loads(call("check", "--json", "ddp.yaml", "ddp_cards.yaml")[1])
+ok(not [f for f in c["findings"] if f["severity"] == "error"], "cards that keep packed weights whole take any storage", c["findings"])
+
+# ---- fp16 weights in autocast beside ZeRO: DeepSpeed's file says it too ----
+for target in "hf", "axolotl", "llamafactory", "ms-swift":
+    name = write("half.json", {"common": dict({k: v for k, v in ADAPTERS.items() if k != "quant"}, tuning="lora", parallel="zero2", precision="fp16-amp")})
+    code, out, err = call("emit", name, "--for", target, "-o", "half", "--force")
+    d = json.load(open("half/ds_config.json"))
+    ok(code == 0 and d.get("fp16") == {"enabled": True} and d.get("bf16") == {"enabled": False}, target + ": fp16-amp in DeepSpeed's file", (code, err, d))
+
+# ---- how cards share, where the user's own command says it: only what the trainer has ----
+for target, parallel, want in (("torchtune", "fsdp2", 0), ("torchtune", "zero3", 4), ("torchtune", "ddp", 4), ("torchtune", "fsdp", 4), ("unsloth", "ddp", 0), ("unsloth", "zero2", 4), ("unsloth", "fsdp2", 4)):
+    name = write("shared.json", {"common": {"micro_batch": 1, "accumulation": 1, "world": 2, "seq": 512, "parallel": parallel, "precision": "fp32", "optimizer": "adamw_torch_fused", "recompute": "full"}})
+    code, out, err = call("emit", name, "--for", target)
+    ok(code == want and (not want or "cannot be told parallel" in err), "%s by %s" % (target, parallel), (code, err))
+
+# ---- torchtitan: one shard and one replica are one card ----
+name = write("one.json", {"common": {"micro_batch": 1, "accumulation": 1, "seq": 512, "precision": "bf16-mixed", "optimizer": "adamw_torch_fused", "recompute": "full"}})
+for versions in (), ("--versions", "torchtitan=0.2.2"):
+    call("emit", name, "--for", "torchtitan", "-o", "one", "--force", *versions)
+    c = json.loads(call("check", "--json", "one/" + ("torchtitan.toml" if versions else "vplan_recipe.py"), "--world", "1", *versions)[1])
+    ok(c["common"]["parallel"] == "none", "torchtitan on one card", c["common"])
+
 finish()
 P

@@ -607,8 +607,6 @@ static const struct {
     {"training_args", "activation_checkpointing", "true", "fsdp_config",
      "fsdp_activation_checkpointing", "true",
      "both switch checkpointing on, which the Trainer refuses"},
-    {"sft", "bnb_4bit_quant_storage", "float32", "accelerate", "mixed_precision", "bf16",
-     "4-bit storage must have the type that FSDP's parameters have"},
 };
 
 static bool is_or_has(const vp_checked_file *file, const char *name)
@@ -650,38 +648,6 @@ static void check_pairs(vp_checked *c)
                         "%s here, %s is %s in %s%s: %s", y, pairs[i].key_a, said, c->files[a].name,
                         v ? by : ", by default", pairs[i].message);
             }
-}
-
-/* Where a file says that weights are packed, and as what. */
-static const struct {
-    const char *dialect, *packs, *storage;
-} packings[] = {
-    {"sft", "load_in_4bit", "bnb_4bit_quant_storage"},
-    {"model_args", "quantization_config.load_in_4bit",
-     "quantization_config.bnb_4bit_quant_storage"},
-    {"ms-swift", "quant_bits", "bnb_4bit_quant_storage"},
-};
-
-/* What FSDP cuts has the format of the other weights; packed ones are bytes unless it is said. */
-static void check_packed(vp_checked *c)
-{
-    const char *tuning = c->settings.value[VP_SETTING_TUNING],
-               *way    = c->settings.value[VP_SETTING_PARALLEL];
-
-    if (!tuning || !way || strcmp(tuning, "qlora") != 0 || strncmp(way, "fsdp", 4) != 0)
-        return;
-    for (size_t i = 0; i < sizeof packings / sizeof *packings; i++)
-        for (int f = 0; f < c->n_files; f++) {
-            if (!is_or_has(&c->files[f], packings[i].dialect))
-                continue;
-            const vp_value *packs   = vp_value_at(c->files[f].doc->root, packings[i].packs);
-            const vp_value *storage = vp_value_at(c->files[f].doc->root, packings[i].storage);
-            if (packs && (!storage || storage->kind == VP_VALUE_NULL))
-                vp_find(c, &c->files[f], VP_WARNING, packs, packings[i].packs,
-                        "bnb_4bit_quant_storage: bfloat16",
-                        "packed weights are uint8 unless bnb_4bit_quant_storage says else: FSDP2 "
-                        "leaves them whole on each card, FSDP1 cannot join them with the others");
-        }
 }
 
 /* A global batch that micro-batches of all processes do not come to: Megatron (core/num_microbatches_calculator.py) and
@@ -863,7 +829,7 @@ void vp_check_settings(vp_checked *c)
             }
         }
     check_pairs(c);
-    check_packed(c);
+    vp_judge_storage(c);
     vp_judge_batch(c);
     vp_judge_unasked(c);
     vp_judge_launch(c);

@@ -310,7 +310,10 @@ static vp_status check_rules(job *j)
                                 .dialect = j->out->files[i].dialect};
         if (file.dialect)
             vp_check_rules(&c, &file);
+        if (file.dialect && c.n_files < VP_CHECK_MAX_FILES)
+            c.files[c.n_files++] = file;
     }
+    vp_judge_storage(&c);
     for (int64_t i = 0; i < c.n_findings; i++)
         if (c.findings[i].severity == VP_ERROR)
             VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, c.findings[i].key,

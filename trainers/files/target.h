@@ -98,9 +98,17 @@ typedef struct vp_saying {
         VP_SETTING_EVAL_BATCH, "N", "per_device_eval_batch_size", "$", .read_only = true \
     }
 
-/* bnb_4bit_quant_storage: its words; when packed weights have to be of the others' format, for FSDP to cut them. */
-#define VP_STORAGES   "uint8|float16|float32|bfloat16|float64|int8"
-#define VP_CUT_PACKED "tuning=qlora,parallel=fsdp|fsdp2,precision=bf16-amp|bf16"
+/* bnb_4bit_quant_storage: its words; for FSDP to cut packed weights they have to be of the format that it computes in, to which it
+ * casts what it gathers. */
+#define VP_STORAGES "uint8|float16|float32|bfloat16|float64|int8"
+#define VP_CUT_PACKED(key, type, precisions) \
+    { \
+        VP_ALWAYS, NULL, key, type, "tuning=qlora,parallel=fsdp|fsdp2,precision=" precisions \
+    }
+#define VP_PACKED_AS_COMPUTED(key) \
+    VP_CUT_PACKED(key, "bfloat16", "bf16-mixed|bf16-amp|bf16"), \
+        VP_CUT_PACKED(key, "float16", "fp16-mixed|fp16-amp|fp16"), \
+        VP_CUT_PACKED(key, "float32", "fp32")
 
 /* When cards that cut the gradients reduce them, where Accelerate's plugin is made of accelerator_config; since: see there. */
 #define VP_SYNC_EACH "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
