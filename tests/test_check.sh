@@ -1131,5 +1131,19 @@ for what, line, n in (("assignments", "x%d = %d\n", N), ("calls", "x%d = f(%d)\n
     code, j, err = check("long.py")
     spent = os.times().children_user - begun.children_user
     ok(code == 0 and j["common"]["micro_batch"] == 4 and spent < 3, "%d %s" % (n, what), (code, spent, j.get("findings", [])[:3], err))
+# ---- Megatron-LM: what is not ddp's or zero1's step is said, and fit is not answered; options that later versions lack ----
+MEGATRON = "torchrun --nproc_per_node 8 pretrain_gpt.py --micro-batch-size 1 --global-batch-size 64 --seq-length 4096 --bf16 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1".split()
+code, j, err = check("--model", "llama-3.1-8b", "--device", "b200", "--", *MEGATRON)
+ok(j["fits"] is not None, "Megatron's own step is answered", (code, j, err))
+for more, key in (("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params", "use_megatron_fsdp"), ("--use-torch-fsdp2", "use_torch_fsdp2"), ("--num-experts 8", "num_experts"),
+                  ("--fp8-format hybrid", "fp8_format"), ("--use-precision-aware-optimizer --exp-avg-dtype bf16", "exp_avg_dtype"), ("--main-grads-dtype bf16", "main_grads_dtype"),
+                  ("--fine-grained-activation-offloading", "fine_grained_activation_offloading"), ("--optimizer lion", "optimizer"), ("--mtp-num-layers 1", "mtp_num_layers"), ("--multi-latent-attention", "multi_latent_attention")):
+    j = check("--model", "llama-3.1-8b", "--device", "b200", "--", *MEGATRON, *more.split())[1]
+    ok(j["fits"] is None and any(f["key"] == key and "not counted" in f["message"] for f in j["findings"]), "Megatron: " + more, (j["fits"], j["findings"]))
+for more, version, want in (("--use-legacy-models", "0.19.2", "error"), ("--use-legacy-models", "0.16.1", None), ("--legacy-tokenizer", "0.17", "error"), ("--muon-use-nesterov", "0.19.2", "error")):
+    j = check("--versions", "megatron-core=" + version, "--", *MEGATRON, *more.split())[1]
+    found = [f["severity"] for f in j["findings"] if f["key"] == more[2:].replace("-", "_")]
+    ok(found == ([want] if want else []), "Megatron %s: %s" % (version, more), j["findings"])
+
 finish()
 P

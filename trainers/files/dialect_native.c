@@ -1,6 +1,6 @@
 /* trainers/files/dialect_native.c: trainers with a language of their own: Lightning, litgpt, torchtune,
  * Megatron-LM, and a module for a plain loop of PyTorch. Read in Lightning 2.6.6, litgpt 0.5.13,
- * torchtune 0.6.1, Megatron core 0.16.1.
+ * torchtune 0.6.1, Megatron core 0.16.1 to 0.19.2.
  *
  * Megatron and litgpt name the global batch, not the accumulation: it is micro-batch x accumulation x
  * processes. */
@@ -573,6 +573,33 @@ static const vp_key megatron_keys[] = {
     {"sequence_parallel", VP_KEY_FLAG, "false"},
     {"distribute_saved_activations", VP_KEY_FLAG, "false"},
     {"cpu_offloading_num_layers", VP_KEY_INT, "0", .min = 0, .max = 1e6},
+    /* judge_uncounted.c */
+    {"expert_model_parallel_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"num_experts", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
+    {"use_megatron_fsdp", VP_KEY_FLAG, "false"},
+    {"use_custom_fsdp", VP_KEY_FLAG, .until = "0.16", .instead = "use_megatron_fsdp"},
+    {"use_torch_fsdp2", VP_KEY_FLAG, "false"},
+    {"data_parallel_sharding_strategy", VP_KEY_WORD, NULL,
+     "no_shard|optim|optim_grads|optim_grads_params"},
+    {"fp8_format", VP_KEY_WORD, NULL, "e4m3|hybrid"},
+    {"fp4_format", VP_KEY_WORD, NULL, "e2m1"},
+    {"main_grads_dtype", VP_KEY_WORD, "fp32", "fp32|bf16"},
+    {"main_params_dtype", VP_KEY_WORD, "fp32", "fp32|fp16"},
+    {"exp_avg_dtype", VP_KEY_WORD, "fp32", "fp32|fp16|bf16|fp8"},
+    {"exp_avg_sq_dtype", VP_KEY_WORD, "fp32", "fp32|fp16|bf16|fp8"},
+    {"fine_grained_activation_offloading", VP_KEY_FLAG, "false"},
+    {"mlp_chunks_for_training", VP_KEY_INT, "1", .min = 1, .max = 1e6, .since = "0.18"},
+    {"multi_latent_attention", VP_KEY_FLAG, "false"},
+    {"mtp_num_layers", VP_KEY_INT, NULL, .min = 0, .max = 1e6},
+    {"freeze_all_layers", VP_KEY_FLAG, "false", .since = "0.19"},
+    /* gone */
+    {"legacy_tokenizer", VP_KEY_FLAG, .until = "0.17", .instead = "nothing"},
+    {"hybrid_attention_ratio", VP_KEY_REAL, .until = "0.17", .instead = "hybrid_layer_pattern"},
+    {"hybrid_mlp_ratio", VP_KEY_REAL, .until = "0.17", .instead = "hybrid_layer_pattern"},
+    {"use_legacy_models", VP_KEY_FLAG, .until = "0.18", .instead = "nothing: Megatron core's"},
+    {"no_scatter_gather_tensors_in_pipeline", VP_KEY_FLAG, .until = "0.18", .instead = "nothing"},
+    {"muon_use_nesterov", VP_KEY_FLAG, .until = "0.18", .instead = "muon_nesterov"},
+    {"tiktoken_special_tokens", VP_KEY_ANY, .until = "0.18", .instead = "tokenizer_special_tokens"},
     {"lr", VP_KEY_REAL, NULL, .min = 0, .max = 100},
 };
 
@@ -643,7 +670,8 @@ static const vp_rule megatron_rules[] = {
 const vp_dialect vp_dialect_megatron = {
     .name    = "megatron",
     .library = "megatron-core",
-    .version = "0.16.1",
+    .version = "0.19.2",
+    .oldest  = "0.16.1",
     ARRAY(megatron_keys, keys),
     ARRAY(megatron_sections, sections),
     ARRAY(megatron_says, says),

@@ -13,6 +13,8 @@
 #define UNSLOTHS   "puts Unsloth's own code in the model's place"
 #define SHARDS     "cuts weights, gradients and states otherwise than FULL_SHARD"
 #define KEEPS      "keeps gathered weights from the forward to the backward pass"
+#define NARROW     "keeps it in fewer bits than Megatron does by itself"
+#define MOVES      "moves what is kept to the host and back"
 #define SMOOTHS    "keeps the logits once more, for a loss of Trainer's own"
 #define ATTENDS    "computes attention by a package whose step was not recorded"
 #define ATTENTIONS "eager|sdpa|flash_attention_2|flash_attention_3|flex_attention"
@@ -34,6 +36,23 @@ static const struct {
     {"megatron", "pipeline_model_parallel_size", ">1", CUT},
     {"megatron", "context_parallel_size", ">1", SEQUENCE},
     {"megatron", "expert_model_parallel_size", ">1", CUT},
+    {"megatron", "num_experts", ">1", "trains experts in the place of MLPs"},
+    {"megatron", "use_megatron_fsdp", "=true", SHARDS},
+    {"megatron", "use_custom_fsdp", "=true", SHARDS},
+    {"megatron", "use_torch_fsdp2", "=true", SHARDS},
+    {"megatron", "fp8_format", "set", "computes in 8 bits"},
+    {"megatron", "fp4_format", "set", "computes in 4 bits"},
+    {"megatron", "main_grads_dtype", "!=fp32", NARROW},
+    {"megatron", "main_params_dtype", "!=fp32", NARROW},
+    {"megatron", "exp_avg_dtype", "!=fp32", NARROW},
+    {"megatron", "exp_avg_sq_dtype", "!=fp32", NARROW},
+    {"megatron", "cpu_offloading_num_layers", ">0", MOVES},
+    {"megatron", "fine_grained_activation_offloading", "=true", MOVES},
+    {"megatron", "mlp_chunks_for_training", ">1", "computes the MLPs in pieces"},
+    {"megatron", "multi_latent_attention", "=true", "changes the model's attention"},
+    {"megatron", "mtp_num_layers", ">0", "predicts more tokens, by layers of its own"},
+    {"megatron", "freeze_all_layers", "=true", PART},
+    {"megatron", "optimizer", "!=adam|sgd", UNKNOWN},
     {"torchtitan", "parallelism.tensor_parallel_degree", ">1", CUT},
     {"torchtitan", "parallelism.pipeline_parallel_degree", ">1", CUT},
     {"torchtitan", "parallelism.context_parallel_degree", ">1", SEQUENCE},
