@@ -1,5 +1,5 @@
 /* trainers/files/dialect_calls.c: what scripts give the classes of trainers, transformers' Trainer and TRL's. Read in
- * transformers 4.57 and 5.23, TRL 0.11, 0.12, 0.13, 0.15, 0.16 and 1.16. */
+ * transformers 4.57 and 5.24, TRL 0.11, 0.12, 0.13, 0.15, 0.16 and 1.16. */
 #include "trainers/files/target.h"
 
 /* Arguments that became the configuration's. */
@@ -23,7 +23,7 @@ static const vp_section trainer_sections[] = {
 const vp_dialect vp_dialect_trainer_call = {
     .name       = "Trainer()",
     .library    = "transformers",
-    .version    = "5.23.0",
+    .version    = "5.24.0",
     .writes     = "5.22.0",
     .oldest     = "4.57",
     .keys       = trainer_keys,

@@ -1,5 +1,5 @@
 /* trainers/files/dialect_hf.c: transformers' TrainingArguments, TRL's SFTConfig with ModelConfig, what a
- * script loads the model with, and peft's LoraConfig. Read in transformers 4.57, 5.17 and 5.23, TRL 1.10 and 1.16.
+ * script loads the model with, and peft's LoraConfig. Read in transformers 4.57, 5.17 and 5.24, TRL 1.10 and 1.16.
  *
  * bf16 of Trainer is autocast: what the weights are, the loader says. Layer i is checkpointed where
  * i % every_n_layers == 0. From transformers 5.23 checkpointing is called activation_checkpointing;
@@ -424,7 +424,7 @@ static const vp_rule trainer_rules[] = {
 const vp_dialect vp_dialect_transformers = {
     .name    = "training_args",
     .library = "transformers",
-    .version = "5.23.0",
+    .version = "5.24.0",
     .writes  = "5.22.0",
     .oldest  = "4.57",
     ARRAY(trainer_keys, keys),
@@ -453,7 +453,7 @@ static const vp_saying  fsdp_says[]     = {
 const vp_dialect vp_dialect_fsdp = {
     .name    = "fsdp_config",
     .library = "transformers",
-    .version = "5.23.0",
+    .version = "5.24.0",
     .writes  = "5.22.0",
     .oldest  = "4.57",
     ARRAY(fsdp_keys, keys),
@@ -481,7 +481,7 @@ static const vp_saying accelerator_says[] = {
 const vp_dialect vp_dialect_accelerator = {
     .name    = "accelerator_config",
     .library = "transformers",
-    .version = "5.23.0",
+    .version = "5.24.0",
     .writes  = "5.22.0",
     .oldest  = "4.57",
     ARRAY(accelerator_keys, keys),
@@ -798,7 +798,7 @@ static const vp_rule model_rules[] = {
 const vp_dialect vp_dialect_model = {
     .name    = "model_args",
     .library = "transformers",
-    .version = "5.23.0",
+    .version = "5.24.0",
     .writes  = "5.22.0",
     .oldest  = "4.57",
     ARRAY(model_keys, keys),

@@ -30,7 +30,7 @@ static const vp_saying says[] = {
 const vp_dialect vp_dialect_scripts = {
     .name    = "a script's own options",
     .library = "transformers",
-    .version = "5.23.0",
+    .version = "5.24.0",
     .says    = says,
     .n_says  = sizeof says / sizeof *says,
 };
