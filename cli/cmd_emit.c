@@ -368,6 +368,18 @@ static void print_evaluation(const vp_settings *s, const edited *x)
             had);
 }
 
+/* What the trainer's other files say. */
+static void print_elsewhere(const vp_settings *s, const vp_emitted *e, const edited *x)
+{
+    for (int i = 0; i < VP_N_SETTINGS; i++) {
+        const char *name =
+            vp_edit_elsewhere(&x->checked, s, x->edits, x->n_edits, e, (vp_setting)i);
+        if (name)
+            vp_screen_line("elsewhere", "%s %s: %s says it, which emit -o writes",
+                           vp_setting_key((vp_setting)i), s->value[i], name);
+    }
+}
+
 static vp_status edit_base(const emit_options *o, const vp_target *target, const vp_settings *s,
                            vp_arena *arena, edited *x, vp_err *err)
 {
@@ -414,17 +426,32 @@ static json_t *edits_json(const edited *x)
     return list;
 }
 
+static json_t *elsewhere_json(const vp_settings *s, const vp_emitted *e, const edited *x)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < VP_N_SETTINGS; i++) {
+        const char *name =
+            vp_edit_elsewhere(&x->checked, s, x->edits, x->n_edits, e, (vp_setting)i);
+        if (name)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "setting",
+                                                  vp_setting_key((vp_setting)i), "value",
+                                                  s->value[i], "file", name));
+    }
+    return list;
+}
+
 static json_t *edited_json(const emit_options *o, const vp_target *target, const vp_settings *s,
                            const vp_emitted *e, const edited *x)
 {
     json_t *file = json_pack("{s:s, s:I, s:s*}", "path", x->path ? x->path : o->edit, "bytes",
                              (json_int_t)x->text.n_bytes, "text", x->path ? NULL : x->text.data);
 
-    return json_pack("{s:i, s:s, s:O, s:[o], s:s, s:O, s:o, s:b, s:o, s:s}", "schema_version", 1,
-                     "target", target->name, "versions", e->versions, "files", file, "launch",
+    return json_pack("{s:i, s:s, s:O, s:[o], s:s, s:O, s:o, s:b, s:o, s:o, s:s}", "schema_version",
+                     1, "target", target->name, "versions", e->versions, "files", file, "launch",
                      e->launch, "settings", e->settings, "common", vp_settings_common_json(s),
-                     "written", x->path != NULL, "changes", edits_json(x), "diff",
-                     x->diff.data ? x->diff.data : "");
+                     "written", x->path != NULL, "changes", edits_json(x), "elsewhere",
+                     elsewhere_json(s, e, x), "diff", x->diff.data ? x->diff.data : "");
 }
 
 /* How the file is run its owner knows; whether it is right now, check does. */
@@ -471,6 +498,7 @@ static vp_status edit_and_print(const emit_options *o, const vp_target *target,
                                              : "%s is to go from the command's environment",
                                x.edits[i].path, x.edits[i].to);
         print_evaluation(s, &x);
+        print_elsewhere(s, e, &x);
         for (int i = 0; i < e->n_script; i++) /* which a file of settings cannot ask for */
             if (strncmp(e->script[i], "recompute first:", strlen("recompute first:")) == 0)
                 vp_screen_line("by hand", "%s", e->script[i]);

@@ -519,5 +519,28 @@ for versions in (), ("--versions", "torchtitan=0.2.2"):
     c = json.loads(call("check", "--json", "one/" + ("torchtitan.toml" if versions else "vplan_recipe.py"), "--world", "1", *versions)[1])
     ok(c["common"]["parallel"] == "none", "torchtitan on one card", c["common"])
 
+# ---- axolotl: what its own validation refuses of three keys ----
+PAIRS_OF = dict(ADAPTERS, method="dpo", precision="bf16-amp")
+for change, why in (({"parallel": "fsdp2"}, "pairs over quantised weights under FSDP2"), ({"parallel": "ddp", "recompute": "full:reentrant"}, "for pairs beside qlora on several cards"),
+                    ({"parallel": "fsdp2", "method": "sft"}, None), ({"parallel": "none", "world": 1, "recompute": "full:reentrant"}, None), ({"parallel": "ddp", "recompute": "full"}, None)):
+    code, out, err = call("emit", write("pairs.json", {"common": dict(PAIRS_OF, **change)}), "--for", "axolotl", "-o", "pairs", "--force")
+    ok(code == (4 if why else 0) and (why or "") in err, "axolotl: %s" % change, (code, err))
+write("pairs.yaml", "base_model: Qwen/Qwen2.5-0.5B\nmicro_batch_size: 1\nsequence_len: 512\nrl: dpo\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nbf16: true\n"
+      "fsdp_version: 2\nfsdp_config:\n  reshard_after_forward: true\n")
+found = [f for f in json.loads(call("check", "--json", "pairs.yaml")[1])["findings"] if f["severity"] == "error"]
+ok([(f["key"], f["line"]) for f in found] == [("load_in_4bit", 6)], "and check says it at its line", found)
+
+# ---- --edit of one of several files: what the others say is named ----
+write("one_of.yaml", "output_dir: out\nper_device_train_batch_size: 4\n")
+name = write("one_of.json", {"common": {"micro_batch": 1, "accumulation": 1, "world": 2, "seq": 512, "parallel": "zero2", "offload": "optimizer", "precision": "bf16-amp", "optimizer": "adamw_torch_fused", "attention": "flash2"}})
+elsewhere = json.loads(call("emit", name, "--for", "hf", "--edit", "one_of.yaml", "--json")[1])["elsewhere"]
+ok({e["setting"]: e["file"] for e in elsewhere} == {"parallel": "accelerate.yaml", "world": "accelerate.yaml", "offload_optimizer": "ds_config.json", "attention": "model_args.json"}, "settings of the other files", elsewhere)
+out = call("emit", name, "--for", "hf", "--edit", "one_of.yaml")[1]
+ok("elsewhere  offload_optimizer cpu: ds_config.json says it" in out, "and on the screen", out)
+call("emit", name, "--for", "hf", "-o", "one_of", "--force")
+for file in "training_args.yaml", "accelerate.yaml", "ds_config.json":
+    elsewhere = json.loads(call("emit", name, "--for", "hf", "--edit", "one_of/" + file, "--json")[1])["elsewhere"]
+    ok(all(e["file"] != file for e in elsewhere), file + ": what it says itself is not elsewhere", elsewhere)
+
 finish()
 P

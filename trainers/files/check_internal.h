@@ -138,6 +138,7 @@ void vp_judge_batch(vp_checked *c);  /* the same, of what fills a batch of DeepS
 void vp_judge_auto(vp_checked *c, const vp_checked_file *file); /* of one file of DeepSpeed's */
 void vp_judge_unasked(vp_checked *c); /* the same, of LLaMA-Factory's precision */
 void vp_judge_wrap(vp_checked *c);    /* the same, of FSDP's policy */
+void vp_judge_axolotl(vp_checked *c); /* the same, of what axolotl refuses of several keys */
 void vp_judge_storage(vp_checked *c); /* the same, of packed weights beside FSDP */
 
 /* What a launcher is told by this option, and in which file's command; f may be NULL. NULL: nothing. */

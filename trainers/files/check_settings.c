@@ -830,6 +830,7 @@ void vp_check_settings(vp_checked *c)
         }
     check_pairs(c);
     vp_judge_storage(c);
+    vp_judge_axolotl(c);
     vp_judge_batch(c);
     vp_judge_unasked(c);
     vp_judge_launch(c);

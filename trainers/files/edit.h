@@ -31,6 +31,12 @@ vp_status vp_edits_list(const vp_checked *c, const vp_settings *wanted, vp_edit 
 /* Whether the files mean this word of a setting, or may. */
 bool vp_edit_means(const vp_checked *c, vp_setting s, const char *word);
 
+/* Of a setting that none of the files has a word for: which of those that emit would write anew says it; NULL: none, or it is
+ * said already, or is what nobody has to say. trainers/files/edit_elsewhere.c */
+struct vp_emitted;
+const char *vp_edit_elsewhere(const vp_checked *c, const vp_settings *wanted, const vp_edit *edits,
+                              int64_t n, const struct vp_emitted *anew, vp_setting s);
+
 /* Whether an edit is of this file, or of a part of it (vp_checked_file.is_part). */
 bool vp_edit_is_of(const vp_edit *x, const vp_checked_file *file);
 

@@ -314,6 +314,7 @@ static vp_status check_rules(job *j)
             c.files[c.n_files++] = file;
     }
     vp_judge_storage(&c);
+    vp_judge_axolotl(&c);
     for (int64_t i = 0; i < c.n_findings; i++)
         if (c.findings[i].severity == VP_ERROR)
             VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, c.findings[i].key,
