@@ -273,5 +273,17 @@ for text in ('{\n  "output_dir": "a,}",\n  "per_device_train_batch_size": 16,\n}
     except ValueError:
         has = {}
     ok(code == 0 and has.get("per_device_train_batch_size") == 2 and has.get("output_dir", "a,}") == "a,}", "a comma too many: " + text, (code, err, read("args.json")))
+# ---- a key that only commands of people's own scripts count is none of a file's: TRL reads no max_seq_length any more ----
+write("s.json", {"common": {"micro_batch": 4, "accumulation": 1, "seq": 4096, "precision": "bf16-amp", "optimizer": "adamw_torch_fused", "recompute": "full", "loss": "chunked"}})
+write("old.yaml", "model_name_or_path: Qwen/Qwen2.5-0.5B\nper_device_train_batch_size: 4\nmax_seq_length: 8192\nuse_peft: false\nbf16: true\n")
+code, out, err = call("emit", "s.json", "--for", "trl", "--edit", "old.yaml", "--force")
+ok(code == 0 and "\nmax_seq_length: 8192\n" in read("old.yaml") and "\nmax_length: 4096\n" in read("old.yaml"), "the length that TRL reads is written", (code, err, read("old.yaml")))
+c = json.loads(call("check", "--json", "--for", "trl", "old.yaml")[1])
+ok(c["common"]["seq"] == 4096, "and read back", c["common"])
+write("s.json", {"common": {"micro_batch": 4, "accumulation": 1, "seq": 4096, "precision": "bf16-amp", "optimizer": "adamw_torch_fused", "recompute": "full"}})
+write("run.args", "accelerate launch run.py --model_name_or_path gpt2 --per_device_train_batch_size 4 --max_seq_length 8192 --save_strategy no\n")
+code, out, err = call("emit", "s.json", "--for", "hf", "--edit", "run.args", "--force")
+ok(code == 0 and "--max_seq_length 4096" in read("run.args"), "a command's is edited", (code, err, read("run.args")))
+
 finish()
 P

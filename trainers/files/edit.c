@@ -64,6 +64,7 @@ static void collect(const lister *l, const vp_checked_file *file, vp_setting set
             const vp_saying *row = &d->says[i];
             const char      *argument;
             if (row->setting != (int)setting || row->read_only != read_only || !row->key[0] ||
+                (row->of_command && file->doc->format != VP_FORMAT_FLAGS) ||
                 !vp_version_within(version, row->since, row->until) ||
                 !vp_when_holds(row->when, l->wanted, target) ||
                 !vp_word_is(l->wanted->value[setting], row->word, &argument) || out->n == 32)
