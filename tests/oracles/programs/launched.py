@@ -46,12 +46,13 @@ model=qwen3-0.6b parallel=zero3 liger=1
 model=mistral-7b-4 parallel=zero3 world=8 micro_batch=4 seq=512 liger=1
 model=smollm2-360m parallel=zero3 world=2 recompute=none micro_batch=4 seq=768 lora=all-linear r=16 precision=bf16-amp liger=1
 model=tinyllama-1.1b parallel=zero3 world=8 recompute=none lora=all-linear r=16 precision=bf16-amp liger=1
-model=mistral-7b-4 parallel=zero3 world=2 micro_batch=4 seq=512 lora=all-linear r=16 precision=bf16-amp liger=1
 model=mistral-7b parallel=zero3 micro_batch=1 seq=512
 model=llama-3.2-1b parallel=fsdp2 lora=all-linear r=16 precision=bf16-amp accumulation=2
 model=llama-3.2-1b parallel=fsdp lora=all-linear r=16 precision=bf16-amp accumulation=2
 model=llama-3.2-1b parallel=fsdp accumulation=2
 model=llama-3.2-1b parallel=fsdp2 accumulation=2
+model=qwen3-0.6b parallel=fsdp2 world=2 accumulation=2
+model=llama-3.2-1b parallel=zero2 lora=q_proj+v_proj r=8 precision=bf16-amp
 model=llama-3.2-1b trainer=trl parallel=ddp world=2 lora=all-linear r=16 precision=bf16-amp
 model=llama-3.2-1b trainer=trl parallel=ddp world=2 lora=all-linear r=16 precision=bf16-amp load=nf4-dq
 model=qwen2.5-0.5b trainer=trl parallel=ddp world=4 lora=q_proj+v_proj r=8 precision=bf16-amp recompute=none accumulation=2 seq=512
