@@ -95,25 +95,38 @@ out:
     return st;
 }
 
-/* fsdp_cpu_ram_efficient_loading, which emit writes for Trainer: one by one in the order of the state dict, whose head that is tied
- * comes as the table did and has its part beside that one's until all is there. */
+static vp_status bring_and_cut(vp_world *w, int64_t from, int64_t to, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = from; i < to; i++) {
+        VP_TRY(whole_of(w, &w->weights[i], err));
+        VP_TRY(keep_part(w, &w->weights[i], err));
+        vp_ledger_free(w->ledger, &w->weights[i].whole);
+    }
+out:
+    return st;
+}
+
+/* fsdp_cpu_ram_efficient_loading, which emit writes for Trainer: one by one in the order of the state dict, adapters behind their
+ * weights. A head that is tied comes as the table did and has its part beside that one's until all is there. */
 static vp_status load_each(vp_world *w, vp_err *err)
 {
-    vp_ledger_block again = {0};
-    vp_status       st    = VP_OK;
+    const vp_world_unit *head = &w->units[w->head], *embed = &w->units[w->embed];
+    const vp_world_unit *rest  = &w->units[w->rest];
+    int64_t              table = w->opts.is_tied ? head->first : embed->first, n = w->opts.is_tied;
+    vp_ledger_block      again = {0};
+    vp_status            st    = VP_OK;
 
-    for (int64_t place = 0; place < w->n_weights; place++) {
-        vp_world_weight *x = vp_world_weight_at(w, place);
-        VP_TRY(whole_of(w, x, err));
-        VP_TRY(keep_part(w, x, err));
-        vp_ledger_free(w->ledger, &x->whole);
-    }
+    VP_TRY(bring_and_cut(w, table, table + (n ? 1 : embed->n), err));
+    VP_TRY(bring_and_cut(w, rest->first, rest->first + rest->n, err));
+    VP_TRY(bring_and_cut(w, 0, embed->first, err));
+    VP_TRY(bring_and_cut(w, head->first + n, head->first + head->n, err));
     if (w->opts.is_tied) {
-        vp_world_weight *table = vp_world_weight_at(w, 0);
-        VP_TRY(whole_of(w, table, err));
-        VP_TRY(
-            vp_ledger_alloc(w->ledger, VP_OWNER_TEMPORARY, table->part * table->kept, &again, err));
-        vp_ledger_free(w->ledger, &table->whole);
+        vp_world_weight *x = &w->weights[table];
+        VP_TRY(whole_of(w, x, err));
+        VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_TEMPORARY, x->part * x->kept, &again, err));
+        vp_ledger_free(w->ledger, &x->whole);
     }
 out:
     vp_ledger_free(w->ledger, &again);
@@ -125,7 +138,7 @@ static vp_status load(vp_world *w, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    if (w->opts.loads_in_parts && !w->has_frozen && !is_offloaded(w))
+    if (w->opts.loads_in_parts && !w->has_quantised && !is_offloaded(w))
         return load_each(w, err);
     for (int64_t i = 0; i < w->n_weights && w->has_quantised; i++)
         if (w->weights[i].place >= 0)
