@@ -1145,5 +1145,16 @@ for more, version, want in (("--use-legacy-models", "0.19.2", "error"), ("--use-
     found = [f["severity"] for f in j["findings"] if f["key"] == more[2:].replace("-", "_")]
     ok(found == ([want] if want else []), "Megatron %s: %s" % (version, more), j["findings"])
 
+# ---- tabs: libyaml skips those between tokens, PyYAML ends there; in comments and values both take them ----
+TABS = "base_model: gpt2\nbf16: true\nsequence_len: 512\n"
+for text, line in (("micro_batch_size:\t4\n", 4), ("micro_batch_size: 4 \t\n", 4), ("# \u00e9\nmicro_batch_size: 4\t# why\n", 5), ("micro_batch_size: 4 # a\tb\n", None), ("#\tx\nmicro_batch_size: 4\n", None),
+                   ('micro_batch_size: 4\noutput_dir: "a\tb"\n', None), ("micro_batch_size: 4\nchat_template_jinja: |\n  a\tb\n", None)):
+    for head in "", "\ufeff":
+        code, j, err = check(write("tabs.yaml", head + TABS + text), "--for", "axolotl")
+        found = [f["line"] for f in j["findings"] if "a tab outside" in f["message"]]
+        ok(found == ([line] if line else []), "tabs in %r" % text, (found, j["findings"]))
+code, j, err = check(write("tabs.yaml", "precision:\tbf16-true\ntrain:\n  micro_batch_size: 1\n"), "--for", "litgpt")
+ok(not [f for f in j["findings"] if "a tab outside" in f["message"]], "jsonargparse reads by libyaml", j["findings"])
+
 finish()
 P

@@ -103,6 +103,7 @@ typedef struct vp_document {
     bool                starts_all;   /* and its launcher's default is as many processes as cards */
     const char *
         package; /* of a file of YAML, "# @package" in its head: where Hydra puts it; NULL: no word of it */
+    int tab_line; /* of YAML, where PyYAML ends at a tab that libyaml skips; 0: nowhere */
     vp_value
         *overrides; /* of a command: NAME=VALUE behind its script, a map; NULL: there is none */
     vp_value

@@ -308,6 +308,56 @@ static vp_status take_package(vp_document *doc, const char *bytes, int64_t n, vp
     return VP_OK;
 }
 
+/* Tabs between tokens: libyaml skips them; PyYAML's own scanner, which trainers read with, ends there ("found character '\t' that
+ * cannot start any token"). */
+typedef struct cursor {
+    const char *at, *end;
+    size_t      letter; /* which it is, as libyaml counts */
+    int         line;
+} cursor;
+
+/* On to a letter. The line of a tab on the way that no comment holds, or 0. */
+static int walk(cursor *c, size_t letter)
+{
+    bool in_comment = false;
+    int  tab        = 0;
+
+    for (; c->at < c->end && c->letter < letter; c->letter++) {
+        in_comment = *c->at != '\n' && (in_comment || *c->at == '#');
+        if (*c->at == '\t' && !in_comment && !tab)
+            tab = c->line;
+        c->line += *c->at == '\n';
+        do
+            c->at++;
+        while (c->at < c->end && ((unsigned char)*c->at & 0xC0) == 0x80);
+    }
+    return tab;
+}
+
+static int tab_line(const char *bytes, int64_t n)
+{
+    yaml_parser_t parser;
+    yaml_token_t  token;
+    cursor        c    = {bytes, bytes + n, 0, 1};
+    int           line = 0;
+    bool          more = true;
+
+    if (n >= 3 && (unsigned char)bytes[0] == 0xEF)
+        c.at += 3; /* the mark of UTF-8, which libyaml does not count */
+    if (!yaml_parser_initialize(&parser))
+        return 0;
+    yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)bytes, (size_t)n);
+    while (more && !line && yaml_parser_scan(&parser, &token)) {
+        more = token.type != YAML_STREAM_END_TOKEN && token.type != YAML_NO_TOKEN;
+        line = walk(&c, token.start_mark.index);
+        walk(&c, token.end_mark.index);
+        yaml_token_delete(&token);
+    }
+    yaml_parser_delete(&parser);
+    return line;
+}
+
 vp_status vp_document_parse_yaml(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
 {
     reader    r  = {.doc = doc, .err = err};
@@ -326,6 +376,7 @@ vp_status vp_document_parse_yaml(vp_document *doc, const char *bytes, int64_t n,
     VP_TRY(next(&r));
     if (r.event.type != YAML_STREAM_END_EVENT)
         VP_TRY(fail(&r, line_of(&r), "a second document: the reader takes one"));
+    doc->tab_line = memchr(bytes, '\t', (size_t)n) ? tab_line(bytes, n) : 0;
 out:
     if (r.has_event)
         yaml_event_delete(&r.event);
