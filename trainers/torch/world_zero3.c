@@ -48,17 +48,58 @@ static int64_t part(const vp_world *w)
     return sum;
 }
 
+static vp_status make_and_cut(vp_world *w, int64_t from, int64_t to, bool adapters, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = from; i < to; i++) {
+        vp_world_weight *x = &w->weights[i];
+        if ((w->has_frozen && x->place >= 0) != adapters)
+            continue;
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, x->elements * x->computed, &x->whole, err));
+        VP_TRY(cut(w, x, err));
+    }
+out:
+    return st;
+}
+
+/* zero.Init(): weight by weight as modules are made, adapters behind them all. A head that will be tied is made and cut too. */
+static vp_status make_each(vp_world *w, vp_err *err)
+{
+    const vp_world_unit *head = &w->units[w->head], *embed = &w->units[w->embed];
+    const vp_world_unit *rest = &w->units[w->rest];
+    int64_t              n    = w->opts.is_tied;
+    vp_world_weight      again;
+    vp_status            st = VP_OK;
+
+    VP_TRY(make_and_cut(w, n ? head->first : embed->first,
+                        n ? head->first + 1 : embed->first + embed->n, false, err));
+    VP_TRY(make_and_cut(w, rest->first, rest->first + rest->n, false, err));
+    VP_TRY(make_and_cut(w, 0, embed->first, false, err));
+    VP_TRY(make_and_cut(w, head->first + n, head->first + head->n, false, err));
+    again       = w->weights[head->first];
+    again.shard = again.whole = (vp_ledger_block){0};
+    if (n) {
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, again.elements * again.computed, &again.whole,
+                             err));
+        VP_TRY(cut(w, &again, err));
+        vp_ledger_free(w->ledger, &again.shard);
+    }
+    VP_TRY(make_and_cut(w, 0, w->n_weights, true, err));
+out:
+    return st;
+}
+
 /* The model comes whole, or weight by weight, and is cut; parts of what is frozen stay where they are. */
 static vp_status load_weights(vp_world *w, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    for (int64_t i = 0; i < w->n_weights; i++) {
-        vp_world_weight *x = &w->weights[i];
-        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, x->elements * x->computed, &x->whole, err));
-        if (w->opts.loads_in_parts)
-            VP_TRY(cut(w, x, err));
-    }
+    if (w->opts.loads_in_parts)
+        VP_TRY(make_each(w, err));
+    for (int64_t i = 0; i < w->n_weights && !w->opts.loads_in_parts; i++)
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, w->weights[i].elements * w->weights[i].computed,
+                             &w->weights[i].whole, err));
     for (int64_t i = 0; i < w->n_weights && !w->opts.loads_in_parts; i++)
         VP_TRY(cut(w, &w->weights[i], err));
     for (int64_t i = 0; i < w->n_weights; i++)

@@ -53,6 +53,7 @@ model=llama-3.2-1b parallel=fsdp accumulation=2
 model=llama-3.2-1b parallel=fsdp2 accumulation=2
 model=qwen3-0.6b parallel=fsdp2 world=2 accumulation=2
 model=llama-3.2-1b parallel=zero2 lora=q_proj+v_proj r=8 precision=bf16-amp
+model=qwen2.5-0.5b parallel=zero3 world=8 lora=all-linear r=8 precision=bf16-amp seq=512
 model=qwen2.5-0.5b parallel=fsdp2 world=2 lora=q_proj+v_proj r=8 precision=bf16-amp seq=512
 model=llama-3.2-1b trainer=trl parallel=ddp world=2 lora=all-linear r=16 precision=bf16-amp
 model=llama-3.2-1b trainer=trl parallel=ddp world=2 lora=all-linear r=16 precision=bf16-amp load=nf4-dq
