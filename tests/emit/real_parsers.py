@@ -16,7 +16,7 @@ import tempfile
 vplan = os.path.realpath(sys.argv[1])
 N = int(sys.argv[2]) if len(sys.argv) > 2 else 40
 os.environ.update(DISABLE_VERSION_CHECK="1", TRANSFORMERS_VERBOSITY="error", DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="")
-random.seed(1)
+drawing = random.Random(1)  # of our own: parsers seed the module's
 answer = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what the libraries print is not the answer
 
@@ -34,7 +34,7 @@ AXES = {"method": ["sft", "sft", "dpo"], "micro_batch": [1, 2, 4, 16], "accumula
 
 
 def draw():
-    return {axis: random.choice(words) for axis, words in AXES.items()}
+    return {axis: drawing.choice(words) for axis, words in AXES.items()}
 
 
 def counted(drawn):
@@ -47,10 +47,10 @@ def counted(drawn):
 def again(drawn, refusal):
     """The setting that the target cannot be told is drawn again, beside the others."""
     m = re.search(r"cannot be told (\w+) ", refusal)
-    axis = "offload" if m and m[1].startswith("offload_") else m[1] if m and m[1] in AXES else random.choice(list(AXES))
-    if " beside " in refusal and random.random() < 0.5:
-        axis = random.choice([a for a in AXES if re.search(r"\b%s" % a, refusal[m.end():])] or [axis])
-    return dict(drawn, **{axis: random.choice(AXES[axis])})
+    axis = "offload" if m and m[1].startswith("offload_") else m[1] if m and m[1] in AXES else drawing.choice(list(AXES))
+    if " beside " in refusal and drawing.random() < 0.5:
+        axis = drawing.choice([a for a in AXES if re.search(r"\b%s" % a, refusal[m.end():])] or [axis])
+    return dict(drawn, **{axis: drawing.choice(AXES[axis])})
 
 
 def version(package):
@@ -298,7 +298,7 @@ def axolotl(folder, s):
     if s["tuning"] == "qlora":
         same("packed as", c.bnb_config_kwargs["bnb_4bit_use_double_quant"], s["quant"] == "nf4-dq")
     if s["parallel"].startswith("zero"):
-        deepspeed(folder, s)
+        deepspeed(folder, s, folder + "/ds_config.json")
 
 
 def llamafactory(folder, s):
@@ -332,7 +332,7 @@ def llamafactory(folder, s):
     if s["tuning"] == "qlora":
         same("packed as", (model.quantization_type, model.double_quantization), ("nf4", s["quant"] == "nf4-dq"))
     if s["parallel"].startswith("zero"):
-        deepspeed(folder, s)
+        deepspeed(folder, s, folder + "/ds_config.json")
 
 
 def lightning(folder, s):
@@ -567,7 +567,7 @@ def swift(folder, s):
         same("packed as", (a.quant_method, a.bnb_4bit_use_double_quant), ("bnb", s["quant"] == "nf4-dq"))
     same("packing", (a.packing, a.padding_free), (False, False))
     if s["parallel"].startswith("zero"):
-        deepspeed(folder, s)
+        deepspeed(folder, s, folder + "/ds_config.json")
     if s["method"] == "dpo":
         same("method", a.rlhf_type, "dpo")
     if s["eval_batch"] != "none":
