@@ -161,7 +161,7 @@ MEDIUM = ("gpt2-medium", "--trainer", "hf", "--device", "4090", "--seq", "512", 
 code, planned, _ = plan(*MEDIUM, "--global-batch", "4")
 said = json.loads(call("estimate", *MEDIUM, "--json")[1])
 ok(code == 0 and all(planned[k] == said[k] for k in ("allocated_peak_bytes", "reserved_peak_bytes", "device_bytes")), "plan's bytes and estimate's", (planned["reserved_peak_bytes"], said["reserved_peak_bytes"]))
-# ---- a way whose interval is wider, for a plain loop's step stands in for it, is no measure of the others at rest ----
+# ---- what is at rest is no measure of the others where a way's interval is wider ----
 NARROW = ("qwen2.5-7b", "--trainer", "hf", "--device", "a100-pcie-40gb", "--seq", "128", "--global-batch", "24", "--lora", "r=8,targets=all-linear", "--budget", "16094MiB")
 code, free, _ = plan(*NARROW)
 pinned = plan(*NARROW, "--recompute", "full", "--micro-batch", "1")[1]
@@ -173,11 +173,13 @@ update, link = 28 * 1235814400 / 4e10, 4 * (2 * 2 + 2) * 1235814400 / 2 / 5.5e10
 ok(update < seconds[1] - seconds[0] < update + link + 0.01, "updates by the host, after backward", (seconds, update, link))
 ok(plan("gpt2", *BASE, "--budget", str(least))[0] == 0 and plan("gpt2", *BASE, "--budget", str(least - 1))[0] == 3, "the least budget", least)
 
-# ---- what does not fit and may all the same: each was played by PyTorch's allocator (tests/emit/end_to_end.csv), and ran ----
+# ---- what does not fit and may all the same; on whole cards both were played by PyTorch's allocator (tests/emit/end_to_end.csv), and ran ----
 BF16 = ("--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "64", "--precision", "bf16", "--optimizer", "adamw_torch")
-code, x, _ = plan("smollm-135m", *BF16, "--recompute", "none")
+code, x, _ = plan("smollm-135m", *BF16, "--recompute", "none", "--budget", "23.1GiB")
 said = {a["common"]["micro_batch"]: (a["fits"], a["tight"]) for a in x["alternatives"]}
 ok(code == 0 and x["least"] is None and said[16] == (False, True) and said[32] == (False, False), "tight as predicted, and not at the upper end", said)
+code, x, _ = plan("smollm-135m", *BF16, "--recompute", "none")
+ok(code == 0 and x["common"]["micro_batch"] == 16 and x["interval"]["high_bytes"] <= x["budget_bytes"] < 1.02 * x["interval"]["high_bytes"], "on the whole card it fits at the upper end too", (x["common"], x["interval"]))
 LARGE = ("--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "16", "--micro-batch", "16", "--recompute", "full")
 code, x, _ = plan("gpt2-large", *LARGE)
 least = x["least"]
@@ -224,8 +226,8 @@ for padding in "none", "mask":
     check = said[said.index("vplan check"):said.index(" run cd")].split()[1:]
     code, out, err = call(*check, "--json")
     ok(code == 0 and json.loads(out)["device_bytes"] == x["device_bytes"], "the files of padding %s have its bytes" % padding, (code, err))
-    seen.append(x["device_bytes"])
-ok(seen[0] != seen[1], "padding takes bytes", seen)
+    seen.append(x["allocated_peak_bytes"])
+ok(seen[0] < seen[1], "padding takes bytes", seen)
 open("odd.json", "w").write(json.dumps({**x, "padding": "some"}))
 code, out, err = call("emit", "odd.json", "--for", "hf")
 ok(code == 4 and "padding" in err and "none or mask" in err, "an odd word of padding", (code, err))
@@ -523,7 +525,7 @@ Q = ("plan", "qwen2.5-7b", "--trainer", "hf", "--qlora", "--device", "a100-sxm-4
 code, out, err = call(*Q, "-o", "q.json", "--json")
 q = json.loads(out)
 ok(code == 0 and q["versions"]["transformers"] == "5.17.0", "versions of the step that was recorded", q["versions"])
-ok(any("-10 to +10 % of the reserved" in x for x in q["assumptions"]) and q["interval"]["high_bytes"] - q["device_bytes"] == int(0.10 * q["reserved_peak_bytes"]), "the interval as it is said", q["assumptions"])
+ok(any("-2 to +2 % of the reserved" in x for x in q["assumptions"]) and q["interval"]["high_bytes"] - q["device_bytes"] == int(0.02 * q["reserved_peak_bytes"]), "the interval as it is said", q["assumptions"])
 code, out, err = call("emit", "q.json", "--for", "hf", "-o", "qrun")
 code, j, err = check("qrun/training_args.yaml", "qrun/model_args.json", "qrun/lora_config.json", "--device", "a100-sxm-40gb")
 ok(code == 0 and all(j[k] == q[k] for k in ("device_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "interval", "step_time_s")), "plan and check of what was emitted", (code, j, q))

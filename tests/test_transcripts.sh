@@ -105,7 +105,7 @@ for line in ("llama-3.2-1b --method dpo --device h100 --micro-batch 1 --seq 1024
     screen(told.split(None, 1)[1], 0, FITS, None)
 
 # shorter samples make room for the optimizer that was asked for: another one is not proposed with them
-out = screen("estimate gemma-3-4b --device 4090 --qlora", 3, NO)
+out = screen("estimate gemma-3-4b --device 4080 --qlora", 3, NO)
 ok(re.search(r"^fits with  .*--seq", out, re.M) and "adamw_8bit" not in out.split("fits with")[1].split("model ")[0], "no optimizer that is not needed", out[:400])
 
 # ---- a researcher's own config ----

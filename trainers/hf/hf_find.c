@@ -738,8 +738,7 @@ static vp_status find_training(search *r, vp_err *err)
                !vp_hf_knows_versions(r->request, r->found)) {
         r->found->plain = true;
         VP_TRY(find_step(r, &r->found->program, err));
-        r->out->stands_in = !vp_hf_is_plain(r->request);
-        if (r->out->stands_in)
+        if (!vp_hf_is_plain(r->request))
             vp_hf_assume(r->out,
                          "Trainer's own step was not recorded with these settings: a plain loop's, "
                          "1 KiB lower where both were recorded, and Trainer's clipping");
