@@ -64,11 +64,12 @@ WHAT = {
     "eval_steps.csv": "evaluations between steps",
     "liger_steps.csv": "Liger's kernels",
     "adapted_liger_steps.csv": "Liger's kernels under adapters: dropout, q and v alone, NF4",
-    "versions_steps.csv": "with transformers 4.57 and 5.24, torch 2.9, 2.10 and 2.14",
+    "versions_steps.csv": "with transformers 4.57 and 5.24, torch 2.9, 2.10, 2.14 and 2.15",
     "residents.csv": "what stays besides: EMA, EWC, MER, a second model",
     "composed_steps.csv": "not recorded: put together, and not among these",
+    "composed_versions_steps.csv": "the same, of torch 2.15 and transformers 5.24",
 }
-COMPOSED = "composed_steps.csv"
+COMPOSED = "composed_steps.csv"         # behind those that are summed up
 
 
 def cells(errors):

@@ -4,6 +4,7 @@
 #include "trainers/hf/hf_find.h"
 #include "trainers/hf/hf_replay.h"
 #include "trainers/hf/hf_request.h"
+#include "trainers/hf/hf_versions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,13 +135,25 @@ static void compute_as_usual(vp_hf_request *q)
     q->precision = usual_precision(q);
 }
 
+/* Of transformers 5: its models are the newest's, and what torch does otherwise it does in all of them. */
+static bool has_another_release(const vp_hf_request *q)
+{
+    return q->versions && strcmp(vp_hf_usual_checkpoints(q->versions, false), "full") == 0;
+}
+
+static void use_the_recorded_release(vp_hf_request *q)
+{
+    q->versions = NULL;
+}
+
 /* In the order in which they are tried: what a family changes least comes first. of: whose steps are changed as a llama's. */
 static const struct move {
     const char *said;
-    enum { OF_COMMON_MASKS, OF_COMMON_ATTENTION, OF_DENSE, OF_LLAMAS } of;
+    enum { OF_COMMON_MASKS, OF_COMMON_ATTENTION, OF_DENSE, OF_LLAMAS, OF_UNCHANGED } of;
     bool (*applies)(const vp_hf_request *q);
     void (*apply)(vp_hf_request *q);
 } moves[] = {
+    {"release", OF_UNCHANGED, has_another_release, use_the_recorded_release},
     {"padding", OF_COMMON_MASKS, is_padded, leave_padding_out},
     {"attention", OF_COMMON_ATTENTION, has_other_attention, attend_by_flash},
     {"trainer", OF_LLAMAS, is_by_trl, train_by_another},
@@ -166,10 +179,19 @@ static const char *const siblings[] = {"llama", "qwen2"};
 static const char *const llamas[] = {"ernie4_5", "gemma",   "gemma2", "gemma3_text", "glm4",
                                      "granite",  "mistral", "qwen2",  "qwen3",       "smollm3"};
 
-static bool is_a_llama(const vp_model *model)
+/* Those whose code is the same in transformers 5.17 to 5.24, as far as whole runs with both tell (versions_steps.csv). Gemma 2's is
+ * not: sdpa is refused there. */
+static const char *const unchanged[] = {"ernie4_5", "falcon",    "gemma3_text", "glm4",  "gpt2",
+                                        "gpt_neox", "granite",   "mistral",     "olmo",  "olmo3",
+                                        "phi",      "phi3",      "qwen2",       "qwen3", "smollm3",
+                                        "stablelm", "starcoder2"};
+
+#define IS_ONE_OF(list, model) is_one_of(list, sizeof list / sizeof *list, model)
+
+static bool is_one_of(const char *const *families, size_t n, const vp_model *model)
 {
-    for (size_t i = 0; i < sizeof llamas / sizeof *llamas; i++)
-        if (strcmp(model->family, llamas[i]) == 0)
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(model->family, families[i]) == 0)
             return true;
     return false;
 }
@@ -315,7 +337,9 @@ static bool may_move(const composition *c, const struct move *m, const vp_hf_siz
     case OF_DENSE:
         return !sizes->symbols.at[VP_SYM_E];
     case OF_LLAMAS:
-        return is_a_llama(c->model);
+        return IS_ONE_OF(llamas, c->model);
+    case OF_UNCHANGED:
+        return IS_ONE_OF(unchanged, c->model);
     }
     return false;
 }
@@ -512,6 +536,7 @@ static vp_status sum_up(const composition *c, const vp_hf_estimate *near,
     reserve(out, near, with, without);
     out->n_trained += with->n_trained - without->n_trained;
     out->n_params += with->n_params - without->n_params;
+    memcpy(out->versions, with->versions, sizeof out->versions);
     out->attention   = attends_its_own_way(c->model) ? near->attention : with->attention;
     out->is_composed = out->stands_in = true;
     assume(c, near, with, without, out);

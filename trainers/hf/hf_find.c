@@ -755,7 +755,7 @@ out:
 /* Of the newest libraries, or of those that are asked for; where these run another program it is in a folder of its own. */
 static vp_status find_with_versions(search *r, vp_err *err)
 {
-    static const char *const folders[] = {"", "transformers-4/"};
+    static const char *const folders[] = {"", "torch-2.15/", "transformers-4/"};
     vp_hf_estimate           empty     = *r->out;
     vp_status                first     = VP_OK;
 

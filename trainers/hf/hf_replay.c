@@ -46,15 +46,6 @@ typedef struct run {
     char                      names[VP_LEDGER_PHASES][24];
 } run;
 
-/* cuBLAS's workspace of one thread (CUDABlas, getChosenWorkspaceSize): 32 MiB on compute capability
- * 9.0, else 2 x 4 MiB and 8 x 16 KiB. */
-static int64_t workspace_of(const vp_hf_request *q)
-{
-    if (q->workspace_bytes >= 0)
-        return q->workspace_bytes;
-    return q->capability == 90 ? 32 * VP_MIB : 2 * 4096 * VP_KIB + 8 * 16 * VP_KIB;
-}
-
 static bool has_phase(const run *r, const char *phase)
 {
     const char *name;
@@ -97,7 +88,7 @@ static vp_status begin(run *r, vp_err *err)
                             .counts_alone         = q->counts_alone,
                             .at_most_needed_bytes = within_share(q, q->least_share)};
     VP_TRY(vp_hf_step_new(&r->found, q, r->out->seq, &r->ledger, &r->step, err));
-    vp_recorded_workspace(r->step, workspace_of(q));
+    vp_recorded_workspace(r->step, vp_hf_workspace_of(q));
     if (r->found.ties && !vp_recorded_tie(r->step))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s was recorded with untied tables only",
                        r->model->family));

@@ -1,5 +1,6 @@
 #include "trainers/hf/hf_request.h"
 
+#include "base/units.h"
 #include "trainers/torch/world.h"
 
 #include <stdarg.h>
@@ -217,4 +218,11 @@ int64_t vp_hf_kept_adapter_bytes(const vp_hf_request *q)
     bool is_wide = is_by_deepspeed(q) || is_cast_by_fsdp(q) || !vp_hf_halves_adapters(q);
 
     return is_wide ? 4 : 2;
+}
+
+int64_t vp_hf_workspace_of(const vp_hf_request *q)
+{
+    if (q->workspace_bytes >= 0)
+        return q->workspace_bytes;
+    return q->capability == 90 ? 32 * VP_MIB : 2 * 4096 * VP_KIB + 8 * 16 * VP_KIB;
 }

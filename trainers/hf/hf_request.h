@@ -46,5 +46,8 @@ bool vp_hf_trains_halves(const vp_hf_request *request);
 bool vp_hf_upcasts(const vp_hf_request *request);
 /* Of an element that the optimizer updates in their place. */
 int64_t vp_hf_kept_adapter_bytes(const vp_hf_request *request);
+/* cuBLAS's, of one thread (CUDABlas, getChosenWorkspaceSize): 32 MiB on compute capability 9.0, else
+ * 2 x 4 MiB and 8 x 16 KiB. */
+int64_t vp_hf_workspace_of(const vp_hf_request *request);
 
 #endif

@@ -57,9 +57,11 @@ vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq
             vp_add(seq, q->lora.virtual_tokens);
     }
     symbols->at[VP_SYM_L] = found->sizes.n_layers[0];
-    VP_TRY(vp_symbols_complete(
-        symbols,
-        &(vp_symbol_card){.processors = q->processors, .threads = threads_of(q->capability)}, err));
+    VP_TRY(vp_symbols_complete(symbols,
+                               &(vp_symbol_card){.processors = q->processors,
+                                                 .threads    = threads_of(q->capability),
+                                                 .workspace  = vp_hf_workspace_of(q)},
+                               err));
     st = vp_recorded_new(found->program, symbols, found->sizes.n_layers, ledger, out, &why);
     if (st != VP_OK) {
         st = say_first(found, q, st, &why, err);

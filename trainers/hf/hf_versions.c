@@ -68,16 +68,25 @@ static const char *differs(const char *seen, const char *wanted)
     return NULL;
 }
 
-static vp_status check_words(const char *wanted, const char *recorded, vp_err *err)
+/* The first of wanted that is no library with its version; NULL: all are. */
+static const char *odd_word(const char *wanted, const char *recorded)
 {
     for (const char *at = wanted; *at; at = next_of(at)) {
         size_t n = strcspn(at, ","), name = strcspn(at, "=");
         if (name >= n || name == 0 || n == name + 1 || !version_of(recorded, at, name))
-            return VP_FAIL(err, VP_ERR_USAGE,
-                           "--versions: \"%.*s\" is no library with its version; recorded were %s",
-                           (int)n, at, recorded);
+            return at;
     }
-    return VP_OK;
+    return NULL;
+}
+
+static vp_status check_words(const char *wanted, const char *recorded, vp_err *err)
+{
+    const char *odd = odd_word(wanted, recorded);
+
+    return odd ? VP_FAIL(err, VP_ERR_USAGE,
+                         "--versions: \"%.*s\" is no library with its version; recorded were %s",
+                         (int)strcspn(odd, ","), odd, recorded)
+               : VP_OK;
 }
 
 static bool has_ones(const vp_hf_request *q, const vp_hf_found *found)
@@ -149,22 +158,124 @@ static vp_status refuse(const vp_hf_request *q, const vp_hf_found *found, vp_err
                    vp_recording_versions(found->recording), known);
 }
 
+/* Number by number: < 0, 0, > 0 as strcmp(). What one of them does not say is equal: 5.17 is 5.17.0, and 5.17.2 too. */
+static int compare(const char *a, const char *b)
+{
+    char *a_end, *b_end;
+
+    for (;; a = a_end + 1, b = b_end + 1) {
+        long x = strtol(a, &a_end, 10), y = strtol(b, &b_end, 10);
+        if (x != y || *a_end != '.' || *b_end != '.')
+            return (x > y) - (x < y);
+    }
+}
+
+/* 5.17.0 and 5.17.2, which mends mistakes of it: the first two numbers. */
+static bool is_of_one_release(const char *a, const char *b)
+{
+    char *a_minor, *b_minor;
+
+    return strtol(a, &a_minor, 10) == strtol(b, &b_minor, 10) && *a_minor == '.' &&
+           *b_minor == '.' && strtol(a_minor + 1, NULL, 10) == strtol(b_minor + 1, NULL, 10);
+}
+
+static bool is_known(const vp_hf_found *found, int64_t i)
+{
+    return i < 0 || vp_recorded_is_known(found->program, i);
+}
+
+static bool is_of_one_major(const char *a, const char *b)
+{
+    return strtol(a, NULL, 10) == strtol(b, NULL, 10);
+}
+
+/* The program is the same with the version's release, or with an older and a newer one that begin with the same number. */
+static bool is_between(const vp_hf_found *found, const char *library, size_t n, const char *version)
+{
+    bool        is_above = false, is_below = false;
+    const char *line = vp_recording_versions(found->recording);
+
+    for (int64_t i = -1; line; line = vp_recording_also(found->recording, ++i)) {
+        const char *known = version_of(line, library, n);
+        if (!known || !is_known(found, i) || !is_of_one_major(known, version))
+            continue;
+        if (is_of_one_release(known, version))
+            return true;
+        is_above = is_above || compare(known, version) < 0;
+        is_below = is_below || compare(known, version) > 0;
+    }
+    return is_above && is_below;
+}
+
+/* What peft is matters to adapters alone. */
+static bool matters(const vp_hf_request *q, const char *library, size_t n)
+{
+    return n != strlen("peft") || strncmp(library, "peft", n) != 0 || vp_hf_has_adapters(q);
+}
+
+static bool are_between(const vp_hf_request *q, const vp_hf_found *found)
+{
+    for (const char *at = q->versions; *at; at = next_of(at)) {
+        size_t n = strcspn(at, "=");
+        if (matters(q, at, n) && !is_between(found, at, n, at + n + 1))
+            return false;
+    }
+    return true;
+}
+
+static bool are_of_one_major(const vp_hf_request *q, const char *line)
+{
+    for (const char *at = q->versions; *at; at = next_of(at)) {
+        size_t n = strcspn(at, "=");
+        if (matters(q, at, n) && !is_of_one_major(version_of(line, at, n), at + n + 1))
+            return false;
+    }
+    return true;
+}
+
+/* The first line with the same defaults, where the step is the same on both sides of what is asked for; NULL: it is not. */
+static const char *next_around(const vp_hf_request *q, const vp_hf_found *found, int64_t *i)
+{
+    const char *at = vp_recording_versions(found->recording);
+
+    if (!are_between(q, found))
+        return NULL;
+    for (*i = -1; at; at = vp_recording_also(found->recording, ++*i))
+        if (is_known(found, *i) && are_of_one_major(q, at))
+            break;
+    return at;
+}
+
 /* The first line with which the program is known and that is as wanted: -1 is the recording's own. NULL: none. */
 static const char *next_known(const vp_hf_request *q, const vp_hf_found *found, int64_t *i)
 {
     const char *at = vp_recording_versions(found->recording);
 
     for (*i = -1; at; at = vp_recording_also(found->recording, ++*i))
-        if ((*i < 0 || vp_recorded_is_known(found->program, *i)) && !differs(at, q->versions))
+        if (is_known(found, *i) && !differs(at, q->versions))
             break;
     return at;
+}
+
+static vp_status choose_around(const vp_hf_request *q, vp_hf_found *found, vp_hf_estimate *out,
+                               const char **also, vp_err *err)
+{
+    *also = next_around(q, found, &found->as);
+    if (!*also)
+        return refuse(q, found, err);
+    vp_hf_assume(out,
+                 "%s: not recorded, but the step is the same with its minor release, or with one "
+                 "before it and one after it",
+                 q->versions);
+    return VP_OK;
 }
 
 bool vp_hf_knows_versions(const vp_hf_request *q, const vp_hf_found *found)
 {
     int64_t i;
 
-    return !q->versions || next_known(q, found, &i);
+    return !q->versions || (!odd_word(q->versions, vp_recording_versions(found->recording)) &&
+                            (next_known(q, found, &i) || next_around(q, found, &i)));
 }
 
 vp_status vp_hf_choose_versions(const vp_hf_request *q, bool is_newest, vp_hf_found *found,
@@ -178,7 +289,7 @@ vp_status vp_hf_choose_versions(const vp_hf_request *q, bool is_newest, vp_hf_fo
         VP_TRY(check_words(q->versions, own, err));
         also = next_known(q, found, &found->as);
         if (!also)
-            VP_TRY(refuse(q, found, err));
+            VP_TRY(choose_around(q, found, out, &also, err));
         if ((found->as >= 0 || !is_newest) && (vp_hf_is_shared(q) || q->compiles))
             VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
                            "--versions: %s with %s was not recorded, but with %s",

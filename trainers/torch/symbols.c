@@ -262,6 +262,9 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
         at[VP_SYM_XS] = x.sort;
         at[VP_SYM_XU] = x.unique;
     }
+    at[VP_SYM_XB] = n > 2304 ? scratch_of_index(n, bits_of(at[VP_SYM_V])) : 1;
+    at[VP_SYM_XC] = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 4928)), 256);
+    at[VP_SYM_YW] = card->workspace;
     complete_targets(s);
     complete_experts(s);
     complete_learnt(s);

@@ -11,7 +11,7 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", 
           "e", "e n", "e h", "e V", "e r",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "u"]
-EXTRA = ["E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
+EXTRA = ["E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
@@ -24,6 +24,7 @@ FLAGS = ["h", "ad", "f", "e"]                                         # columns 
 # Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
 # full is split at every shape, and seen.
 MULTIPROCESSORS, THREADS = 66000, 2048
+WORKSPACE_BYTES = 33554432      # of cuBLAS, on compute capability 9.0
 
 
 def sum_scratch(outputs, inputs, processors=MULTIPROCESSORS, threads=THREADS):
@@ -95,8 +96,9 @@ def values(shape):
     SK its S, SQ and SH blocks of 64 and dk of that; WQ bytes of its backward where d is above 128, KS parts that its keys are cut in; n
     patches of an image; N = B S. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
     partial_width(); NS is flash_splits(). XS, XU, XV the scratch of its sort, of finding
-    runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0)."""
-    v = dict(shape)
+    runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0); XB and XC are those of its sort
+    and its runs in torch 2.15, whose sort passes over the bits of V alone. YW is cuBLAS's workspace, where each product takes its own (2.15)."""
+    v = dict(shape, YW=WORKSPACE_BYTES)
     for m in (8, 32, 128):
         v["S%d" % m] = up(v["S"], m)
     v["u8"] = up(v.get("u", 0), 8)
@@ -118,6 +120,8 @@ def values(shape):
     v["WQ"] = 4 * v["S128"] * dw + 8 * (v["S128"] // 64) * (dw // 64)
     v["KS"] = max(1, min(200 // (v["B"] * v["a"]), -(-v["S"] // 64)))
     v["NS"] = flash_splits(v["B"] * v["a"], v["S"], v["d"])
+    if "V" in v:
+        v["XB"], v["XC"] = scratch_of_index(n, v["V"]) if n > 2304 else 1, 511 + up(16 * (32 + -(-n // 4928)), 256)
     if "t" in v:
         taken = n * v["t"]
         v["XR"], v["XN"], v["XI"] = scratch_of_index(taken, 1 << 63), scratch_of_index(taken, n), scratch_of_index(taken, taken)
@@ -209,6 +213,8 @@ def evaluate(expression, v):
 
 def text(expression):
     divisor, terms = expression
+    if expression == (1, [(WORKSPACE_BYTES, ())]):
+        return "YW"
     words = "+".join("*".join([str(c)] * (c != 1 or not m) + list(m)) for c, m in terms)
     return words if divisor == 1 else "%s/%d" % (words, divisor)
 
