@@ -48,7 +48,8 @@ typedef struct vp_estimate_answer {
     int64_t          assumed_context_bytes; /* before it was measured */
     vp_calibration   calibration;           /* of this card; its card is "" where there is none */
     char             calibration_path[VP_CALIBRATION_PATH];
-    bool             is_kept; /* what was measured, there */
+    bool             is_kept;       /* what was measured, there */
+    char             versions[120]; /* what --versions PATH has */
 } vp_estimate_answer;
 
 /* ---- the question (estimate_request.c) ---- */

@@ -241,9 +241,10 @@ static const vp_option rows[] = {
     {.name  = "--versions",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(vp_estimate_options, versions),
-     .value = "LIBRARY=VERSION,...",
-     .help = "The libraries that the answer has to be about: torch, transformers, peft. Those with "
-             "which the step was not recorded are refused, with what it was recorded with",
+     .value = "NAME=VERSION,...|PATH",
+     .help  = "The libraries that the answer has to be about: torch, transformers, peft; or where "
+              "they are: a Python environment (.venv), or a list of requirements (pip freeze). "
+              "Those with which the step is not known are refused, with what it is known with",
      .otherwise = "the newest that were recorded, which the answer names",
      .example   = "transformers=4.57"},
     {.name = "--keep-output",

@@ -5,6 +5,7 @@
 #include "cli/priced_model.h"
 
 #include "base/checked.h"
+#include "trainers/hf/hf_versions.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -270,6 +271,30 @@ static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
     drop_unseen(a, lacks);
 }
 
+/* --versions PATH: of the libraries that are there those that steps are recorded with. */
+static vp_status read_versions(vp_estimate_options *o, vp_estimate_answer *a, vp_err *err)
+{
+    vp_arena   *arena = vp_arena_new();
+    json_t     *there = NULL;
+    const char *list;
+    vp_status   st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    if (vp_names_versions(o->versions))
+        goto out;
+    VP_TRY(vp_parse_versions(o->versions, &there, err));
+    list = vp_hf_versions_of(arena, there);
+    if (!list)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "--versions %s: neither torch nor transformers is there",
+                       o->versions));
+    snprintf(a->versions, sizeof a->versions, "%s", list);
+    o->versions = a->versions;
+out:
+    json_decref(there);
+    vp_arena_free(arena);
+    return st;
+}
+
 static vp_status set_up(const char *name, const vp_estimate_options *given, vp_estimate_answer *a,
                         vp_err *err)
 {
@@ -278,6 +303,7 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
     vp_status           st = VP_OK;
 
     VP_TRY(vp_estimate_refuse(&o, err));
+    VP_TRY(read_versions(&o, a, err));
     VP_TRY(vp_estimate_open_device(&o, a, err));
     if (o.measured)
         VP_TRY(read_measured(&o, a, err));

@@ -101,7 +101,7 @@
 
 #define VP_ROW_VERSIONS(type, field) \
     .name = "--versions", .kind = VP_OPTION_TEXT, .at = offsetof(type, field), \
-    .value = "NAME=VERSION,...", .otherwise = "the newest that vplan knows", \
+    .value = "NAME=VERSION,...|PATH", .otherwise = "the newest that vplan knows", \
     .example = "transformers=5.17,trl=1.16"
 
 #define VP_ROW_CALIBRATION(type, field) \

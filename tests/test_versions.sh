@@ -1,0 +1,101 @@
+#!/bin/bash
+# tests/test_versions.sh: --versions: named, of a Python environment, of a list of requirements; releases between those that
+# were recorded, and those that were not. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" <<'P'
+import json, os, sys
+
+sys.path.insert(0, "tests")
+from check import caller, finish, ok
+
+vplan, work = sys.argv[1:3]
+call = caller(vplan)
+os.chdir(work)
+
+
+def environment(name, folder, packages):
+    for package in packages:
+        os.makedirs(os.path.join(name, folder, package))
+    return name
+
+
+NEWEST = ("torch-2.15.0+cu132.dist-info", "transformers-5.24.0.dist-info", "peft-0.21.2.dist-info", "numpy-2.5.1.dist-info", "trl-1.16.0.dist-info")
+environment("new", "lib/python3.13/site-packages", NEWEST)
+os.mkdir("new/bin")
+environment("old", "lib/python3.11/site-packages", ("torch-2.11.0.dist-info", "transformers-4.57.3.dist-info", "peft-0.18.1.dist-info"))
+environment("odd", "lib/python3.11/site-packages", ("numpy-2.5.1.dist-info", "torch.dist-info", "attrs-25.1.0.dist-info"))
+os.makedirs("empty")
+with open("freeze.txt", "w") as f:
+    f.write("# an environment\nnumpy==2.5.1\ntorch==2.15.0+cu132\n  Transformers[torch] == 5.24.0 ; python_version > '3.9'  # why\npeft>=0.2\n-e git+https://example.org/x\ntrl @ file:///x\n")
+with open("ranges.txt", "w") as f:
+    f.write("torch>=2.3\ntransformers~=5.0\nnumpy==2.5.1\n")
+
+ASK = ("estimate", "llama-3.2-1b", "--trainer", "hf", "--device", "h100", "--seq", "512", "--micro-batch", "2", "--precision", "bf16-mixed", "--json")
+
+
+def asked(*words, of=ASK):
+    code, out, err = call(*of, *words)
+    j = json.loads(out)
+    libraries = [a for a in j.get("assumptions", ()) if a.startswith("libraries: ")]
+    return code, j, libraries[0] if libraries else None
+
+
+# ---- the same three, named or found ----
+named = asked("--versions", "torch=2.15.0,transformers=5.24.0,peft=0.21.2")
+ok(named[0] == 0 and named[2] == "libraries: torch=2.15.0 transformers=5.24.0 peft=0.21.2", "torch 2.15 was recorded", named)
+for path in ("new", "new/", "./new", "new/bin/python", "new/bin/python3.13", "new/lib/python3.13/site-packages", "freeze.txt"):
+    found = asked("--versions", path)
+    ok(found[0] == 0 and found[2] == named[2] and found[1]["phases"] == named[1]["phases"], "libraries of %s" % path, found[2] or found[1])
+os.chdir("new")
+ok(asked("--versions", "bin/python")[2] == named[2], "of an environment that one is in")
+os.chdir("..")
+code, out, err = call(*ASK[:-1], "--versions", "new")
+ok("--versions new" in out.split("next ")[1], "the next command asks about the same", out)
+code, j, libraries = asked("--versions", "old")
+ok(code == 0 and libraries == "libraries: torch=2.11.0 transformers=4.57.6 peft=0.18.1", "of an older environment", (code, libraries))
+
+# ---- a product's workspace comes and goes in torch 2.15, and stays in the ones before it ----
+before = asked("--versions", "torch=2.11")[1]
+for then, now, n in zip(before["phases"], named[1]["phases"], range(9)):
+    less = then["end_bytes"] - now["end_bytes"] if "end_bytes" in then else then["allocated_bytes"] - now["allocated_bytes"]
+    ok(less == 0 if n < 2 else 0 < less < 3 << 25, "torch 2.15 keeps less than 2.11: %s" % now["name"], less)
+
+# ---- releases between ----
+for text, code, known, says in (("torch=2.12,transformers=5.20", 0, "torch=2.11.0", True), ("torch=2.9.0", 0, "torch=2.11.0", True), ("torch=2.9", 0, "torch=2.9.1", False),
+                                ("transformers=5.16", 4, None, False), ("transformers=5.99", 4, None, False), ("torch=2.8", 4, None, False), ("torch=3.1", 4, None, False),
+                                ("torch=2.15,transformers=5.24.9", 0, "torch=2.15.0", True), ("transformers=4.57.1", 0, "transformers=4.57.6", True), ("transformers=4.56", 4, None, False),
+                                ("peft=0.3", 0, "torch=2.11.0", False)):
+    rc, j, libraries = asked("--versions", text)
+    between = [a for a in j.get("assumptions", ()) if "%s: not recorded, but the step is the same" % text in a]
+    ok(rc == code and (code or known in libraries), "versions %s" % text, (rc, j.get("error"), libraries))
+    ok(bool(between) == says or text.startswith("peft"), "what was recorded in place of %s" % text, j.get("assumptions"))
+adapted = asked("--versions", "peft=0.3", "--lora", "r=8")
+ok(adapted[0] == 4 and "peft=0.3" in adapted[1]["error"]["message"], "what peft is matters to adapters", adapted)
+
+# ---- of a family that was not recorded with them, a llama tells what they change ----
+SMOL = ("estimate", "smollm3-3b", "--trainer", "hf", "--device", "h100", "--seq", "512", "--micro-batch", "2", "--precision", "bf16-mixed", "--json")
+rc, j, libraries = asked("--versions", "torch=2.15", of=SMOL)
+ok(rc == 0 and "torch=2.15.0" in libraries and any("not recorded with this release" in a for a in j["assumptions"]), "put together for torch 2.15", (rc, j.get("error"), libraries))
+before = asked(of=SMOL)[1]
+ok(0 < before["allocated_peak_bytes"] - j["allocated_peak_bytes"] < 3 << 25, "and the difference is a workspace or two", (before["allocated_peak_bytes"], j["allocated_peak_bytes"]))
+rc, j, _ = asked("--versions", "transformers=4.57", of=("estimate", "gemma-2-2b", *ASK[2:]))
+ok(rc == 4 and "5.17.0" in j["error"]["message"], "models of transformers 4 are others", (rc, j.get("error")))
+
+# ---- what is no list, environment or requirements ----
+for path, code, words in (("nowhere", 2, "there is no nowhere"), ("torch", 2, "NAME=VERSION"), ("empty", 4, "no environment"), ("odd", 4, "no environment"), ("ranges.txt", 4, "pins no version"), ("", 2, "NAME=VERSION"), ("nowhere/bin/python", 2, "there is no")):
+    rc, j, _ = asked("--versions", path)
+    ok(rc == code and words in j["error"]["message"], "--versions %s" % path, (rc, j))
+
+# ---- the other commands ----
+code, out, err = call("plan", "llama-3.2-1b", "--trainer", "hf", "--device", "4090", "--seq", "512", "--global-batch", "8", "--lora", "r=8", "--versions", "new", "-o", "plan.json", "--json")
+ok(code == 0 and json.load(open("plan.json"))["versions"]["transformers"].startswith("5.24"), "plan --versions new", (code, err))
+code, out, err = call("emit", "plan.json", "--for", "hf", "--versions", "new", "--json")
+ok(code == 0 and json.loads(out)["versions"]["transformers"] == "5.24.0", "emit --versions new", (code, out[:300], err))
+said = [json.loads(call("check", "--versions", path, "--json", "--", "python", "train.py", "--per_device_train_batch_size", "2", "--activation_checkpointing", "True")[1]) for path in ("new", "old")]
+found = [[f for f in j["findings"] if f["key"] == "activation_checkpointing"] for j in said]
+ok(not found[0] and found[1], "check --versions: a key of transformers 5.23", found)
+finish()
+P

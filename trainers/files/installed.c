@@ -1,0 +1,162 @@
+#include "trainers/files/installed.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "trainers/files/target.h"
+
+#include <ctype.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { LIST_BYTES = 1 << 20, NAME_BYTES = 64 };
+
+/* PyPA's "Names and normalization": Flash_Attn is flash-attn. False: it is longer than any that is known. */
+static bool normalise(const char *text, size_t n, char *name)
+{
+    if (n >= NAME_BYTES)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        name[i] = (char)(strchr("_.", text[i]) ? '-' : tolower((unsigned char)text[i]));
+    name[n] = '\0';
+    return true;
+}
+
+/* "2.11.0" of "2.11.0+cu130", "5.25" of "5.25.dev0": numbers with dots between them. */
+static size_t length_of_numbers(const char *version)
+{
+    size_t n = strspn(version, "0123456789.");
+
+    while (n && version[n - 1] == '.')
+        n--;
+    return n;
+}
+
+static vp_status take(json_t *versions, const char *text, size_t n_name, const char *version,
+                      vp_err *err)
+{
+    char        name[NAME_BYTES];
+    const char *nearest;
+    size_t      n  = length_of_numbers(version);
+    vp_status   st = VP_OK;
+
+    if (!n || !normalise(text, n_name, name) || !vp_library_is_known(name, &nearest))
+        return VP_OK;
+    VP_TRY_ALLOC(err, json_object_set_new(versions, name, json_stringn(version, n)) == 0);
+out:
+    return st;
+}
+
+/* ---- a folder ---- */
+
+/* ".../torch-2.15.0.dist-info": in names of such folders no name has a hyphen. */
+static vp_status take_folder(json_t *versions, const char *path, vp_err *err)
+{
+    const char *name = strrchr(path, '/') + 1;
+    size_t      n    = strcspn(name, "-");
+
+    return name[n] ? take(versions, name, n, name + n + 1, err) : VP_OK;
+}
+
+static vp_status read_folder(const char *path, json_t *versions, vp_err *err)
+{
+    static const char *const places[] = {
+        "%s/*.dist-info", "%s/lib/python3*/site-packages/*.dist-info",
+        "%s/lib/python3*/dist-packages/*.dist-info", "%s/Lib/site-packages/*.dist-info"};
+    vp_status st = VP_OK;
+
+    for (size_t i = 0; i < sizeof places / sizeof *places && st == VP_OK; i++) {
+        char   pattern[4096];
+        glob_t found;
+        if (snprintf(pattern, sizeof pattern, places[i], path) >= (int)sizeof pattern ||
+            glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+            continue;
+        for (size_t j = 0; j < found.gl_pathc && st == VP_OK; j++)
+            st = take_folder(versions, found.gl_pathv[j], err);
+        globfree(&found);
+    }
+    return st;
+}
+
+/* ---- a file ---- */
+
+/* "torch==2.11.0+cu130 ; ...", "peft[test]==0.21.2"; any other line says nothing of a version. */
+static vp_status take_line(json_t *versions, const char *line, vp_err *err)
+{
+    const char *name = line + strspn(line, " \t");
+    size_t      n    = strcspn(name, " \t[=<>!~;@#\r\n");
+    const char *at   = name + n;
+
+    if (*at == '[')
+        at += strcspn(at, "]\n") + (at[strcspn(at, "]\n")] == ']');
+    at += strspn(at, " \t");
+    if (!n || strncmp(at, "==", 2) != 0)
+        return VP_OK;
+    at += 2;
+    at += *at == '=';
+    return take(versions, name, n, at + strspn(at, " \t"), err);
+}
+
+static vp_status read_list(const char *path, json_t *versions, vp_err *err)
+{
+    char     *text = NULL;
+    int64_t   n_bytes;
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_file_read(path, LIST_BYTES, &text, &n_bytes, err));
+    for (const char *line = text; line && *line;) {
+        VP_TRY(take_line(versions, line, err));
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+out:
+    free(text);
+    return st;
+}
+
+/* ---- either ---- */
+
+/* The environment of ".venv/bin/python3": ".venv"; else NULL. */
+static const char *environment_of(vp_arena *arena, const char *path)
+{
+    const char *bin = strstr(path, "bin/python");
+
+    while (bin && strstr(bin + 1, "bin/python"))
+        bin = strstr(bin + 1, "bin/python");
+    if (!bin || (bin != path && bin[-1] != '/') || strchr(bin + strlen("bin/"), '/'))
+        return NULL;
+    return bin == path ? "." : vp_arena_printf(arena, "%.*s", (int)(bin - path), path);
+}
+
+vp_status vp_installed_read(const char *path, json_t **out, vp_err *err)
+{
+    vp_arena   *arena = vp_arena_new();
+    const char *home  = arena ? environment_of(arena, path) : NULL;
+    struct stat s;
+    vp_status   st = VP_OK;
+
+    *out = json_object();
+    VP_TRY_ALLOC(err, arena && *out);
+    home = home ? home : path;
+    if (stat(home, &s) != 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--versions wants NAME=VERSION, like transformers=5.17, or the path of a "
+                       "Python environment or of a list of requirements, and there is no %s",
+                       path));
+    VP_TRY(S_ISDIR(s.st_mode) ? read_folder(home, *out, err) : read_list(home, *out, err));
+    if (!json_object_size(*out))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s: %s", path,
+                       S_ISDIR(s.st_mode)
+                           ? "no environment that has torch, transformers or another library that "
+                             "vplan knows"
+                           : "pins no version of a library that vplan knows, as torch==2.11.0"));
+out:
+    if (st != VP_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    vp_arena_free(arena);
+    return st;
+}
