@@ -36,12 +36,12 @@ expect() {
 # ---- the libraries alone ----
 preload=$null/libvplan-null.so
 for f in "$null"/lib*.so.*; do preload=$preload:$f; done
-${CC:-gcc} -std=c11 -w -o "$work/null_check" tests/dryrun/null_check.c -ldl || bad "null_check does not build"
+${CC:-gcc} -std=c11 -w -o "$work/null_check" tests/dryrun/null_check.c -ldl -lpthread || bad "null_check does not build"
 check() { env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" VPLAN_NULL_TOTAL_BYTES=134217728 \
               VPLAN_NULL_LIMIT_BYTES=67108864 "$work/null_check" "$1"; }
 for c in memory device addresses copies virtual_memory capture program work; do expect "stand-in: $c" 0 "" check $c; done
 grep -v '^#\|^rows' tests/golden/solver/svd_workspaces.csv | check svd > "$work/both" 2>&1 && ok || bad "stand-in: an SVD's workspace is what cuSOLVER told" "$work/both"
-for c in messages order; do
+for c in messages order watchdog; do
     VPLAN_NULL_CC=90 VPLAN_NULL_LIMIT_BYTES=3221225472 expect "stand-in: NCCL: $c" 0 "" env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" \
         VPLAN_NULL_TOTAL_BYTES=4294967296 "$work/null_check" $c
 done
@@ -787,6 +787,32 @@ expect "all ranks beside shards of an earlier run" 0 "were left as they are" dry
 [ "$(cat "$work/shards/.metadata")" = real ] && ok || bad "shards of an earlier run are written over"
 expect "shards of a run that is cut" 0 "^saved" dry --device l4 --world 2 --steps 2 -- "$python" "$work/shards.py" "$work/none"
 [ -z "$(ls -A "$work/none" 2> /dev/null)" ] && ok || bad "--steps writes shards"
+
+# Buckets that DDP makes anew in the second step: the first ones are let go of by a thread that looks ten times a second, at works which are done.
+# Whether the program dawdles or not, and whether it waits for its card or not, the peak is the same.
+cat > "$work/buckets.py" <<'P'
+import sys, time, torch
+import torch.distributed as dist
+dist.init_process_group("nccl")
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(40))).cuda())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    loss = net(torch.zeros(8, 1024, device="cuda")).square().mean()
+    loss.backward()
+    if sys.argv[1] != "ahead":
+        loss.item()
+    if sys.argv[1] == "slow":
+        time.sleep(0.3)
+    optimizer.step()
+    optimizer.zero_grad()
+dist.barrier()
+print("peak", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+P
+buckets() { MASTER_ADDR=localhost MASTER_PORT=29517 "$vplan" dryrun --device l4 --world 4 -- "$python" "$work/buckets.py" "$1" 2>&1 | grep '^peak'; }
+slow=$(buckets slow)
+for how in quick ahead; do
+    [ -n "$slow" ] && [ "$(buckets $how)" = "$slow" ] && ok || bad "DDP's buckets, $how: another peak than $slow"
+done
 
 # Seconds by module. 64 rows: Linear(256, 1024) is 2 x 64 x 256 x 1024 FLOP forward and for its weight's gradient, which is 67,108,864; each
 # Linear(1024, 1024) 2 x 64 x 1024 x 1024 forward, twice that backward and once more where its block is recomputed: of three blocks 1,610,612,736;

@@ -719,6 +719,8 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         try:
             if self.only_arguments() and getattr(sys, "last_value", None) is not None:
                 self.on_exception(type(sys.last_value), sys.last_value)
+            if self.lib is not None and hasattr(self.lib, "vplan_null_over"):
+                self.lib.vplan_null_over()
             self.note_untimed()
             self.note_no_step()
             self.remove_without_weights()

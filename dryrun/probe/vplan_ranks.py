@@ -142,8 +142,8 @@ class Ranks:
     def on_c10d(self, module):
         if self.world < 2:
             return
-        self.note("watchdog", "buffers of asynchronous collectives are freed when PyTorch's watchdog thread looks, by the "
-                  "clock: two runs may differ by them, as they do on GPUs")
+        self.note("watchdog", "buffers of asynchronous collectives that nobody waits for are freed once the host has waited for the "
+                  "device; on GPUs PyTorch looks ten times a second, so that those of the last tenth may live longer")
         self.say_split_ranks(module)
         if self.meets:
             self.objects_together(module)

@@ -73,6 +73,21 @@ typedef struct vp_null_entry {
 
 void vp_null_note(const vp_null_entry *entry);
 
+/* Events that end a collective, to the thread of PyTorch's that looks for works which are done (null_watchdog.c). */
+typedef struct vp_null_end {
+    struct vp_null_end *next, *prev; /* while that thread has still to find it done */
+    uint64_t            n_waits;     /* of the host, when it was recorded */
+    int64_t             at_ms, found_ms;
+    unsigned            n_looks;
+    bool                ends;
+} vp_null_end;
+
+void vp_null_host_waited(void);
+void vp_null_collective_begins(const void *stream);
+void vp_null_end_recorded(vp_null_end *end, const void *stream, bool captured);
+void vp_null_end_dropped(vp_null_end *end); /* its work is waited for, or it is no more */
+bool vp_null_end_is_done(vp_null_end *end);
+
 /* A call that waits for the device. */
 #define VP_NULL_SYNC(name) \
     VP_NULL_EXPORT int name(void); \

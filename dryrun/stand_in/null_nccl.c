@@ -183,6 +183,7 @@ int   ncclCommSplit(comm *c, int color, int key, comm **out, void *config)
 E int ncclCommDestroy(comm *c);
 int   ncclCommDestroy(comm *c)
 {
+    vp_null_host_waited();
     comm_free(c);
     return 0;
 }
@@ -190,6 +191,7 @@ int   ncclCommDestroy(comm *c)
 E int ncclCommAbort(comm *c);
 int   ncclCommAbort(comm *c)
 {
+    vp_null_host_waited();
     comm_free(c);
     return 0;
 }
@@ -281,6 +283,7 @@ static int collective(const comm *c, int what, size_t n, int type, int root, con
 {
     char line[160];
 
+    vp_null_collective_begins(stream);
     __atomic_add_fetch(&vp_null_count.n_collective, 1, __ATOMIC_RELAXED);
     vp_null_note(&(vp_null_entry){.kind    = VP_NULL_COLLECTIVE,
                                   .type    = what,

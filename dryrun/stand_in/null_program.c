@@ -40,6 +40,8 @@ uint64_t vplan_null_recorded(void)
 
 void vp_null_note(const vp_null_entry *entry)
 {
+    if (entry->kind == VP_NULL_WAIT)
+        vp_null_host_waited();
     if (!__atomic_load_n(&on, __ATOMIC_RELAXED))
         return;
     pthread_mutex_lock(&lock);

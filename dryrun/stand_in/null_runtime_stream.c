@@ -18,6 +18,7 @@ typedef struct event {
     int                magic;
     unsigned long long capture_id;
     struct timespec    at;
+    vp_null_end        end;
 } event;
 
 enum { STREAM_MAGIC = 0x5354524d, EVENT_MAGIC = 0x45564e54, GRAPH_MAGIC = 0x47524150 };
@@ -117,6 +118,8 @@ int   cudaStreamWaitEvent(void *s, void *e, unsigned flags)
     event *ev = e;
 
     (void)flags;
+    if (ev)
+        vp_null_end_dropped(&ev->end);
     vp_null_note(&(vp_null_entry){.kind = VP_NULL_EVENT_WAIT, .m = (intptr_t)e, .n = (intptr_t)s});
     if (ev && ev->capture_id && ev->capture_id == active_captures && stream_of(s))
         stream_of(s)->capture_id = ev->capture_id; /* the waiting stream joins the capture */
@@ -255,7 +258,11 @@ int   cudaEventCreate(void **out)
 E int cudaEventDestroy(void *e);
 int   cudaEventDestroy(void *e)
 {
-    free(e);
+    event *ev = e;
+
+    if (ev)
+        vp_null_end_dropped(&ev->end);
+    free(ev);
     return VP_NULL_OK;
 }
 
@@ -268,6 +275,7 @@ int   cudaEventRecord(void *e, void *s)
         &(vp_null_entry){.kind = VP_NULL_EVENT_RECORD, .m = (intptr_t)e, .n = (intptr_t)s});
     ev->capture_id = capturing(s) ? stream_of(s)->capture_id : 0;
     clock_gettime(CLOCK_MONOTONIC, &ev->at);
+    vp_null_end_recorded(&ev->end, s, capturing(s));
     return VP_NULL_OK;
 }
 
@@ -278,7 +286,13 @@ int   cudaEventRecordWithFlags(void *e, void *s, unsigned flags)
     return cudaEventRecord(e, s);
 }
 
-VP_NULL_NOP(cudaEventQuery)
+E int cudaEventQuery(void *e);
+int   cudaEventQuery(void *e)
+{
+    event *ev = e;
+
+    return !ev || vp_null_end_is_done(&ev->end) ? VP_NULL_OK : vp_null_failed(VP_NULL_NOT_READY);
+}
 
 E int cudaEventSynchronize(void *e);
 int   cudaEventSynchronize(void *e)

@@ -1,11 +1,15 @@
 /* tests/dryrun/null_check.c: the stand-in libraries without PyTorch. Built and run by
  * tests/test_dryrun.sh with the stand-in preloaded, a limit of 64 MiB, and one argument: which
  * check. Exit code 0: it holds. */
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef int (*fn)();
@@ -319,6 +323,80 @@ static int program(void)
     return 0;
 }
 
+static volatile int looks; /* at the end event of a collective, by a thread named as PyTorch's */
+static volatile int looked, ended;
+
+static void *look(void *ev)
+{
+    int (*query)(void *) = get("cudaEventQuery");
+
+    prctl(PR_SET_NAME, "pt_nccl_watchdg");
+    while (!ended) {
+        if (looks > 0) {
+            looked = query(ev);
+            looks--;
+        }
+        usleep(1000);
+    }
+    return NULL;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int answer(int n)
+{
+    looks = n;
+    while (looks > 0)
+        usleep(1000);
+    return looked;
+}
+
+/* To that thread an asynchronous collective is done once the host has waited for the device, and the next one is not begun
+ * before it has seen so; others, and one whose work is waited for, do not depend on it. */
+static int watchdog(void)
+{
+    int (*stream_new)(void **)                          = get("cudaStreamCreate");
+    int (*event_new)(void **)                           = get("cudaEventCreate");
+    int (*event_record)(void *, void *)                 = get("cudaEventRecord");
+    int (*stream_wait)(void *, void *, unsigned)        = get("cudaStreamWaitEvent");
+    int (*query)(void *)                                = get("cudaEventQuery");
+    int (*stream_sync)(void *)                          = get("cudaStreamSynchronize");
+    int (*init)(void **, int, int, int, void *, void *) = get("ncclCommInitRankScalable");
+    int (*reduce)(void *, void *, size_t, int, int, void *, void *) = get("ncclAllReduce");
+    void     *s, *ev, *comm, *null = NULL;
+    char      id[128] = "id";
+    pthread_t thread;
+
+    IS(init(&comm, 2, 0, 1, id, null) + stream_new(&s) + event_new(&ev), 0);
+    IS(pthread_create(&thread, NULL, look, ev), 0);
+    IS(reduce(null, null, 100, 7, 0, comm, s) + event_record(ev, s), 0);
+    IS(answer(1), 600);
+    IS(query(ev), 0);
+    IS(stream_sync(null), 0);
+    double began = seconds();
+    IS(reduce(null, null, 100, 7, 0, comm, null), 0); /* nobody looks: it goes on all the same */
+    IS(seconds() - began > 0.5 && seconds() - began < 5, 1);
+    IS(answer(1), 0);
+    IS(event_record(ev, null), 0);
+    IS(answer(1), 600);
+    IS(stream_sync(null), 0);
+    IS(answer(2), 0);
+    began = seconds();
+    IS(reduce(null, null, 100, 7, 0, comm, s) + event_record(ev, s), 0); /* it has looked */
+    IS(stream_sync(null) + stream_wait(null, ev, 0), 0);
+    IS(reduce(null, null, 100, 7, 0, comm, s), 0); /* the work was waited for */
+    IS(seconds() - began < 0.4, 1);
+    ended = 1;
+    pthread_join(thread, NULL);
+    return 0;
+}
+
 /* What orders streams, and collectives with their bytes and ranks, those of a communicator that was split off too. */
 static int order(void)
 {
@@ -477,6 +555,7 @@ int main(int argc, char **argv)
         {"svd", svd},
         {"messages", messages},
         {"order", order},
+        {"watchdog", watchdog},
         {"stub", stub},
         {"touch", touch},
         {"guard", guard},

@@ -62,14 +62,12 @@ model=qwen2.5-0.5b trainer=trl parallel=ddp world=4 lora=all-linear r=16 precisi
 model=llama-3.2-1b trainer=trl method=dpo parallel=ddp world=2 micro_batch=1 seq=512 lora=all-linear r=16 precision=bf16-amp
 model=llama-3.2-1b trainer=trl method=dpo parallel=ddp world=4 micro_batch=1 seq=512 lora=all-linear r=16 precision=bf16-amp load=nf4-dq
 """
-# What is measured, before the script that emit writes: peaks so far whenever a phase may have ended. Reduced buckets are let go of when a thread of NCCL's
-# process group looks at them next, a tenth of a second apart.
+# What is measured, before the script that emit writes: peaks so far whenever a phase may have ended.
 PROBE = '''
-import json, os, time
+import json, os
 import torch, transformers
 PEAKS = {"allocated": 0, "reserved": 0}
 def note(*_, **__):
-    time.sleep(0.35)
     m = torch.cuda.memory_stats()
     for k in PEAKS:
         PEAKS[k] = max(PEAKS[k], m[k + "_bytes.all.peak"])
