@@ -814,6 +814,29 @@ for how in quick ahead; do
     [ -n "$slow" ] && [ "$(buckets $how)" = "$slow" ] && ok || bad "DDP's buckets, $how: another peak than $slow"
 done
 
+# A step of DeepSpeed's engine is one update of the weights: of 2 micro-steps, in which ZeRO steps the optimizer once for each of 2 groups.
+if "$python" -c 'import deepspeed' 2> /dev/null; then
+    cat > "$work/engine.py" <<'P'
+import sys, torch, deepspeed
+net = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(3))).bfloat16()
+groups = [{"params": [p for p in net.parameters() if p.ndim > 1], "weight_decay": 0.1}, {"params": [p for p in net.parameters() if p.ndim == 1]}]
+engine = deepspeed.initialize(model=net, model_parameters=groups, optimizer=torch.optim.AdamW(groups, lr=1e-4), config={
+    "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "bf16": {"enabled": True}, "zero_optimization": {"stage": int(sys.argv[1])},
+    "zero_allow_untested_optimizer": True})[0]
+done = 0
+for x in torch.utils.data.DataLoader(torch.zeros(64, 64), 2):
+    engine.backward(engine(x.cuda().bfloat16()).float().square().mean())
+    engine.step()
+    done += 1
+print("micro-steps", done, "steps", engine.global_steps)
+P
+    for stage in 2 3; do
+        expect "steps of DeepSpeed's engine, ZeRO $stage" 0 "micro-steps 6 steps 3" dry --device l4 --world 2 --steps 3 -- "$python" "$work/engine.py" $stage
+    done
+else
+    skip "no deepspeed beside torch: steps of its engine"
+fi
+
 # Seconds by module. 64 rows: Linear(256, 1024) is 2 x 64 x 256 x 1024 FLOP forward and for its weight's gradient, which is 67,108,864; each
 # Linear(1024, 1024) 2 x 64 x 1024 x 1024 forward, twice that backward and once more where its block is recomputed: of three blocks 1,610,612,736;
 # Linear(1024, 256) three times 33,554,432.

@@ -49,6 +49,7 @@ def start():
             "torch": _probe.on_torch, "argparse": _probe.on_argparse, "torch.distributed.utils": _probe.on_distributed_utils,
             "torch.distributed.distributed_c10d": _probe.on_c10d,
             "torch.distributed.rendezvous": _probe.on_rendezvous, "deepspeed.runtime.zero.utils": _probe.on_zero_utils,
+            "deepspeed.runtime.engine": _probe.on_engine,
             "accelerate.commands": _probe.on_accelerate,
             "torch.distributed.checkpoint.default_planner": _probe.on_checkpoint_planner,
             "torch.distributed.checkpoint.filesystem": _probe.on_checkpoint_files,
@@ -629,20 +630,27 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         if self.step_depth == 0 and self.ready():
             self.mark_optimizer(False)
             self.stepped = True
-            self.total_steps += 1
             self.enter("other")
-            self.after_step()
-            if self.recording and self.total_steps >= self.steps_to_record() and not self.want_snapshot:
-                if self.peak > self.analysed_peak:
-                    self.analyse()
-                self.record(False)
-            elif self.want_owners and self.rearm and not self.recording and self.n_analyses < 6:
-                self.record(True)      # the next step shows who is behind the new peak
-            self.rearm = False
-            now = time.time()
-            if self.k <= 2 or now - self.written_at > 2.0:
-                self.write()
-            self.count_step(optimizer)
+            if self.engine_steps:
+                self.engine_stepped = optimizer
+            else:
+                self.finish_step(optimizer)
+
+    def finish_step(self, optimizer):
+        """The weights are those of the next step."""
+        self.total_steps += 1
+        self.after_step()
+        if self.recording and self.total_steps >= self.steps_to_record() and not self.want_snapshot:
+            if self.peak > self.analysed_peak:
+                self.analyse()
+            self.record(False)
+        elif self.want_owners and self.rearm and not self.recording and self.n_analyses < 6:
+            self.record(True)          # the next step shows who is behind the new peak
+        self.rearm = False
+        now = time.time()
+        if self.k <= 2 or now - self.written_at > 2.0:
+            self.write()
+        self.count_step(optimizer)
 
     def saving(self, plain):
         def save(*args, **kwargs):

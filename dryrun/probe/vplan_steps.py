@@ -27,6 +27,8 @@ class Steps:
         self.want_program = bool(os.environ.get("VPLAN_NULL_TIME"))
         self.last_step = self.steps_wanted + (1 if self.want_program and self.steps_wanted else 0)
         self.first_optimizer = None
+        self.engine_steps = False      # DeepSpeed's engine is updating the weights
+        self.engine_stepped = None     # the optimizer that has stepped in it
         self.steps_done = 0            # of the optimizer that stepped first
         self.training_data = set()     # ids of data sets that training took batches from
         self.batches_in_step = 0
@@ -106,6 +108,24 @@ class Steps:
             if not self.training_data:
                 self.end_now("its batches come from no DataLoader")
             self.data_over = True
+
+    def on_engine(self, module):
+        """deepspeed.runtime.engine: where an update of its weights begins and ends. Inside it ZeRO steps the optimizer once a group of
+        parameters, or once a piece of them, which is one step of the training."""
+        kind = getattr(module, "DeepSpeedEngine", None)
+        if not hasattr(kind, "_take_model_step"):
+            return
+        plain, probe = kind._take_model_step, self
+
+        def _take_model_step(engine, *args, **kwargs):
+            probe.engine_steps, probe.engine_stepped = True, None
+            try:
+                return plain(engine, *args, **kwargs)
+            finally:
+                probe.engine_steps = False
+                if probe.engine_stepped is not None:      # else it left the weights as they were: gradients overflowed
+                    probe.finish_step(probe.engine_stepped)
+        kind._take_model_step = _take_model_step
 
     def end_now(self, why):
         self.cut = {"steps": self.steps_done, "how": "exit"}
