@@ -144,6 +144,9 @@ static const char *attention_of(const vp_settings *s)
 static const char *const BORROWED_BASIS =
     "another step stands in, which was at most 6.7 % off where both were recorded";
 
+static const char *const RELEASE_BASIS =
+    "recorded with other libraries than were asked for, which may take other steps";
+
 static const char *const COMPOSED_BASIS =
     "of the steps put together so that PyTorch ran as well 95 of 100 were within it";
 
@@ -612,6 +615,19 @@ out:
     return st;
 }
 
+/* Bytes of the recorded libraries, for those that were asked for are not known. */
+static void stand_in_for_release(vp_fit_bytes *b)
+{
+    double  reserved = (double)b->reserved_bytes;
+    int64_t lower    = b->low_bytes + (int64_t)(b->low * reserved),
+            upper    = b->high_bytes - (int64_t)(b->high * reserved);
+
+    widen(VP_HF_STAND_IN_SHARE, &b->low, &b->high);
+    b->low_bytes  = lower - (int64_t)(b->low * reserved);
+    b->high_bytes = upper + (int64_t)(b->high * reserved);
+    b->basis      = RELEASE_BASIS;
+}
+
 vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
                           vp_err *err)
 {
@@ -620,9 +636,11 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
 
     if (job->versions)
         st = bytes_with(job, s, job->versions, out, &why);
-    if (st == VP_ERR_INPUT)
-        return bytes_with(job, s, NULL, out, err);
-    if (st != VP_OK)
+    if (st == VP_ERR_INPUT) {
+        st = bytes_with(job, s, NULL, out, err);
+        if (st == VP_OK && job->versions)
+            stand_in_for_release(out);
+    } else if (st != VP_OK)
         *err = why;
     return st;
 }
