@@ -284,9 +284,11 @@ static vp_status read_versions(vp_estimate_options *o, vp_estimate_answer *a, vp
         goto out;
     VP_TRY(vp_parse_versions(o->versions, &there, err));
     list = vp_hf_versions_of(arena, there);
-    if (!list)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "--versions %s: neither torch nor transformers is there",
-                       o->versions));
+    for (const char *const *need = (const char *const[]){"torch", "transformers", NULL}; *need;
+         need++)
+        if (!json_object_get(there, *need))
+            VP_TRY(
+                VP_FAIL(err, VP_ERR_INPUT, "--versions %s: %s is not there", o->versions, *need));
     snprintf(a->versions, sizeof a->versions, "%s", list);
     o->versions = a->versions;
 out:

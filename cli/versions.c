@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* "a=1,b=2" as {a: "1", b: "2"}. */
 static vp_status parse(const char *text, json_t **out, vp_err *err)
@@ -44,7 +45,7 @@ out:
 
 bool vp_names_versions(const char *text)
 {
-    return !text || strchr(text, '=');
+    return !text || (strchr(text, '=') && access(text, F_OK) != 0);
 }
 
 vp_status vp_parse_versions(const char *text, json_t **out, vp_err *err)

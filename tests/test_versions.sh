@@ -33,6 +33,16 @@ with open("freeze.txt", "w") as f:
 with open("ranges.txt", "w") as f:
     f.write("torch>=2.3\ntransformers~=5.0\nnumpy==2.5.1\n")
 
+environment("two", "lib/python3.11/site-packages", NEWEST)
+environment("two", "lib/python3.12/site-packages", ("torch-2.11.0.dist-info", "transformers-5.17.0.dist-info"))
+environment("stale", "lib/python3.11/site-packages", ("torch-2.15.0.dist-info", "torch-2.11.0.dist-info", "transformers-5.24.0.dist-info"))
+environment("half", "lib/python3.11/site-packages", ("transformers-5.24.0.dist-info",))
+environment("a=b", "lib/python3.13/site-packages", NEWEST)
+for name, text in (("bom.txt", "\ufefftorch==2.15.0\ntransformers==5.24.0\n"), ("marked.txt", "torch==2.15.0 ; sys_platform == 'linux'\ntorch==2.2.2 ; sys_platform == 'darwin'\ntransformers==5.24.0\n"),
+                   ("wheel.txt", "torch @ https://example.org/torch-2.15.0.whl\ntransformers==5.24.0\n"), ("peft.txt", "transformers==5.24.0\npeft==0.21.2\n")):
+    with open(name, "w", encoding="utf-8") as f:
+        f.write(text)
+
 ASK = ("estimate", "llama-3.2-1b", "--trainer", "hf", "--device", "h100", "--seq", "512", "--micro-batch", "2", "--precision", "bf16-mixed", "--json")
 
 
@@ -46,7 +56,7 @@ def asked(*words, of=ASK):
 # ---- the same three, named or found ----
 named = asked("--versions", "torch=2.15.0,transformers=5.24.0,peft=0.21.2")
 ok(named[0] == 0 and named[2] == "libraries: torch=2.15.0 transformers=5.24.0 peft=0.21.2", "torch 2.15 was recorded", named)
-for path in ("new", "new/", "./new", "new/bin/python", "new/bin/python3.13", "new/lib/python3.13/site-packages", "freeze.txt"):
+for path in ("new", "new/", "./new", "new/bin/python", "new/bin/python3.13", "new/lib/python3.13/site-packages", "freeze.txt", "bom.txt", "a=b", "two/bin/python3.11"):
     found = asked("--versions", path)
     ok(found[0] == 0 and found[2] == named[2] and found[1]["phases"] == named[1]["phases"], "libraries of %s" % path, found[2] or found[1])
 os.chdir("new")
@@ -85,11 +95,21 @@ rc, j, _ = asked("--versions", "transformers=4.57", of=("estimate", "gemma-2-2b"
 ok(rc == 4 and "5.17.0" in j["error"]["message"], "models of transformers 4 are others", (rc, j.get("error")))
 
 # ---- what is no list, environment or requirements ----
-for path, code, words in (("nowhere", 2, "there is no nowhere"), ("torch", 2, "NAME=VERSION"), ("empty", 4, "no environment"), ("odd", 4, "no environment"), ("ranges.txt", 4, "pins no version"), ("", 2, "NAME=VERSION"), ("nowhere/bin/python", 2, "there is no")):
+for path, code, words in (("nowhere", 2, "there is no nowhere"), ("torch", 2, "NAME=VERSION"), ("empty", 4, "no environment"), ("odd", 4, "no environment"), ("ranges.txt", 4, "no version of torch is pinned"), ("two", 4, "has both"), ("stale", 4, "torch has both"), ("marked.txt", 4, "torch has both 2.15.0 and 2.2.2"), ("wheel.txt", 4, "no version of torch is pinned"),
+                          ("half", 4, "torch is not there"), ("peft.txt", 4, "torch is not there"), ("", 2, "NAME=VERSION"), ("nowhere/bin/python", 2, "there is no")):
     rc, j, _ = asked("--versions", path)
     ok(rc == code and words in j["error"]["message"], "--versions %s" % path, (rc, j))
 
+code, j, libraries = asked("--versions", "two/bin/python3.12")
+ok(code == 0 and libraries == "libraries: torch=2.11.0 transformers=5.17.0 peft=0.21.2", "of the Python that was named", (code, libraries))
+
 # ---- the other commands ----
+PLAN = ("plan", "llama-3.2-1b", "--trainer", "hf", "--device", "4090", "--seq", "512", "--global-batch", "4", "--json")
+for text, share in (("torch=2.11", 0.02), ("torch=2.8", 0.10)):         # which is not known: files are for it, the bytes are 2.11's
+    code, out, err = call(*PLAN, "--versions", text)
+    j = json.loads(out)
+    over = (j["interval"]["high_bytes"] - j["device_bytes"]) / j["reserved_peak_bytes"]
+    ok(code == 0 and abs(over - share) < 1e-6 and any("other libraries than were asked for" in a for a in j["assumptions"]) == (share > 0.02), "plan --versions " + text, (code, over, j["assumptions"]))
 code, out, err = call("plan", "llama-3.2-1b", "--trainer", "hf", "--device", "4090", "--seq", "512", "--global-batch", "8", "--lora", "r=8", "--versions", "new", "-o", "plan.json", "--json")
 ok(code == 0 and json.load(open("plan.json"))["versions"]["transformers"].startswith("5.24"), "plan --versions new", (code, err))
 code, out, err = call("emit", "plan.json", "--for", "hf", "--versions", "new", "--json")

@@ -44,6 +44,10 @@ static vp_status take(json_t *versions, const char *text, size_t n_name, const c
 
     if (!n || !normalise(text, n_name, name) || !vp_library_is_known(name, &nearest))
         return VP_OK;
+    const char *other = json_string_value(json_object_get(versions, name));
+    if (other && (strlen(other) != n || strncmp(other, version, n) != 0))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s has both %s and %.*s: say which, as --versions %s=%s",
+                       name, other, (int)n, version, name, other));
     VP_TRY_ALLOC(err, json_object_set_new(versions, name, json_stringn(version, n)) == 0);
 out:
     return st;
@@ -60,18 +64,19 @@ static vp_status take_folder(json_t *versions, const char *path, vp_err *err)
     return name[n] ? take(versions, name, n, name + n + 1, err) : VP_OK;
 }
 
-static vp_status read_folder(const char *path, json_t *versions, vp_err *err)
+/* python: "python3.12" where somebody named that one, else "python3*". */
+static vp_status read_folder(const char *path, const char *python, json_t *versions, vp_err *err)
 {
-    static const char *const places[] = {
-        "%s/*.dist-info", "%s/lib/python3*/site-packages/*.dist-info",
-        "%s/lib/python3*/dist-packages/*.dist-info", "%s/Lib/site-packages/*.dist-info"};
-    vp_status st = VP_OK;
+    static const char *const places[] = {"%s/*.dist-info", "%s/lib/%s/site-packages/*.dist-info",
+                                         "%s/lib/%s/dist-packages/*.dist-info",
+                                         "%s/Lib/site-packages/*.dist-info"};
+    vp_status                st       = VP_OK;
 
     for (size_t i = 0; i < sizeof places / sizeof *places && st == VP_OK; i++) {
         char   pattern[4096];
         glob_t found;
-        if (snprintf(pattern, sizeof pattern, places[i], path) >= (int)sizeof pattern ||
-            glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+        if (snprintf(pattern, sizeof pattern, places[i], path, python) >= (int)sizeof pattern ||
+            glob(pattern, 0, NULL, &found) != 0)
             continue;
         for (size_t j = 0; j < found.gl_pathc && st == VP_OK; j++)
             st = take_folder(versions, found.gl_pathv[j], err);
@@ -81,6 +86,21 @@ static vp_status read_folder(const char *path, json_t *versions, vp_err *err)
 }
 
 /* ---- a file ---- */
+
+/* Of these two every step is made; which of them a range or an address gives is not known. */
+static vp_status refuse_unpinned(const char *line, size_t n_name, vp_err *err)
+{
+    char name[NAME_BYTES], shown[80];
+
+    if (!normalise(line, n_name, name) ||
+        (strcmp(name, "torch") != 0 && strcmp(name, "transformers") != 0))
+        return VP_OK;
+    snprintf(shown, sizeof shown, "%.*s", (int)strcspn(line, "\r\n"), line);
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "no version of %s is pinned by \"%s\"; say which, as --versions %s=..., or name "
+                   "the environment",
+                   name, shown, name);
+}
 
 /* "torch==2.11.0+cu130 ; ...", "peft[test]==0.21.2"; any other line says nothing of a version. */
 static vp_status take_line(json_t *versions, const char *line, vp_err *err)
@@ -92,11 +112,13 @@ static vp_status take_line(json_t *versions, const char *line, vp_err *err)
     if (*at == '[')
         at += strcspn(at, "]\n") + (at[strcspn(at, "]\n")] == ']');
     at += strspn(at, " \t");
-    if (!n || strncmp(at, "==", 2) != 0)
+    if (!n)
         return VP_OK;
+    if (strncmp(at, "==", 2) != 0)
+        return refuse_unpinned(name, n, err);
     at += 2;
     at += *at == '=';
-    return take(versions, name, n, at + strspn(at, " \t"), err);
+    return take(versions, name, n, at + strspn(at, " \tv"), err);
 }
 
 static vp_status read_list(const char *path, json_t *versions, vp_err *err)
@@ -106,7 +128,8 @@ static vp_status read_list(const char *path, json_t *versions, vp_err *err)
     vp_status st = VP_OK;
 
     VP_TRY(vp_file_read(path, LIST_BYTES, &text, &n_bytes, err));
-    for (const char *line = text; line && *line;) {
+    const char *first = strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text; /* a BOM */
+    for (const char *line = first; *line;) {
         VP_TRY(take_line(versions, line, err));
         line += strcspn(line, "\n");
         line += *line == '\n';
@@ -134,6 +157,7 @@ vp_status vp_installed_read(const char *path, json_t **out, vp_err *err)
 {
     vp_arena   *arena = vp_arena_new();
     const char *home  = arena ? environment_of(arena, path) : NULL;
+    const char *bin   = home ? strrchr(path, '/') + 1 : "";
     struct stat s;
     vp_status   st = VP_OK;
 
@@ -145,7 +169,8 @@ vp_status vp_installed_read(const char *path, json_t **out, vp_err *err)
                        "--versions wants NAME=VERSION, like transformers=5.17, or the path of a "
                        "Python environment or of a list of requirements, and there is no %s",
                        path));
-    VP_TRY(S_ISDIR(s.st_mode) ? read_folder(home, *out, err) : read_list(home, *out, err));
+    VP_TRY(S_ISDIR(s.st_mode) ? read_folder(home, strchr(bin, '.') ? bin : "python3*", *out, err)
+                              : read_list(home, *out, err));
     if (!json_object_size(*out))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s: %s", path,
                        S_ISDIR(s.st_mode)
