@@ -36,7 +36,7 @@ expect() {
 # ---- the libraries alone ----
 preload=$null/libvplan-null.so
 for f in "$null"/lib*.so.*; do preload=$preload:$f; done
-${CC:-gcc} -std=c11 -w -o "$work/null_check" tests/dryrun/null_check.c -ldl -lpthread || bad "null_check does not build"
+${CC:-gcc} -std=c11 -D_GNU_SOURCE -w -o "$work/null_check" tests/dryrun/null_check.c -ldl -lpthread || bad "null_check does not build"
 check() { env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" VPLAN_NULL_TOTAL_BYTES=134217728 \
               VPLAN_NULL_LIMIT_BYTES=67108864 "$work/null_check" "$1"; }
 for c in memory device addresses copies virtual_memory capture program work; do expect "stand-in: $c" 0 "" check $c; done

@@ -1,7 +1,6 @@
 /* tests/dryrun/null_check.c: the stand-in libraries without PyTorch. Built and run by
  * tests/test_dryrun.sh with the stand-in preloaded, a limit of 64 MiB, and one argument: which
  * check. Exit code 0: it holds. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
