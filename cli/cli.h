@@ -158,7 +158,8 @@ vp_status vp_parse_loss(const char *text, int64_t *chunk, vp_err *err);
 /* "transformers=5.17,trl=1.16" as an object of texts, the caller's; NULL is an empty one. Without "=" it is a path, of a Python
  * environment or of a list of requirements: trainers/files/installed.h. VP_ERR_USAGE; VP_ERR_INPUT: of a path. */
 vp_status vp_parse_versions(const char *text, json_t **out, vp_err *err);
-bool      vp_names_versions(const char *text);
+/* Whether they are said and not looked up: NULL, or NAME=VERSION that is no path. */
+bool vp_names_versions(const char *text);
 
 /* The number format of a recipe that nobody said anything of: bf16-mixed on a card that has bf16,
  * else fp32. */

@@ -2,6 +2,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "trainers/files/target.h"
 
 #include <ctype.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { LIST_BYTES = 1 << 20, NAME_BYTES = 64 };
+enum { LIST_BYTES = 1 << 20, NAME_BYTES = 64, VERSION_BYTES = 32 };
 
 /* PyPA's "Names and normalization": Flash_Attn is flash-attn. False: it is longer than any that is known. */
 static bool normalise(const char *text, size_t n, char *name)
@@ -42,7 +43,8 @@ static vp_status take(json_t *versions, const char *text, size_t n_name, const c
     size_t      n  = length_of_numbers(version);
     vp_status   st = VP_OK;
 
-    if (!n || !normalise(text, n_name, name) || !vp_library_is_known(name, &nearest))
+    if (!n || n >= VERSION_BYTES || !normalise(text, n_name, name) ||
+        !vp_library_is_known(name, &nearest))
         return VP_OK;
     const char *other = json_string_value(json_object_get(versions, name));
     if (other && (strlen(other) != n || strncmp(other, version, n) != 0))
@@ -90,16 +92,16 @@ static vp_status read_folder(const char *path, const char *python, json_t *versi
 /* Of these two every step is made; which of them a range or an address gives is not known. */
 static vp_status refuse_unpinned(const char *line, size_t n_name, vp_err *err)
 {
-    char name[NAME_BYTES], shown[80];
+    char name[NAME_BYTES], pin[80], shown[128];
 
     if (!normalise(line, n_name, name) ||
         (strcmp(name, "torch") != 0 && strcmp(name, "transformers") != 0))
         return VP_OK;
-    snprintf(shown, sizeof shown, "%.*s", (int)strcspn(line, "\r\n"), line);
+    snprintf(pin, sizeof pin, "%.*s", (int)strcspn(line, "\r\n"), line);
     return VP_FAIL(err, VP_ERR_INPUT,
                    "no version of %s is pinned by \"%s\"; say which, as --versions %s=..., or name "
                    "the environment",
-                   name, shown, name);
+                   name, vp_text_escape(pin, shown, sizeof shown), name);
 }
 
 /* "torch==2.11.0+cu130 ; ...", "peft[test]==0.21.2"; any other line says nothing of a version. */
@@ -118,7 +120,10 @@ static vp_status take_line(json_t *versions, const char *line, vp_err *err)
         return refuse_unpinned(name, n, err);
     at += 2;
     at += *at == '=';
-    return take(versions, name, n, at + strspn(at, " \tv"), err);
+    at += strspn(at, " \tv");
+    if (!length_of_numbers(at) || strncmp(at + length_of_numbers(at), ".*", 2) == 0)
+        return refuse_unpinned(name, n, err); /* "==2.*"; a line that goes on behind "\\" */
+    return take(versions, name, n, at, err);
 }
 
 static vp_status read_list(const char *path, json_t *versions, vp_err *err)

@@ -12,7 +12,7 @@
 /* Of a folder (an environment, its bin/python, or its site-packages): the names of its *.dist-info folders, as PyPA's "Recording installed
  * projects" has them. Of a file: its lines NAME==VERSION, as pip freeze writes them. Those of libraries that vplan knows, without what
  * is behind the numbers (2.11.0+cu130); the caller's. VP_ERR_USAGE: no such path. VP_ERR_INPUT: it has none of
- * them. */
+ * them, or two versions of one, or names torch or transformers without a version. */
 vp_status vp_installed_read(const char *path, json_t **out, vp_err *err);
 
 #endif

@@ -21,11 +21,12 @@ const char *vp_hf_versions_of(vp_arena *arena, const json_t *versions);
  * vp_hf_request has them, or NULL. */
 const char *vp_hf_usual_checkpoints(const char *versions, bool is_trl);
 
-/* Whether the found program is known to run with those of request->versions, or none are asked for. */
+/* Whether the found program is known to run with those of request->versions, or with their minor releases or ones before and after
+ * them, or none are asked for. */
 bool vp_hf_knows_versions(const vp_hf_request *request, const vp_hf_found *found);
 
-/* Those of request->versions, else the recording's own: found->as says which, out->versions names them, and out's assumptions say what
- * their defaults would do otherwise. VP_ERR_USAGE: no list of libraries and versions. VP_ERR_INPUT: the program is not known to run with
+/* Those of request->versions or the ones around them, which out's assumptions say, else the recording's own: found->as says which,
+ * out->versions names them, and out's assumptions say what their defaults would do otherwise. VP_ERR_USAGE: no list of libraries and versions. VP_ERR_INPUT: the program is not known to run with
  * them, and with which it is; or what is asked for besides is known with the newest only. is_newest: the recording is of those. */
 vp_status vp_hf_choose_versions(const vp_hf_request *request, bool is_newest, vp_hf_found *found,
                                 vp_hf_estimate *out, vp_err *err);
