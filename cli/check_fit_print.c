@@ -51,6 +51,8 @@ static json_t *assumptions_json(const vp_check_fit *x)
     json_t            *list = json_array();
     char               text[160];
 
+    if (list && *x->mended.now.versions)
+        json_array_append_new(list, json_sprintf("libraries: %s", x->mended.now.versions));
     for (int i = 0; list && i < s->n_assumed; i++)
         json_array_append_new(list, json_string(s->assumed[i]));
     if (list && allocator_text(&x->mended, text, sizeof text)[0])
@@ -406,6 +408,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
                        m->chosen.best->settings.value[VP_SETTING_MICRO_BATCH],
                        m->chosen.best->settings.value[VP_SETTING_ACCUMULATION],
                        m->chosen.best->settings.value[VP_SETTING_RECOMPUTE]);
+    if (*m->now.versions)
+        vp_screen_line("assumed", "libraries: %s", m->now.versions);
     if (m->now.why)
         vp_screen_line("assumed", "%s", m->now.why);
     for (int i = 0; i < m->now.n_assumptions; i++)

@@ -483,7 +483,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     vp_arena        *arena    = vp_arena_new();
     vp_emitted       e        = {0};
     vp_settings      s        = {0};
-    json_t          *versions = NULL;
+    json_t          *versions = NULL, *asked = NULL;
     const vp_target *target;
     vp_command_line  line;
     const char      *made_by;
@@ -500,6 +500,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_target_named(o.target, &target, err));
     VP_TRY(vp_parse_versions(o.versions, &versions, err));
     VP_TRY(vp_settings_read(arena, line.words[0], &s, err));
+    asked = json_copy(versions);
+    VP_TRY_ALLOC(err, asked && (!s.asked || !json_object_update_missing(asked, s.asked)));
+    s.asked = asked;
     if (s.versions && json_object_update_missing(versions, s.versions))
         VP_TRY(VP_FAIL(err, VP_ERR_NOMEM, "out of host memory"));
     o.named = json_copy(versions);
@@ -528,6 +531,7 @@ out:
     vp_emitted_release(&e);
     vp_settings_release(&s);
     json_decref(versions);
+    json_decref(asked);
     json_decref(o.named);
     vp_arena_free(arena);
     return st;

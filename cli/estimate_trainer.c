@@ -271,24 +271,34 @@ static void find_remedies(vp_estimate_answer *a, const vp_estimate_options *o)
     drop_unseen(a, lacks);
 }
 
-/* --versions PATH: of the libraries that are there those that steps are recorded with. */
+/* --versions: of the libraries that are named, or there, those that steps are recorded with. */
 static vp_status read_versions(vp_estimate_options *o, vp_estimate_answer *a, vp_err *err)
 {
-    vp_arena   *arena = vp_arena_new();
-    json_t     *there = NULL;
-    const char *list;
-    vp_status   st = VP_OK;
+    static const char *const needed[] = {"torch", "transformers"};
+    vp_arena                *arena    = vp_arena_new();
+    json_t                  *there    = NULL;
+    const char              *list, *library;
+    json_t                  *version;
+    vp_status                st = VP_OK;
 
     VP_TRY_ALLOC(err, arena);
-    if (vp_names_versions(o->versions))
+    if (!o->versions)
         goto out;
     VP_TRY(vp_parse_versions(o->versions, &there, err));
     list = vp_hf_versions_of(arena, there);
-    for (const char *const *need = (const char *const[]){"torch", "transformers", NULL}; *need;
-         need++)
-        if (!json_object_get(there, *need))
-            VP_TRY(
-                VP_FAIL(err, VP_ERR_INPUT, "--versions %s: %s is not there", o->versions, *need));
+    if (vp_names_versions(o->versions)) {
+        json_object_foreach (there, library, version)
+            if (!vp_hf_is_counted(library))
+                VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                               "--versions: %s has no say in what is known of bytes; torch, "
+                               "transformers and peft have",
+                               library));
+    } else {
+        for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+            if (!json_object_get(there, needed[i]))
+                VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "--versions %s: %s is not there", o->versions,
+                               needed[i]));
+    }
     snprintf(a->versions, sizeof a->versions, "%s", list);
     o->versions = a->versions;
 out:

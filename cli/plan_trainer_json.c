@@ -27,8 +27,10 @@ static vp_status own_settings(const answer *a, const vp_settings *s, json_t **ou
         *out = json_incref(value);
         break;
     }
-    if (versions)
+    if (versions) { /* of the files, and of what bytes were counted with besides */
         *versions = json_incref(e.versions);
+        VP_TRY_ALLOC(err, json_object_update_missing(*versions, a->chosen.versions) == 0);
+    }
 out:
     vp_emitted_release(&e);
     return st;
@@ -208,6 +210,8 @@ vp_status vp_plan_trainer_document(const answer *a, json_t **out, vp_err *err)
         a->request.job.padded ? "mask" : "none", "settings", fits ? own : json_null(), "common",
         fits ? vp_settings_common_json(&b->settings) : json_object());
     VP_TRY_ALLOC(err, *out);
+    if (json_object_size(a->versions))
+        VP_TRY_ALLOC(err, !json_object_set(*out, "versions_asked", a->versions));
     VP_TRY_ALLOC(
         err,
         json_object_update_new(

@@ -254,8 +254,8 @@ ok(code == 4 and c["common"]["micro_batch"] == 2 and c["common"]["optimizer"] ==
 ok([f["instead"] for f in c["findings"] if f["key"] == "evaluation_strategy"] == ["eval_strategy"], "check: a name that is gone", c["findings"])
 ok(call("check")[0] == 2, "check of nothing", "no usage error")
 # ---- the command that asks about them is told for which libraries they are, where those are not the usual ones ----
-for said, more, words in ((None, [], None), ({"transformers": "5.22"}, [], None), ({"transformers": "5.17.0"}, [], None), ({"transformers": "5.16"}, [], "transformers=5.16"), (None, ["--versions", "torch=2.11"], None), ({"transformers": "4.57"}, [], "transformers=4.57"), (None, ["--versions", "transformers=4.57"], "transformers=4.57"),
-                          ({"transformers": "4.57"}, ["--versions", "transformers=5.22.0"], None), ({"transformers": "4.57", "accelerate": "1.10"}, [], "transformers=4.57,accelerate=1.10")):
+for said, more, words in ((None, [], None), ({"transformers": "5.22"}, [], None), ({"transformers": "5.17.0"}, [], None), ({"transformers": "5.16"}, [], "transformers=5.16"), (None, ["--versions", "torch=2.11"], "torch=2.11"), ({"transformers": "4.57"}, [], "transformers=4.57"), (None, ["--versions", "transformers=4.57"], "transformers=4.57"),
+                          ({"transformers": "4.57"}, ["--versions", "transformers=5.22.0"], "transformers=5.22.0"), ({"transformers": "4.57", "accelerate": "1.10"}, [], "transformers=4.57,accelerate=1.10")):
     of = write("of.json", dict(settings, versions=said or {}, common=dict(COMMON, world=1, parallel="none", offload="none")))
     code, out, err = call("emit", of, "--for", "hf", "-o", "of", "--force", *more)
     for where, text in (("on the screen", out.replace("\\\n", " ")), ("in README.md", open("of/README.md").read().partition("Ask before")[2])):

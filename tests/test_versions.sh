@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.." || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" <<'P'
-import json, os, sys
+import json, os, shlex, sys
 
 sys.path.insert(0, "tests")
 from check import caller, finish, ok
@@ -115,6 +115,29 @@ code, out, err = call("plan", "llama-3.2-1b", "--trainer", "hf", "--device", "40
 ok(code == 0 and json.load(open("plan.json"))["versions"]["transformers"].startswith("5.24"), "plan --versions new", (code, err))
 code, out, err = call("emit", "plan.json", "--for", "hf", "--versions", "new", "--json")
 ok(code == 0 and json.loads(out)["versions"]["transformers"] == "5.24.0", "emit --versions new", (code, out[:300], err))
+# ---- what was asked for goes with the plan, to the check of what emit wrote ----
+files = {}
+for name, words in (("usual", ()), ("asked", ("--versions", "torch=2.15.0+cu130,transformers=5.24.0.dev1"))):
+    call("plan", "llama-3.2-1b", "--trainer", "hf", "--device", "4090", "--seq", "512", "--global-batch", "8", "--lora", "r=8", *words, "-o", name + ".json")
+    for target in ("hf", "axolotl", "torch"):
+        code, out, err = call("emit", name + ".json", "--for", target, "-o", name + target)
+        files[name, target] = open(name + target + "/README.md").read()
+        typed = shlex.split(out.split("\ncheck ", 1)[1].split("\nrun ")[0].replace("\\\n", " "))
+        code, out, err = call(*typed[1:], "--json")
+        libraries = [a for a in json.loads(out).get("assumptions", ()) if a.startswith("libraries: ")]
+        ok(("--versions" in typed) == (name == "asked") and libraries == ["libraries: torch=%s peft=0.21.2" % ("2.15.0 transformers=5.24.0" if name == "asked" else "2.11.0 transformers=5.17.0")],
+           "check of what emit --for %s wrote counts with the plan's libraries, %s" % (target, name), (typed, libraries, err))
+        ok("with torch 2.15.0" in files[name, target] or "with torch 2.11.0" in files[name, target] or target == "torch", "and the files say which", files[name, target][:600])
+j = json.load(open("asked.json"))
+ok(j["versions"]["torch"] == "2.15.0" and j["versions_asked"] == {"torch": "2.15.0", "transformers": "5.24.0"}, "the plan's file says both", (j["versions"], j.get("versions_asked")))
+code, out, err = call("emit", "usual.json", "--for", "hf", "--versions", "torch=2.15", "--json")
+ok(code == 0 and "torch 2.11.0" in json.loads(out)["files"][0]["text"], "a prediction stays with the libraries it was made with", (code, out[:400]))
+for text, words in (("torch=2.15,torch=2.11", "both 2.15 and 2.11"), ("Torch=2.15", "did you mean torch"), ("torch=", "NAME=VERSION"), ("torch=2.*", "NAME=VERSION"), ("torch=2.15x", "NAME=VERSION")):
+    for of in (ASK, PLAN):
+        code, out, err = call(*of, "--versions", text)
+        ok(code == 2 and words in json.loads(out)["error"]["message"], "%s --versions %s" % (of[0], text), (code, out[:300]))
+code, out, err = call(*ASK, "--versions", "torch=2.15,trl=1.16")
+ok(code == 2 and "trl has no say" in json.loads(out)["error"]["message"], "a library that bytes are not known by is not passed over", (code, out[:300]))
 said = [json.loads(call("check", "--versions", path, "--json", "--", "python", "train.py", "--per_device_train_batch_size", "2", "--activation_checkpointing", "True")[1]) for path in ("new", "old")]
 found = [[f for f in j["findings"] if f["key"] == "activation_checkpointing"] for j in said]
 ok(not found[0] and found[1], "check --versions: a key of transformers 5.23", found)

@@ -20,6 +20,19 @@ typedef struct job {
     vp_err            *err;
 } job;
 
+/* Libraries whose release a step's bytes depend on. */
+static const char *const counted[] = {"torch", "transformers", "peft"};
+enum { N_COUNTED = sizeof counted / sizeof *counted };
+
+/* Of "5.17" and "5.17.3": a step is known of a minor release. */
+static bool is_same_minor(const char *a, const char *b)
+{
+    long x[2] = {0}, y[2] = {0};
+
+    return sscanf(a, "%ld.%ld", &x[0], &x[1]) > 0 && sscanf(b, "%ld.%ld", &y[0], &y[1]) > 0 &&
+           x[0] == y[0] && x[1] == y[1];
+}
+
 /* Whether the key can hold the setting's own word, where that is what the row writes. */
 static bool takes(const vp_dialect *d, const char *version, const vp_saying *row, const char *value)
 {
@@ -356,6 +369,20 @@ static const char *launch_of(const job *j)
     return kept;
 }
 
+/* Libraries that the bytes were counted with and that the files are not keyed to. */
+static void put_libraries(const job *j, vp_text *out)
+{
+    const json_t *predicted = json_object_get(j->s->document, "versions");
+    int           n         = 0;
+
+    for (int i = 0; i < N_COUNTED; i++) {
+        const char *of    = json_string_value(json_object_get(predicted, counted[i])),
+                   *keyed = json_string_value(json_object_get(j->out->versions, counted[i]));
+        if (of && !(keyed && is_same_minor(of, keyed)))
+            vp_text_printf(out, "%s %s %s", n++ ? "," : ", with", counted[i], of);
+    }
+}
+
 static void put_prediction(const job *j, vp_text *out)
 {
     const vp_settings *s = j->s;
@@ -380,9 +407,11 @@ static void put_prediction(const job *j, vp_text *out)
         vp_text_printf(out, " on the device %s,", vp_size_text(s->device_bytes, size, sizeof size));
     if (s->step_time_s >= 0)
         vp_text_printf(out, " %.4g s a step,", s->step_time_s);
-    vp_text_printf(out, " by %s%s%s%s\n", s->trainer ? s->trainer : "the settings",
+    vp_text_printf(out, " by %s%s%s%s", s->trainer ? s->trainer : "the settings",
                    s->device ? ", on " : "", s->device ? s->device : "",
                    s->padded ? ", with a mask over padding" : "");
+    put_libraries(j, out);
+    vp_text_printf(out, "\n");
 }
 
 /* Whether one of a dialect's rows says in `settings`, the planner's own, what `common` does not. */
@@ -580,21 +609,45 @@ static json_t *value_json(const vp_value *v)
                                       : json_string(v->text);
 }
 
-static vp_status note_version(job *j, const vp_dialect *of)
+static vp_status add_other(job *j, const char *library, const char *version)
 {
     vp_emitted *out = j->out;
     vp_status   st  = VP_OK;
 
+    out->other = vp_arena_printf(j->arena, "%s%s%s=%s", out->other ? out->other : "",
+                                 out->other ? "," : "", library, version);
+    VP_TRY_ALLOC(j->err, out->other && !json_object_set_new(j->usual, library,
+                                                            json_string(version))); /* once */
+out:
+    return st;
+}
+
+static vp_status note_version(job *j, const vp_dialect *of)
+{
+    vp_status st = VP_OK;
+
     for (const vp_dialect *d = of; d; d = d->base) {
         const char *version = vp_dialect_version(d, of, j->s->versions);
-        VP_TRY_ALLOC(j->err, !json_object_set_new(out->versions, d->library, json_string(version)));
-        if (version[strspn(version, "0123456789.")] || /* no option takes it */
-            vp_dialect_is_alike(d, version, vp_dialect_version(d, of, j->usual)))
-            continue;
-        out->other = vp_arena_printf(j->arena, "%s%s%s=%s", out->other ? out->other : "",
-                                     out->other ? "," : "", d->library, version);
-        VP_TRY_ALLOC(j->err, out->other && !json_object_set_new(j->usual, d->library,
-                                                                json_string(version))); /* once */
+        VP_TRY_ALLOC(j->err,
+                     !json_object_set_new(j->out->versions, d->library, json_string(version)));
+        if (!version[strspn(version, "0123456789.")] && /* an option takes it */
+            !vp_dialect_is_alike(d, version, vp_dialect_version(d, of, j->usual)))
+            VP_TRY(add_other(j, d->library, version));
+    }
+out:
+    return st;
+}
+
+/* Those that somebody asked for, so that bytes are counted with them again. */
+static vp_status note_asked(job *j)
+{
+    vp_status st = VP_OK;
+
+    for (int i = 0; i < N_COUNTED; i++) {
+        const char *version = json_string_value(json_object_get(j->s->asked, counted[i])),
+                   *noted   = json_string_value(json_object_get(j->usual, counted[i]));
+        if (version && !(j->out->other && noted && strcmp(noted, version) == 0))
+            VP_TRY(add_other(j, counted[i], version));
     }
 out:
     return st;
@@ -634,6 +687,7 @@ vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s
         out->files[out->n_files++] =
             (vp_emitted_file){.name = file->name, .dialect = file->dialect, .document = doc};
     }
+    VP_TRY(note_asked(&j));
     j.said[VP_SETTING_ALLOCATOR] = true; /* the launch line's environment */
     VP_TRY(check_said(&j));
     VP_TRY(check_rules(&j));

@@ -25,22 +25,12 @@ static bool normalise(const char *text, size_t n, char *name)
     return true;
 }
 
-/* "2.11.0" of "2.11.0+cu130", "5.25" of "5.25.dev0": numbers with dots between them. */
-static size_t length_of_numbers(const char *version)
-{
-    size_t n = strspn(version, "0123456789.");
-
-    while (n && version[n - 1] == '.')
-        n--;
-    return n;
-}
-
 static vp_status take(json_t *versions, const char *text, size_t n_name, const char *version,
                       vp_err *err)
 {
     char        name[NAME_BYTES];
     const char *nearest;
-    size_t      n  = length_of_numbers(version);
+    size_t      n  = vp_version_length(version);
     vp_status   st = VP_OK;
 
     if (!n || n >= VERSION_BYTES || !normalise(text, n_name, name) ||
@@ -121,7 +111,7 @@ static vp_status take_line(json_t *versions, const char *line, vp_err *err)
     at += 2;
     at += *at == '=';
     at += strspn(at, " \tv");
-    if (!length_of_numbers(at) || strncmp(at + length_of_numbers(at), ".*", 2) == 0)
+    if (!vp_version_length(at) || strncmp(at + vp_version_length(at), ".*", 2) == 0)
         return refuse_unpinned(name, n, err); /* "==2.*"; a line that goes on behind "\\" */
     return take(versions, name, n, at, err);
 }

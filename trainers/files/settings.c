@@ -274,19 +274,19 @@ out:
 }
 
 /* Of libraries: 5.17 is a text, since 5.10 is no 5.1. */
-static vp_status take_versions(const vp_json_node *root, vp_settings *out, vp_err *err)
+static vp_status take_versions(const vp_json_node *root, const char *key, json_t **out, vp_err *err)
 {
     vp_json_node list;
     const char  *library, *text;
     json_t      *version;
     vp_status    st = VP_OK;
 
-    if (!vp_json_has(root, "versions"))
+    if (!vp_json_has(root, key))
         goto out;
-    VP_TRY(vp_json_object(root, "versions", &list, err));
+    VP_TRY(vp_json_object(root, key, &list, err));
     json_object_foreach (list.value, library, version)
         VP_TRY(vp_json_string(&list, library, &text, err));
-    out->versions = list.value;
+    *out = list.value;
 out:
     return st;
 }
@@ -306,7 +306,8 @@ static vp_status from_settings(vp_arena *arena, const vp_json_node *root, vp_set
     for (int s = 0; s < VP_N_SETTINGS; s++)
         VP_TRY(take(arena, &common, (vp_setting)s, out, err));
     out->document = json_incref(root->value);
-    VP_TRY(take_versions(root, out, err));
+    VP_TRY(take_versions(root, "versions", &out->versions, err));
+    VP_TRY(take_versions(root, "versions_asked", &out->asked, err));
     out->trainer = text_of(arena, json_object_get(root->value, "trainer"), NULL);
     out->device  = text_of(arena, json_object_get(root->value, "device"), NULL);
     out->model   = text_of(arena, json_object_get(root->value, "model"), "name");

@@ -80,6 +80,7 @@ typedef struct vp_settings {
     int64_t     n_labels;                 /* of a classifier; 0: not said */
     bool        padded;                   /* what was predicted is with a mask that holds padding */
     json_t     *versions; /* borrowed from the document: {"transformers": "5.17"}; NULL */
+    json_t     *asked;    /* the same of those that somebody asked for; NULL */
     int64_t     allocated_bytes, reserved_bytes, device_bytes; /* -1: not said */
     int64_t     reserved_high_bytes; /* upper end of an interval about reserved_bytes; -1: none */
     double      step_time_s;         /* -1 */

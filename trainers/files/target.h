@@ -351,6 +351,8 @@ const vp_key *vp_dialect_key(const vp_dialect *d, const char *path, const char *
 
 /* -1, 0, 1: "5.17" is before "5.23.0". */
 int vp_version_compare(const char *a, const char *b);
+/* Of "2.11.0" in "2.11.0+cu130", "5.25" in "5.25.dev0": numbers with dots between them. 0: it begins with none. */
+size_t vp_version_length(const char *text);
 /* since and until may be NULL. */
 bool vp_version_within(const char *version, const char *since, const char *until);
 

@@ -123,6 +123,15 @@ int vp_version_compare(const char *a, const char *b)
     return 0;
 }
 
+size_t vp_version_length(const char *text)
+{
+    size_t n = strspn(text, "0123456789.");
+
+    while (n && text[n - 1] == '.')
+        n--;
+    return n;
+}
+
 bool vp_version_within(const char *version, const char *since, const char *until)
 {
     return (!since || vp_version_compare(version, since) >= 0) &&

@@ -26,16 +26,26 @@ bool vp_hf_is_other_version(const char *versions, const char *library, const cha
     return has && !begins_with(has, version, strlen(version));
 }
 
+static const char *const counted[] = {"torch", "transformers", "peft"};
+enum { N_COUNTED = sizeof counted / sizeof *counted };
+
+bool vp_hf_is_counted(const char *library)
+{
+    for (int i = 0; i < N_COUNTED; i++)
+        if (strcmp(counted[i], library) == 0)
+            return true;
+    return false;
+}
+
 const char *vp_hf_versions_of(vp_arena *arena, const json_t *versions)
 {
-    static const char *const recorded[] = {"torch", "transformers", "peft"};
-    const char              *list       = NULL;
+    const char *list = NULL;
 
-    for (size_t i = 0; i < sizeof recorded / sizeof *recorded; i++) {
-        const char *version = json_string_value(json_object_get(versions, recorded[i]));
+    for (int i = 0; i < N_COUNTED; i++) {
+        const char *version = json_string_value(json_object_get(versions, counted[i]));
         if (version)
             list = vp_arena_printf(arena, "%s%s%s=%s", list ? list : "", list ? "," : "",
-                                   recorded[i], version);
+                                   counted[i], version);
     }
     return list;
 }

@@ -13,6 +13,9 @@
  * library at all. */
 bool vp_hf_is_other_version(const char *versions, const char *library, const char *version);
 
+/* Whether steps are recorded with versions of this library. */
+bool vp_hf_is_counted(const char *library);
+
 /* {"transformers": "4.57", "trl": "1.16"} as vp_hf_request has them: those of libraries that steps are recorded with; NULL: none is.
  * The arena's. */
 const char *vp_hf_versions_of(vp_arena *arena, const json_t *versions);
