@@ -593,11 +593,12 @@ static vp_status say_refused(vp_checked *c, const vp_check_fit *x, vp_err *err)
 
     if (m->refused == VP_N_SETTINGS)
         return VP_OK;
-    return vp_check_refused(
-        c, (vp_setting)m->refused, m->why,
-        in_their_keys(c, (vp_setting)m->refused,
-                      m->refused == VP_SETTING_PRECISION ? vp_hf_trl_instead(&q) : NULL),
-        err);
+    return vp_check_refused(c, (vp_setting)m->refused, m->why,
+                            in_their_keys(c, (vp_setting)m->refused,
+                                          m->refused == VP_SETTING_PRECISION ? vp_hf_trl_instead(&q)
+                                          : m->refused == VP_SETTING_ATTENTION ? "eager"
+                                                                               : NULL),
+                            err);
 }
 
 vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_options *o,

@@ -1,6 +1,8 @@
 #include "cli/check_unsaid.h"
 
 #include "trainers/hf/hf_adapters.h"
+#include "trainers/hf/hf_attention.h"
+#include "trainers/hf/hf_versions.h"
 
 #include <string.h>
 #include <strings.h>
@@ -24,6 +26,16 @@ static const char *published_format(const vp_checked *c, const vp_check_fit_opti
     return entry ? vp_zoo_dtype(o->model, !is_same) : NULL;
 }
 
+/* Transformers takes sdpa where its class has it. */
+static void take_attention(vp_checked *c, const vp_model *model)
+{
+    if (c->settings.value[VP_SETTING_ATTENTION] || c->unread[VP_SETTING_ATTENTION] ||
+        !vp_hf_lacks_sdpa(model->family, "sdpa", vp_hf_versions_of(c->arena, c->versions)))
+        return;
+    c->settings.value[VP_SETTING_ATTENTION] = "eager";
+    c->by_default[VP_SETTING_ATTENTION]     = true;
+}
+
 vp_status vp_check_take_unsaid(vp_checked *c, const vp_check_fit_options *o, const vp_model *model,
                                vp_err *err)
 {
@@ -34,6 +46,7 @@ vp_status vp_check_take_unsaid(vp_checked *c, const vp_check_fit_options *o, con
     vp_check_published(c, published_format(c, o, model));
     if (vp_hf_lora_targets(model->family, NULL, targets, sizeof targets, &none) == VP_OK)
         vp_check_adapted(c, model->family, targets);
+    take_attention(c, model);
     VP_TRY(vp_check_targets(c, model->family, vp_hf_lora_lacks, err));
     VP_TRY(vp_check_order(c, err));
 out:

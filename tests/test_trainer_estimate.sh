@@ -142,7 +142,7 @@ for row, errors in newer:
     name = "put together, of a newer release: " + " ".join([row["name"], row["trainer"]] + row["options"])
     if ok(not isinstance(errors, str), name, errors):
         ok(abs(errors["peak"]) <= 0.012 and abs(errors["reserved"]) <= 0.035, name, errors)
-ok(len(newer) >= 58 and len({row["name"] for row, _ in newer}) >= 24, "rows of a newer release", len(newer))
+ok(len(newer) >= 62 and len({row["name"] for row, _ in newer}) >= 24, "rows of a newer release", len(newer))
 ok(sum(abs(e["peak"]) <= 0.001 for e in answered) > len(answered) / 2, "put together: most are within 0.1 %", sorted(abs(e["peak"]) for e in answered)[len(answered) // 2])
 words = "granite-3.3-2b --trainer trl --precision bf16-amp --attention eager --padding mask --lora r=16,targets=all-linear --micro-batch 2 --seq 512 --recompute full".split()
 p = subprocess.run([vplan, "estimate", *words, "--json"], stdout=subprocess.PIPE)
@@ -865,7 +865,7 @@ ok("the embeddings and the first 8 layers" in p.stdout, "what is frozen is said"
 for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 0), ("transformers=5.24", 0), ("transformers=4.5", 4), ("transformers=4.57.6,peft=0.21", 0),
                    ("jax=1", 2), ("torch=", 2)):
     rc, j = estimate(llama, "--precision", "bf16", "--seq", "512", "--versions", text)
-    ok(rc == code and (rc == 0 or "2.11.0" in j["error"]["message"]), "versions %s" % text, (rc, j.get("error")))
+    ok(rc == code and (rc != 4 or "2.11.0" in j["error"]["message"]), "versions %s" % text, (rc, j.get("error")))
     ok(code != 4 or "5.17.0" in j["error"]["message"] and "4.57.6" in j["error"]["message"], "what is known besides %s" % text, j.get("error"))
 # the recording's own program, less the second copy of the frequencies, and a mask of 8 bytes for each of 1,024 tokens
 now, before = [estimate(llama, "--precision", "bf16", "--recompute", "full:reentrant", "--seq", "512", "--micro-batch", "2", *v)[1] for v in ((), ("--versions", "transformers=4.57"))]

@@ -95,6 +95,29 @@ ok(0 < before["allocated_peak_bytes"] - j["allocated_peak_bytes"] < 3 << 25, "an
 rc, j, _ = asked("--versions", "transformers=4.57", of=("estimate", "gemma-2-2b", *ASK[2:]))
 ok(rc == 4 and "5.17.0" in j["error"]["message"], "models of transformers 4 are others", (rc, j.get("error")))
 
+# ---- a class without sdpa: eager attention runs, is what plan chooses, and sdpa is an error of the files ----
+json.dump({"model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"], "hidden_size": 768, "num_heads": 12, "num_layers": 12, "attention_types": [[["global", "local"], 6]],
+           "max_position_embeddings": 2048, "vocab_size": 50257, "window_size": 256}, open("neo.json", "w"))
+CARD = ("--device", "h100", "--seq", "256")
+with open("said.yaml", "w") as f:
+    f.write("per_device_train_batch_size: 8\nbf16: true\n")
+with open("sdpa.json", "w") as f:
+    json.dump({"pretrained_model_name_or_path": "x", "attn_implementation": "sdpa"}, f, indent=1)
+for model, words, lacks in (("neo.json", (), True), ("gemma-2-2b", (), False), ("gemma-2-2b", ("--versions", "transformers=5.20"), False), ("gemma-2-2b", ("--versions", "transformers=5.21"), True),
+                            ("gemma-2-2b", ("--versions", "torch=2.15,transformers=5.24.0"), True)):
+    name = " ".join((model, *words))
+    rc, j, libraries = asked(*words, of=("estimate", model, "--trainer", "hf", *CARD, "--micro-batch", "2", "--json"))
+    ok((rc == 0) == (libraries is not None) and (rc == 4 or any("no sdpa" in a for a in j["assumptions"]) == lacks) and (rc == 0 or name.endswith(("5.20", "5.21"))), name + ": what runs is said", (rc, j))
+    code, out, err = call("plan", model, "--trainer", "hf", *CARD, "--global-batch", "4", "--json", *words)
+    ok(code == 0 and json.loads(out)["common"]["attention"] == ("eager" if lacks else "sdpa"), name + ": plan's attention", (code, out[:300]))
+    code, out, err = call("plan", model, "--trainer", "hf", *CARD, "--global-batch", "4", "--attention", "sdpa", "--json", *words)
+    ok((code == 4 and "has none for" in json.loads(out)["error"]["message"]) == lacks, name + ": sdpa asked for", (code, out[:300]))
+    code, out, err = call("check", "said.yaml", "--model", model, *CARD, "--json", *words)
+    ok(code == 0 and json.loads(out)["common"].get("attention", "sdpa") == ("eager" if lacks else "sdpa"), name + ": check's attention where nobody says", (code, out[:300]))
+    code, out, err = call("check", "said.yaml", "sdpa.json", "--model", model, *CARD, "--json", *words)
+    found = [(f["file"], f["line"], f["severity"]) for f in json.loads(out)["findings"] if f["key"] == "attn_implementation"]
+    ok(found == ([("sdpa.json", 3, "error")] if lacks else []) and code == (4 if lacks else 0), name + ": check finds sdpa", (code, found))
+
 # ---- what is no list, environment or requirements ----
 for path, code, words in (("nowhere", 2, "there is no nowhere"), ("torch", 2, "NAME=VERSION"), ("empty", 4, "no environment"), ("odd", 4, "no environment"), ("ranges.txt", 4, "no version of torch is pinned"), ("two", 4, "has both"), ("stale", 4, "torch has both"), ("marked.txt", 4, "torch has both 2.15.0 and 2.2.2"), ("wheel.txt", 4, "no version of torch is pinned"),
                           ("any.txt", 4, "no version of torch is pinned"), ("long.txt", 4, "transformers is not there"), ("half", 4, "torch is not there"), ("peft.txt", 4, "torch is not there"), ("", 2, "NAME=VERSION"), ("nowhere/bin/python", 2, "there is no")):

@@ -24,15 +24,6 @@ typedef struct job {
 static const char *const counted[] = {"torch", "transformers", "peft"};
 enum { N_COUNTED = sizeof counted / sizeof *counted };
 
-/* Of "5.17" and "5.17.3": a step is known of a minor release. */
-static bool is_same_minor(const char *a, const char *b)
-{
-    long x[2] = {0}, y[2] = {0};
-
-    return sscanf(a, "%ld.%ld", &x[0], &x[1]) > 0 && sscanf(b, "%ld.%ld", &y[0], &y[1]) > 0 &&
-           x[0] == y[0] && x[1] == y[1];
-}
-
 /* Whether the key can hold the setting's own word, where that is what the row writes. */
 static bool takes(const vp_dialect *d, const char *version, const vp_saying *row, const char *value)
 {
@@ -378,7 +369,7 @@ static void put_libraries(const job *j, vp_text *out)
     for (int i = 0; i < N_COUNTED; i++) {
         const char *of    = json_string_value(json_object_get(predicted, counted[i])),
                    *keyed = json_string_value(json_object_get(j->out->versions, counted[i]));
-        if (of && !(keyed && is_same_minor(of, keyed)))
+        if (of && !(keyed && vp_version_is_of_release(of, keyed)))
             vp_text_printf(out, "%s %s %s", n++ ? "," : ", with", counted[i], of);
     }
 }

@@ -14,6 +14,7 @@
 #ifndef VP_TRAINERS_FILES_TARGET_H
 #define VP_TRAINERS_FILES_TARGET_H
 
+#include "base/version.h"
 #include "trainers/files/document.h"
 #include "trainers/files/settings.h"
 
@@ -348,13 +349,6 @@ const vp_dialect *vp_dialect_at(int i);
 /* The key of this path, in the dialect or in what it is based on; NULL. The newest of several
  * whose versions do not overlap, unless version says which. */
 const vp_key *vp_dialect_key(const vp_dialect *d, const char *path, const char *version);
-
-/* -1, 0, 1: "5.17" is before "5.23.0". */
-int vp_version_compare(const char *a, const char *b);
-/* Of "2.11.0" in "2.11.0+cu130", "5.25" in "5.25.dev0": numbers with dots between them. 0: it begins with none. */
-size_t vp_version_length(const char *text);
-/* since and until may be NULL. */
-bool vp_version_within(const char *version, const char *since, const char *until);
 
 /* Whether it is that one, or based on it. d may be NULL. */
 bool vp_dialect_is_based_on(const vp_dialect *d, const vp_dialect *of);

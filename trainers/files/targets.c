@@ -108,36 +108,6 @@ vp_status vp_target_writes_for(const vp_target *t, json_t *versions, vp_err *err
     return VP_OK;
 }
 
-int vp_version_compare(const char *a, const char *b)
-{
-    while (*a || *b) {
-        char *end_a, *end_b;
-        long  x = strtol(a, &end_a, 10), y = strtol(b, &end_b, 10);
-        if (x != y)
-            return x < y ? -1 : 1;
-        if (end_a == a && end_b == b)
-            break;
-        a = end_a + (*end_a == '.');
-        b = end_b + (*end_b == '.');
-    }
-    return 0;
-}
-
-size_t vp_version_length(const char *text)
-{
-    size_t n = strspn(text, "0123456789.");
-
-    while (n && text[n - 1] == '.')
-        n--;
-    return n;
-}
-
-bool vp_version_within(const char *version, const char *since, const char *until)
-{
-    return (!since || vp_version_compare(version, since) >= 0) &&
-           (!until || vp_version_compare(version, until) < 0);
-}
-
 /* Whether what holds from one version on, or up to one, does of both. */
 static bool is_alike(const char *a, const char *b, const char *since, const char *until)
 {

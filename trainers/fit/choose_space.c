@@ -2,6 +2,7 @@
 #include "trainers/fit/choose_internal.h"
 
 #include "trainers/files/emit.h"
+#include "trainers/hf/hf_attention.h"
 #include "trainers/torch/world.h"
 
 #include <assert.h>
@@ -11,25 +12,35 @@
 
 /* ---- the space ---- */
 
+/* Transformers' class of the model has no such attention. */
+static bool has_none(const vp_choose_search *x, vp_setting setting, const char *word)
+{
+    return setting == VP_SETTING_ATTENTION &&
+           vp_hf_lacks_sdpa(x->r->job.model->family, word, x->r->job.versions);
+}
+
 /* Word i of an axis that is to be tried; false past the end. */
 static bool word_at(const vp_choose_search *x, const vp_axis *axis, int i, char *buf, size_t size)
 {
-    const char *pinned = x->r->pinned[axis->setting], *at = axis->words;
+    const char *pinned = x->r->pinned[axis->setting];
 
     if (pinned && strcmp(pinned, "any") != 0) {
         snprintf(buf, size, "%s", pinned);
         return i == 0;
     }
-    if (i > 0 && axis->kind == VP_AXIS_ALIKE && !pinned)
-        return false;
-    while (i-- > 0) {
-        at = strchr(at, '|');
-        if (!at)
-            return false;
-        at++;
+    if (axis->kind == VP_AXIS_ALIKE && !pinned) { /* the first, or what its class then takes */
+        snprintf(buf, size, "%.*s", (int)strcspn(axis->words, "|"), axis->words);
+        if (has_none(x, axis->setting, buf))
+            snprintf(buf, size, "eager");
+        return i == 0;
     }
-    snprintf(buf, size, "%.*s", (int)strcspn(at, "|"), at);
-    return true;
+    for (const char *at = axis->words; *at; at += *at == '|') {
+        snprintf(buf, size, "%.*s", (int)strcspn(at, "|"), at);
+        at += strcspn(at, "|");
+        if (!has_none(x, axis->setting, buf) && i-- == 0)
+            return true;
+    }
+    return false;
 }
 
 const char *vp_choose_count_text(vp_arena *arena, int64_t n)

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "devices/efficiency.h"
 #include "trainers/hf/hf_adapters.h"
+#include "trainers/hf/hf_attention.h"
 #include "trainers/hf/hf_find.h"
 #include "trainers/hf/hf_priced.h"
 #include "trainers/torch/world.h"
@@ -631,17 +632,20 @@ static void stand_in_for_release(vp_fit_bytes *b)
 vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
                           vp_err *err)
 {
-    vp_err    why = {0};
-    vp_status st  = VP_ERR_INPUT;
+    const char *attention = s->value[VP_SETTING_ATTENTION];
+    vp_err      why       = {0};
+    vp_status   st;
 
-    if (job->versions)
-        st = bytes_with(job, s, job->versions, out, &why);
+    if (attention)
+        VP_TRY(vp_hf_check_attention(job->model->family, attention, job->versions, err));
+    st = job->versions ? bytes_with(job, s, job->versions, out, &why) : VP_ERR_INPUT;
     if (st == VP_ERR_INPUT) {
         st = bytes_with(job, s, NULL, out, err);
         if (st == VP_OK && job->versions)
             stand_in_for_release(out);
     } else if (st != VP_OK)
         *err = why;
+out:
     return st;
 }
 
@@ -793,9 +797,7 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
                             .device    = job->device,
                             .profile   = job->profile,
                             .precision = s->value[VP_SETTING_PRECISION],
-                            .attention = vp_hf_attends_eagerly(job->model->family)
-                                             ? "eager"
-                                             : s->value[VP_SETTING_ATTENTION],
+                            .attention = s->value[VP_SETTING_ATTENTION],
                             .optimizer = s->value[VP_SETTING_OPTIMIZER],
                             .clips     = clips(job, s),
                             .frozen    = !is(s, VP_SETTING_TUNING, "full"),

@@ -1,5 +1,6 @@
 #include "trainers/hf/hf_estimate.h"
 
+#include "trainers/hf/hf_attention.h"
 #include "trainers/hf/hf_composed.h"
 #include "trainers/hf/hf_replay.h"
 #include "trainers/hf/hf_request.h"
@@ -10,13 +11,20 @@
 vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request,
                              vp_hf_estimate *out, vp_err *err)
 {
-    vp_err    why = {0};
-    vp_status st  = vp_hf_replay(model, request, out, &why);
+    vp_hf_request q   = *request;
+    vp_err        why = {0};
+    vp_status     st  = vp_hf_replay(model, request, out, &why);
 
-    if (st == VP_ERR_INPUT && out->is_unrecorded)
-        return vp_hf_compose(model, request, &why, out, err);
-    if (st != VP_OK)
-        *err = why;
+    if (st != VP_ERR_INPUT || !out->is_unrecorded) {
+        if (st != VP_OK)
+            *err = why;
+        return st;
+    }
+    if (vp_hf_lacks_sdpa(model->family, q.attention, q.versions))
+        q.attention = "eager";
+    st = vp_hf_compose(model, &q, &why, out, err);
+    if (st == VP_OK && strcmp(q.attention, request->attention) != 0)
+        vp_hf_assume(out, VP_HF_EAGER_ALONE, model->family);
     return st;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/file.h"
+#include "trainers/hf/hf_attention.h"
 #include "trainers/hf/hf_cudnn.h"
 #include "trainers/hf/hf_layers.h"
 #include "trainers/hf/hf_refuse.h"
@@ -112,8 +113,7 @@ static void choose_attention(search *r)
     r->out->attention = r->request->attention;
     if (strcmp(r->attention, "eager") == 0 && strcmp(r->request->attention, "eager") != 0) {
         r->out->attention = "eager";
-        vp_hf_assume(r->out, "attention: transformers has no sdpa for %s, so eager",
-                     r->model->family);
+        vp_hf_assume(r->out, VP_HF_EAGER_ALONE, r->model->family);
     }
     if (!lacks || strncmp(r->attention, "sdpa", 4) != 0)
         return;
@@ -542,27 +542,15 @@ out:
     return st;
 }
 
-/* transformers has sdpa for most families; the others run eager attention where nothing else is asked for (modeling_utils.py:
- * _check_and_adjust_attn_implementation). */
-static bool has_sdpa(const search *r)
-{
-    const char *key = "";
-
-    for (int64_t i = 0; (key = vp_recording_key(r->found->recording, i)); i++)
-        if (strstr(key, "attention=sdpa"))
-            return true;
-    return false;
-}
-
 static const char *attention_of(const search *r)
 {
     const char *asked = r->request->attention;
 
-    return strncmp(asked, "sdpa", 4) == 0 && !has_sdpa(r) ? "eager"
-           : is_math(r) && !is_grouped_alone(r)           ? "sdpa:math"
-           : is_without_flash(r)                          ? "sdpa:efficient"
-           : vp_hf_turns_flash_off(r->request)            ? "sdpa:flash"
-                                                          : asked;
+    return vp_hf_lacks_sdpa(r->model->family, asked, r->request->versions) ? "eager"
+           : is_math(r) && !is_grouped_alone(r)                            ? "sdpa:math"
+           : is_without_flash(r)                                           ? "sdpa:efficient"
+           : vp_hf_turns_flash_off(r->request)                             ? "sdpa:flash"
+                                                                           : asked;
 }
 
 /* A file of a kind's steps, and in it the program. */

@@ -31,7 +31,6 @@ typedef struct form {
     bool        encodes;    /* every token sees all */
     bool        of_images;  /* whose patches are the tokens, behind one more */
     bool        drops;      /* by the config's dropout_rate; others' dropouts cost little */
-    bool        is_eager;   /* no sdpa */
     int         full_every; /* of so many layers one has no window; 0: all have it */
     vp_act      act;
 } form;
@@ -56,7 +55,7 @@ static const form forms[] = {
     {"starcoder2", NORM_LAYER, BLOCK_PRE, .rotates = true, .act = VP_ACT_GELU_TANH},
     {"falcon", NORM_LAYER, BLOCK_PARALLEL, .rotates = true, .act = VP_ACT_GELU},
     {"phi", NORM_LAYER, BLOCK_PARALLEL, .rotates = true, .act = VP_ACT_GELU_TANH},
-    {"gpt_neo", NORM_LAYER, BLOCK_PRE, .is_eager = true, .act = VP_ACT_GELU_TANH},
+    {"gpt_neo", NORM_LAYER, BLOCK_PRE, .act = VP_ACT_GELU_TANH},
     {"distilbert", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
     {"xlm-roberta", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
     {"modernbert", NORM_LAYER, BLOCK_PRE, .gated = true, .rotates = true, .encodes = true,
@@ -71,13 +70,6 @@ static const form *form_of(const char *family)
         if (strcmp(forms[i].family, family) == 0)
             return &forms[i];
     return NULL;
-}
-
-bool vp_hf_attends_eagerly(const char *family)
-{
-    const form *f = form_of(family);
-
-    return f && f->is_eager;
 }
 
 /* ---- what the recording knows ---- */

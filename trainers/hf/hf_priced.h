@@ -19,7 +19,4 @@ int64_t vp_hf_parameters(const vp_model *model, vp_hf_shelf *shelf);
  * VP_ERR_INPUT: no step of its family was recorded, or none that is priced (two stacks of different depths). */
 vp_status vp_hf_add_priced_graph(vp_model *model, vp_hf_shelf *shelf, vp_err *err);
 
-/* Whether transformers has no sdpa for the family, so that eager attention runs where sdpa is said. */
-bool vp_hf_attends_eagerly(const char *family);
-
 #endif

@@ -1,5 +1,7 @@
 #include "trainers/hf/hf_versions.h"
 
+#include "base/version.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,14 +58,21 @@ static const char *next_of(const char *at)
     return at + (*at == ',');
 }
 
+const char *vp_hf_asked_version(const char *versions, const char *library)
+{
+    size_t n = strlen(library);
+
+    for (const char *at = versions ? versions : ""; *at; at = next_of(at))
+        if (strncmp(at, library, n) == 0 && at[n] == '=')
+            return at + n + 1;
+    return NULL;
+}
+
 const char *vp_hf_usual_checkpoints(const char *versions, bool is_trl)
 {
-    static const char of[] = "transformers=";
+    const char *asked = is_trl ? NULL : vp_hf_asked_version(versions, "transformers");
 
-    for (const char *at = versions ? versions : ""; *at && !is_trl; at = next_of(at))
-        if (strncmp(at, of, sizeof of - 1) == 0 && strtol(at + sizeof of - 1, NULL, 10) < 5)
-            return "full:reentrant";
-    return "full";
+    return asked && strtol(asked, NULL, 10) < 5 ? "full:reentrant" : "full";
 }
 
 /* The first of wanted that is another; NULL: none. */
@@ -180,15 +189,6 @@ static int compare(const char *a, const char *b)
     }
 }
 
-/* 5.17.0 and 5.17.2, which mends mistakes of it: the first two numbers. */
-static bool is_of_one_release(const char *a, const char *b)
-{
-    char *a_minor, *b_minor;
-
-    return strtol(a, &a_minor, 10) == strtol(b, &b_minor, 10) && *a_minor == '.' &&
-           *b_minor == '.' && strtol(a_minor + 1, NULL, 10) == strtol(b_minor + 1, NULL, 10);
-}
-
 static bool is_known(const vp_hf_found *found, int64_t i)
 {
     return i < 0 || vp_recorded_is_known(found->program, i);
@@ -209,7 +209,7 @@ static bool is_between(const vp_hf_found *found, const char *library, size_t n, 
         const char *known = version_of(line, library, n);
         if (!known || !is_known(found, i) || !is_of_one_major(known, version))
             continue;
-        if (is_of_one_release(known, version))
+        if (vp_version_is_of_release(known, version))
             return true;
         is_above = is_above || compare(known, version) < 0;
         is_below = is_below || compare(known, version) > 0;

@@ -20,6 +20,9 @@ bool vp_hf_is_counted(const char *library);
  * The arena's. */
 const char *vp_hf_versions_of(vp_arena *arena, const json_t *versions);
 
+/* In versions, as vp_hf_request has them or NULL, that of a library, which ends at a comma or with them; NULL: it is not asked for. */
+const char *vp_hf_asked_version(const char *versions, const char *library);
+
 /* What gradient checkpointing is where nobody says use_reentrant: until transformers 5 that is True, but by TRL. versions: as
  * vp_hf_request has them, or NULL. */
 const char *vp_hf_usual_checkpoints(const char *versions, bool is_trl);
