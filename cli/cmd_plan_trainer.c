@@ -147,7 +147,8 @@ static vp_status take_seq(answer *a, const vp_plan_options *o, vp_err *err)
     a->request.seq = o->seq ? o->seq : a->model->image_tokens;
     if (!a->request.seq)
         return VP_FAIL(err, VP_ERR_USAGE, VP_SEQ_REQUIRED);
-    if (a->model->image_tokens && a->request.seq != a->model->image_tokens)
+    if (a->model->image_tokens && !a->model->resizes_images &&
+        a->request.seq != a->model->image_tokens)
         return VP_FAIL(err, VP_ERR_USAGE, "--seq %lld: an image of this model makes %lld tokens",
                        (long long)o->seq, (long long)a->model->image_tokens);
     return VP_OK;

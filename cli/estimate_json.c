@@ -118,7 +118,12 @@ json_t *vp_estimate_assumptions(const vp_estimate_answer *a)
     json_array_append_new(list, json_sprintf("libraries: %s", a->estimate.versions));
     if (a->seq_is_default)
         json_array_append_new(
-            list, json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d",
+            list,
+            strcmp(a->estimate.task, "imgcls") == 0
+                ? json_sprintf(
+                      "--seq not given: %lld, the tokens of a picture of the config's size",
+                      (long long)a->estimate.seq)
+                : json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d",
                                (long long)a->estimate.seq, VP_ESTIMATE_SEQ));
     if (a->measured_in && vp_measured_context(&a->measured) >= 0)
         json_array_append_new(list,

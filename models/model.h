@@ -49,7 +49,8 @@ typedef struct vp_model {
     json_t  *config;
     vp_graph graph;
     int64_t  n_params, n_trained;
-    int64_t  image_tokens; /* of a sample that is an image; 0: it is a text */
+    int64_t  image_tokens;   /* of a sample that is an image; 0: it is a text */
+    bool     resizes_images; /* images of another size have as many tokens as patches */
     /* the graph is for seconds: it has no names, and of parameters the large ones (trainers/hf/hf_priced.h) */
     bool    is_priced_only;
     int64_t n_other_experts;  /* its parameters of experts beside those that a token is sent to */

@@ -313,6 +313,24 @@ for row in estimate_rows.read("tests/golden/trainers/neo_steps.csv", scratch):
     if ok(not isinstance(errors, str), name, errors):
         ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= (0.02 if alone else 0.0001), name, errors)
 
+# ---- pictures: of one sample PyTorch's modules make fewer copies than what was recorded ----
+pictures = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/picture_steps.csv", scratch)]
+for row, errors in pictures:
+    alone = row["options"][row["options"].index("--micro-batch") + 1] == "1"
+    name = " ".join([row["name"], row["trainer"]] + row["options"])
+    if ok(not isinstance(errors, str), name, errors):
+        ok(abs(errors["peak"]) <= (0.0025 if alone else 0.0002) and abs(errors["reserved"]) <= (0.026 if alone else 0.01) and abs(errors["load"]) <= 1e-6, name, errors)
+        ok(abs(errors.get("evaluate", 0)) <= 0.0002, name + ": evaluation", errors)
+ok(len(pictures) >= 64 and len({row["name"] for row, _ in pictures}) >= 8, "rows of pictures", len(pictures))
+dino = dict(model_type="dinov2", architectures=["Dinov2ForImageClassification"], hidden_size=384, num_hidden_layers=12, num_attention_heads=6, mlp_ratio=4, image_size=518, patch_size=14,
+            id2label={"0": "cat", "1": "dog"})
+rc, j = estimate(dino, "--micro-batch", "2")
+ok(rc == 0 and j["settings"]["seq"] == 37 * 37 + 1 and any("--seq 257" in a for a in j["assumptions"]) and any("cuDNN" in a for a in j["assumptions"]), "DINOv2's pictures are the config's unless told", (rc, j.get("error")))
+ok(estimate(dino, "--micro-batch", "2", "--seq", "257")[1]["allocated_peak_bytes"] < j["allocated_peak_bytes"], "smaller pictures take less")
+refused("a picture of no whole patches", dino, ["--seq", "300"], 2, ["--seq 300", "257"])
+refused("pictures of one colour", dict(dino, num_channels=1), [], 4, ["recorded with 3", "with 1"])
+refused("a stochastic depth", dict(dino, drop_path_rate=0.1), [], 4, ["drop_path_rate"])
+
 # ---- the table of trainers/hf/README.md ----
 board = subprocess.run([sys.executable, "tests/oracles/scoreboard.py", "--vplan", vplan, "--readme", "trainers/hf/README.md"], stdout=subprocess.PIPE, text=True)
 ok(board.returncode == 0, "the scoreboard is what it was", board.stdout)

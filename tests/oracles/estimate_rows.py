@@ -82,7 +82,7 @@ def of_ours(r, scratch):
     options += ["--versions", r.get("versions")] * bool(r.get("versions"))
     options += ["--method", "dpo"] * (r.get("trainer") == "dpo")
     options += {"all": ["--liger"], "loss": ["--loss", "liger"]}.get(r.get("liger"), [])
-    phases = {p: int(r["allocated_" + p]) for p in PHASES + ["evaluate"] if "allocated_" + p in r}
+    phases = {p: int(r["allocated_" + p]) for p in PHASES + ["evaluate"] if r.get("allocated_" + p)}
     return dict(trainer=r.get("trainer", "torch").replace("dpo", "trl"), name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
                 reserved=int(r["reserved"]))
 

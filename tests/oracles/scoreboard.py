@@ -26,6 +26,7 @@ WHAT = {
     "class_steps.csv": "classifiers of texts and of tokens",
     "masked_steps.csv": "masked models, and T5, by Trainer",
     "t5_steps.csv": "T5, under masks too",
+    "picture_steps.csv": "classifiers of pictures: ViT, DeiT, DINOv2",
     "neo_steps.csv": "GPT-Neo under Trainer and adapters",
     "efficient_steps.csv": "flash attention turned off",
     "older_steps.csv": "a T4, which has no flash attention",

@@ -50,6 +50,8 @@ static const struct {
     {"distilbert", {"q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"}, NULL},
     {"modernbert", {"Wqkv", "Wo", "Wi", "dense"}, NULL},
     {"vit", {"q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2"}, NULL},
+    {"deit", {"q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2"}, NULL},
+    {"dinov2", {"query", "key", "value", "dense", "fc1", "fc2"}, NULL},
     {"t5", {"q", "k", "v", "o", "wi", "wo"}, "q+v"},
 };
 
@@ -152,7 +154,7 @@ out:
 bool vp_hf_lora_lacks(const char *family, const char *name, const char **nearest)
 {
     /* families whose versions, towers or experts have other names too */
-    static const char other_names[] = "mixtral+qwen3_moe+gemma3+vit+t5+distilbert";
+    static const char other_names[] = "mixtral+qwen3_moe+gemma3+vit+deit+t5+distilbert";
     /* what is no linear layer of a block: embeddings, heads, what is made of several */
     static const char others[] =
         "lm_head+embed_out+embed_in+embed_tokens+embed_positions+wte+wpe+"

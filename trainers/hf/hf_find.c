@@ -9,6 +9,7 @@
 #include "trainers/hf/hf_versions.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +22,11 @@ typedef struct search {
     vp_hf_pass           pass;
     vp_hf_estimate      *out;
     vp_hf_found         *found;
-    const char          *attention; /* what PyTorch takes on this card */
-    const char          *folder;    /* of recordings, below theirs */
-    bool                 terse;     /* as the request's; so is what another step stands in for */
-    vp_hf_request        by_false;  /* the request, with checkpoints by use_reentrant=False */
+    const char          *attention;  /* what PyTorch takes on this card */
+    const char          *folder;     /* of recordings, below theirs */
+    bool                 is_resized; /* pictures of another size than the config says */
+    bool                 terse;      /* as the request's; so is what another step stands in for */
+    vp_hf_request        by_false;   /* the request, with checkpoints by use_reentrant=False */
 } search;
 
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
@@ -174,7 +176,7 @@ static void key_of(const search *r, char *buf, size_t size)
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(r), r->attention, q->padded, (int)heads,
              s->tied && !r->found->ties, recompute_of(r), q->lora.targets, q->lora.dropout > 0,
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
@@ -191,7 +193,7 @@ static void key_of(const search *r, char *buf, size_t size)
              q->offloads && !evaluates(r) ? " offload=1" : "", vp_hf_freezes(q) ? " freeze=" : "",
              vp_hf_freezes(q) ? q->freeze : "",
              s->symbols.at[VP_SYM_q] && s->symbols.at[VP_SYM_q] < head ? " partial=1" : "",
-             q->packed ? " packed=1" : "");
+             q->packed ? " packed=1" : "", r->is_resized ? " resized=1" : "");
 }
 
 /* What a recording is of, as its file is named behind the family. part: of the same steps, in a file of its own. */
@@ -352,6 +354,32 @@ static vp_status choose_labels(search *r, vp_err *err)
     return VP_OK;
 }
 
+/* Of a model that takes square pictures of any size: the tokens of one, whose patches come behind one more. Other pictures than
+ * the config's have its positions made larger or smaller. */
+static vp_status choose_picture(search *r, vp_err *err)
+{
+    const int64_t *at = r->found->sizes.symbols.at;
+    int64_t of_config = vp_patches_of(&r->found->sizes.symbols) + 1, side = 224 / at[VP_SYM_p];
+    int64_t seq     = r->request->seq ? r->request->seq : of_config;
+    int64_t patches = (int64_t)(sqrt((double)seq) + 1e-9);
+
+    r->out->seq   = seq;
+    r->is_resized = seq != of_config;
+    if (patches < 1 || patches * patches + 1 != seq)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--seq %lld: no square picture makes so many tokens, one for each patch of "
+                       "%lld x %lld and one more; one of 224 x 224 makes %lld",
+                       (long long)seq, (long long)at[VP_SYM_p], (long long)at[VP_SYM_p],
+                       (long long)(side * side + 1));
+    if (!r->request->seq)
+        vp_hf_assume(r->out,
+                     "pictures of %lld x %lld, as the config says (image_size); of 224 x 224, as "
+                     "many processors cut them, each makes %lld tokens: --seq %lld",
+                     (long long)at[VP_SYM_I], (long long)at[VP_SYM_I], (long long)(side * side + 1),
+                     (long long)(side * side + 1));
+    return VP_OK;
+}
+
 /* The sequence, and that the model has so many positions, where they are learnt. */
 static vp_status choose_seq(search *r, vp_err *err)
 {
@@ -361,6 +389,12 @@ static vp_status choose_seq(search *r, vp_err *err)
     bool    is_bound = graph->max_seq ? graph->learns_positions : sizes->learns_positions;
     int64_t of_image = sizes->symbols.at[VP_SYM_S], more = r->request->lora.virtual_tokens;
 
+    if (sizes->symbols.at[VP_SYM_p])
+        vp_hf_assume(r->out,
+                     "convolutions: PyTorch's own kernels; cuDNN's have workspaces of their "
+                     "own, by the card, which are not counted");
+    if (!of_image && sizes->symbols.at[VP_SYM_p])
+        return choose_picture(r, err);
     r->out->positions = positions;
     r->out->seq       = of_image ? of_image : r->request->seq;
     if (of_image && r->request->seq && r->request->seq != of_image)

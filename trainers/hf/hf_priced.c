@@ -30,6 +30,7 @@ typedef struct form {
     bool        rotates;
     bool        encodes;    /* every token sees all */
     bool        of_images;  /* whose patches are the tokens, behind one more */
+    bool        resizes;    /* takes images of other sizes than the config's */
     bool        drops;      /* by the config's dropout_rate; others' dropouts cost little */
     int         full_every; /* of so many layers one has no window; 0: all have it */
     vp_act      act;
@@ -62,6 +63,9 @@ static const form forms[] = {
      .full_every = 3, .act = VP_ACT_GELU},
     {"t5", NORM_RMS, BLOCK_OF_BOTH, .drops = true, .act = VP_ACT_RELU},
     {"vit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
+    {"deit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
+    {"dinov2", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .resizes = true,
+     .act = VP_ACT_GELU},
 };
 
 static const form *form_of(const char *family)
@@ -361,7 +365,7 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
                                .positions = at[VP_SYM_P],
                                .window    = sizes->window,
                                .patch     = at[VP_SYM_p],
-                               .image     = at[VP_SYM_S],
+                               .image = at[VP_SYM_S] ? at[VP_SYM_S] : vp_patches_of(&sizes->symbols) + 1,
                                .dropout = f->drops ? json_number_value(vp_model_field(model, "dropout_rate")) : 0};
     int64_t        n_layers = sizes->n_layers[0] + sizes->n_layers[1], *windows = NULL;
     int64_t        rotated_dim = at[VP_SYM_q] ? at[VP_SYM_q] : w.head;
@@ -379,8 +383,9 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
     if (f->block == BLOCK_OF_BOTH)
         n_layers = sizes->n_layers[0];
     model->graph.max_seq          = f->of_images ? w.image : w.positions;
-    model->graph.learns_positions = f->of_images || sizes->learns_positions;
+    model->graph.learns_positions = (f->of_images && !f->resizes) || sizes->learns_positions;
     model->image_tokens           = f->of_images ? w.image : 0;
+    model->resizes_images         = f->resizes;
     if (f->of_images)
         patches(&w);
     else

@@ -217,6 +217,13 @@ static int64_t tile_of_liger(int64_t n, int64_t rows, int64_t width)
     return most(1, least(tile, n));
 }
 
+int64_t vp_patches_of(const vp_symbols *s)
+{
+    int64_t side = s->at[VP_SYM_p] > 0 ? s->at[VP_SYM_I] / s->at[VP_SYM_p] : 0;
+
+    return vp_mul(side, side);
+}
+
 vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err)
 {
     static const vp_size_symbol tables[] = {VP_SYM_V, VP_SYM_T, VP_SYM_P};
@@ -250,6 +257,7 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     at[VP_SYM_KS] =
         most(1, least(200 / most(1, at[VP_SYM_B] * at[VP_SYM_a]), vp_ceil_div(seq, 64)));
     at[VP_SYM_n] = seq - 1;
+    at[VP_SYM_g] = vp_patches_of(s);
     at[VP_SYM_N] = n = at[VP_SYM_B] * seq;
     at[VP_SYM_NS]    = flash_splits(s);
     for (int i = 0; i < 3; i++) {
@@ -319,17 +327,19 @@ static bool columns(const vp_symbols *s, const char **text, int64_t *out)
     return **text != '\0' && !vp_overflowed(*out);
 }
 
-/* "R(3h)", "Q(d,a)", behind the "(": columns, and what multiplies the rows, of which there are n. */
-static bool sum(const vp_symbols *s, int64_t n, const char **text, vp_sum_scratch *out)
+/* "R(3h)", "Q(d,a)", behind the "(": columns, and what multiplies the rows, of which there are n; each is there so many times. */
+static bool sum(const vp_symbols *s, int64_t n, int64_t times, const char **text,
+                vp_sum_scratch *out)
 {
     int64_t outputs, rows = 1;
 
     if (!columns(s, text, &outputs))
         return false;
+    outputs = vp_mul(outputs, times);
     if (**text == ',' && (++*text, !columns(s, text, &rows)))
         return false;
     rows = vp_mul(rows, most(n, 1));
-    if (*(*text)++ != ')' || vp_overflowed(rows))
+    if (*(*text)++ != ')' || vp_overflowed(rows) || vp_overflowed(outputs))
         return false;
     *out = outputs && rows ? vp_scratch_of_sum(outputs, rows, &s->card) : (vp_sum_scratch){0};
     return true;
@@ -371,11 +381,12 @@ static bool factor(const vp_symbols *s, const char **text, int64_t *out)
         *text = t + 2;
         return scales(s, *t, text, out);
     }
-    if ((*t == 'R' || *t == 'Q') && (t[1] == '(' || (t[1] == 'D' && t[2] == '('))) {
-        bool           of_targets = t[1] == 'D';
+    if ((*t == 'R' || *t == 'Q') && (t[1] == '(' || (t[1] && strchr("DG", t[1]) && t[2] == '('))) {
+        bool           of_picture = t[1] == 'G';
+        int64_t        rows = s->at[of_picture ? VP_SYM_n : t[1] == 'D' ? VP_SYM_ND : VP_SYM_N];
         vp_sum_scratch x;
-        *text = t + 2 + of_targets;
-        if (!sum(s, s->at[of_targets ? VP_SYM_ND : VP_SYM_N], text, &x))
+        *text = t + (t[1] == '(' ? 2 : 3);
+        if (!sum(s, rows, of_picture ? s->at[VP_SYM_B] : 1, text, &x))
             return false;
         *out = *t == 'R' ? x.bytes : x.semaphore_bytes;
         return true;

@@ -5,7 +5,7 @@
  *
  * An expression is a sum of products, over factors where it has some: "4097*B*S128*a/8". A
  * factor is a number, a symbol, R(outputs) or Q(outputs): the scratch of a sum over B S rows into
- * that many columns, and of its semaphores; RD, QD: over B D rows; R(outputs,heads): over B S heads rows; J(n) or K(n): the
+ * that many columns, and of its semaphores; RD, QD: over B D rows; RG, QG: of each picture's patches; R(outputs,heads): over B S heads rows; J(n) or K(n): the
  * scales of n weights in NF4, and the scales of those; A(columns): the scratch of any() over B S rows of so many booleans. tests/oracles/programs/sizes.py has the same in
  * Python, and finds the expressions. */
 #ifndef VP_TRAINERS_TORCH_SYMBOLS_H
@@ -17,7 +17,7 @@
 
 /* B batch, S sequence, h hidden, a heads, k key and value heads, d head size, q of which are rotated, f intermediate, e a token's
  * width where it is not the hidden one (0), V vocabulary, P positions, T token types, I pixels of an image's side, p of a patch's, C classes, D sequence of targets (0: none), W buckets of distances, r
- * rank of an adapter, E experts, t of them for each token, o documents that are packed behind each other, x rows of the table that are trained beside adapters, or virtual tokens before a sequence: of prompt tuning S counts them and u does not, of prefix tuning u is the keys of a sequence, S without them; L layers; below them what follows: m is D - 1; behind another name, D is of look-ups of targets, W and Z of those of buckets, for
+ * rank of an adapter, E experts, t of them for each token, o documents that are packed behind each other, x rows of the table that are trained beside adapters, or virtual tokens before a sequence: of prompt tuning S counts them and u does not, of prefix tuning u is the keys of a sequence, S without them; L layers; below them what follows: m is D - 1; g patches of a picture of the config's size; behind another name, D is of look-ups of targets, W and Z of those of buckets, for
  * the distances in S and in D. YR, YS, YP and YG are the scratch of a mask's rows, YI of the sort of all rows, YR2 and YS2 of half as many, YB, YL and VL tiles of a head, YC
  * rows of one of Liger's, YM multiprocessors, YW cuBLAS's workspace where each product takes its own, XB and XC the
  * scratch of a look-up in torch 2.15: symbols.c. */
@@ -25,7 +25,7 @@
 #define VP_SYMBOL_TABLE(X) \
     X(B) X(S) X(h) X(a) X(k) X(d) X(f) X(V) X(P) X(T) X(I) X(p) X(C) X(D) X(W) X(E) X(t) X(o) X(r) X(x) X(u) X(q) X(e) X(L) \
     X(u8) X(S8) X(S32) X(S128) X(dr) X(dk) X(dq) X(SK) X(SQ) X(SH) X(N) X(NS) X(MV) X(MT) X(MP) X(EV) X(ET) X(EP) \
-    X(HV) X(HT) X(HP) X(WQ) X(KS) X(n) X(XS) X(XU) X(XV) X(XT) X(XP) \
+    X(HV) X(HT) X(HP) X(WQ) X(KS) X(n) X(g) X(XS) X(XU) X(XV) X(XT) X(XP) \
     X(m) X(S16) X(D16) X(D32) X(D128) X(DK) X(DQ) X(DH) X(ND) X(NW) X(NZ) X(MD) X(MW) X(MZ) X(ED) X(EW) X(EZ) \
     X(HD) X(HW) X(HZ) X(XD) X(XW) X(XZ) X(XSD) X(XSW) X(XSZ) X(XUD) X(XUW) X(XUZ) \
     X(XR) X(XN) X(XI) X(XB) X(XC) X(YR) X(YS) X(YR2) X(YS2) X(YP) X(YG) X(YI) X(YB) X(YL) X(VL) X(YC) X(YM) X(YW)
@@ -58,6 +58,9 @@ typedef struct vp_symbols {
     int64_t        at[VP_N_SIZE_SYMBOLS];
     vp_symbol_card card;
 } vp_symbols;
+
+/* Patches of a picture of the size that the config has; 0: there are none. */
+int64_t vp_patches_of(const vp_symbols *s);
 
 /* From B to r to all. VP_ERR_INPUT: one does not fit in 32 bits. */
 vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err);

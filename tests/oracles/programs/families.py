@@ -18,6 +18,7 @@ PART_ROTATED = NARROW + " q=partial_rotary_factor*d|"         # and what the cla
 WITHOUT_GROUPS = "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size V=vocab_size (P)=max_position_embeddings"
 LEARNED = WITHOUT_GROUPS.replace("(P)", "P")
 ENCODER = LEARNED + " T=type_vocab_size C=id2label|2"
+IMAGE = "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size I=image_size p=patch_size C=id2label"
 GROUPED, EVEN, MQA = 1, 0, 2             # key and value heads: fewer than heads, as many, one
 
 
@@ -122,8 +123,12 @@ FAMILIES = {
     "xlm-roberta": Family("xlm-roberta", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True, pad_token_id=1),
     "distilbert": Family("distilbert", "h=dim a=n_heads k=|a d=|h/a f=hidden_dim V=vocab_size P=max_position_embeddings C=id2label|2", "mlm",
                          ((EVEN, 1),), layers="n_layers", layer_norm=True),
-    "vit": Family("vit", "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size I=image_size p=patch_size C=id2label "
-                  "S=|I*I+p*p/p/p", "imgcls", ((EVEN, 1),), layer_norm=True),
+    "vit": Family("vit", IMAGE + " "
+                  "S=|I*I+p*p/p/p", "imgcls", ((EVEN, 1),), layer_norm=True, num_channels=3),
+    "deit": Family("deit", IMAGE + " S=|I*I+2*p*p/p/p", "imgcls", ((EVEN, 1),), layer_norm=True, num_channels=3,
+                   architectures=["DeiTForImageClassification"]),
+    # whose pictures may have another size than the config says: its positions are made larger or smaller, in each pass
+    "dinov2": Family("dinov2", IMAGE.replace("f=intermediate_size", "f=|4*h"), "imgcls", ((EVEN, 1),), layer_norm=True, num_channels=3, mlp_ratio=4),
     "t5": Family("t5", "h=d_model a=num_heads k=|a d=d_kv f=d_ff V=vocab_size W=relative_attention_num_buckets", "seq2seq", ((EVEN, 1),),
                  layers="num_layers num_decoder_layers", decoder_start_token_id=0),
     "stablelm": Family("stablelm", PART_ROTATED + "d/4", combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True, partial=(1,)),
@@ -201,11 +206,17 @@ def draw(rng, family, v, index):
             return dict(shape, M=rng.randrange(100, 180)) if v.get("liger") else shape
 
 
-def with_images(rng, shape, index, small):
-    """The same with the sequence that images of some patches make, and labels; small: few images."""
+def with_images(rng, family, v, shape, index, small):
+    """The same with the sequence that images of some patches make, and labels; small: few images. resized: the config has another size."""
     n, p = rng.choice([17, 18, 19, 20, 21, 22, 23]), rng.choice([10, 12, 14, 15, 18, 20])
+    if family.kind == "dinov2":         # a mean of so many patches takes scratch
+        n, p = rng.choice([33, 34, 35, 36, 37, 38, 39]), rng.choice([6, 7, 8, 9, 10])
+    more = 2 if family.kind == "deit" else 1
     rows = rng.choice([1500, 2500]) if small else [6000, 60000, 18000][index % 3]
-    shape.update(p=p, I=n * p, S=n * n + 1, B=rows // (n * n + 1), C=prime_above(rng.randrange(10, 300)))
+    of_config = rng.choice([x for x in range(11, 40) if x != n]) if v["resized"] else n
+    if ("f", "|4*h") in family.fields:
+        shape["f"] = 4 * shape["h"]
+    shape.update(p=p, I=of_config * p, S=n * n + more, B=max(2, rows // (n * n + more)), C=prime_above(rng.randrange(10, 300)))
     return shape
 
 
@@ -218,7 +229,7 @@ def shapes(name, v, n, seed=1):
         out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
     if v["task"] == "seq2seq":
         return [with_targets(rng, s, i) for i, s in enumerate(out)]
-    return [with_images(rng, s, i, seed > 1) for i, s in enumerate(out)] if v["task"] == "imgcls" else out
+    return [with_images(rng, FAMILIES[name], v, s, i, seed > 1) for i, s in enumerate(out)] if v["task"] == "imgcls" else out
 
 
 def with_targets(rng, shape, index):

@@ -279,8 +279,9 @@ def batch(v, shape):
     PADDED[:] = [True] * bool(v["mask"])
     B, S = shape["B"], shape["u"] if v["lora"] == "prompt" and "u" in shape else shape["S"]
     if v["task"] == "imgcls":
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(v["precision"], torch.float32)
-        return {"pixel_values": torch.zeros(B, 3, shape["I"], shape["I"], device="cuda", dtype=dtype),
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(v["precision"] if v["trainer"] == "torch" else "", torch.float32)
+        side = round((shape["S"] - 1) ** 0.5) * shape["p"] if v["resized"] else shape["I"]
+        return {"pixel_values": torch.zeros(B, 3, side, side, device="cuda", dtype=dtype),
                 "labels": torch.zeros(B, device="cuda", dtype=torch.int64)}
     inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
     if v.get("packed"):         # as TRL's collator has them, from the card's side: it makes them in host memory
@@ -486,13 +487,14 @@ def quiet():
 
 DROPOUTS = ("resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "attention_dropout", "activation_dropout", "hidden_dropout_prob",
             "attention_probs_dropout_prob", "hidden_dropout", "layerdrop", "dropout_rate", "resid_dropout", "embed_dropout",
-            "residual_dropout", "embedding_dropout")
+            "residual_dropout", "embedding_dropout", "drop_path_rate")
 # Fields that change no allocation of a training step, or are looked at by another rule (rope, windows, sizes).
 HARMLESS = ("use_cache", "return_dict", "output_hidden_states", "output_attentions", "is_encoder_decoder", "tie_word_embeddings", "problem_type",
             "dtype", "_name_or_path", "model_type", "transformers_version", "summary_type", "summary_use_proj", "summary_activation",
             "summary_proj_to_labels", "use_sliding_window", "norm_topk_prob", "_attn_implementation", "architectures",
             "do_sample", "early_stopping", "output_scores", "remove_invalid_values", "return_dict_in_generate", "tf_legacy_loss", "tie_encoder_decoder",
-            "torchscript", "use_bfloat16")         # the last two lines are fields of all configs of transformers 4
+            "torchscript", "use_bfloat16",         # the last two lines are fields of all configs of transformers 4
+            "apply_layernorm", "reshape_hidden_states")         # of towers beside a detector
 
 
 # What this one is, is another rule's: a token of the table.

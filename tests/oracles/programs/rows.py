@@ -819,6 +819,14 @@ def as_in(path, step):
     return out
 
 
+def seq_of_picture(config, seq):
+    """(tokens that the config's picture makes, tokens of a sample)"""
+    if "image_size" not in config:
+        return seq, seq
+    made = (config["image_size"] // config["patch_size"]) ** 2 + (2 if config["model_type"] == "deit" else 1)
+    return made, seq or made
+
+
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
@@ -836,10 +844,9 @@ def measure(row):
         peaks["allocated_" + phase] = s["allocated_bytes.all.peak"]
         peaks["reserved"] = max(peaks.get("reserved", 0), s["reserved_bytes.all.peak"])
         torch.cuda.reset_peak_memory_stats()
-    fields = {k: v for k, v in config.items() if k not in ("model_type", "architectures")}
-    if "image_size" in fields:
-        seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
-    v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and (prepare == "on" if prepare else trainer not in play.TRL),
+    fields = {k: v for k, v in config.items() if k != "model_type"}
+    of_picture, seq = seq_of_picture(config, seq)
+    v = dict(resized=of_picture != seq, task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and (prepare == "on" if prepare else trainer not in play.TRL),
              trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=lora_dropout, packed=packing, dora=dora,
              save=save, tokens=tokens, x=tokens, offload=offload, freeze=frozen.partition(":")[0], n_frozen=int(frozen.partition(":")[2] or 0),
              liger=liger if liger != "none" else 0)
@@ -858,7 +865,7 @@ def measure(row):
     if opt_name in ("lomo", "adalomo"):         # Accelerate runs their backward pass, with the rate of a schedule
         opt = loop.trainer.optimizer = loop.trainer.accelerator.prepare(opt)
         loop.trainer.create_scheduler(10, opt)
-    of_batch = dict(B=1, S=batch * seq, o=batch * packing) if packing else dict(B=batch, S=seq, I=fields.get("image_size"))
+    of_batch = dict(B=1, S=batch * seq, o=batch * packing) if packing else dict(B=batch, S=seq, I=fields.get("image_size"), p=fields.get("patch_size"))
     play.PACKED[:] = [True] * bool(packing)
     inputs = play.batch(v, of_batch)
     for step in (1, 2):
@@ -872,6 +879,8 @@ def measure(row):
         torch.cuda.reset_peak_memory_stats()
     if eval_batch:
         sample = {"input_ids": [1] * seq, "labels": 1 if task == "seqcls" else [1] * seq}
+        if task == "imgcls":
+            sample = {"pixel_values": inputs["pixel_values"][0].float().cpu(), "labels": 1}
         if padding == "mask":
             sample["attention_mask"] = [1] * (seq - 1) + [0]
         loops.evaluate_all(loop, [sample] * (2 * eval_batch))

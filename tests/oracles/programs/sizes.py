@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import gcd
 
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", "k q", "dq", "a dq", "k dq", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
-          "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C",
+          "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "g", "h g", "g p p", "n p p", "C", "h C",
           "e", "e n", "e h", "e V", "e r",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "u"]
@@ -94,7 +94,7 @@ def up(n, m):
 def values(shape):
     """With the symbols that follow: YM multiprocessors (0: nothing counts them); J(n) the blocks of 64 in n quantised weights, K(n) those of 256 in J(n); S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does, dq what of it is not rotated;
     SK its S, SQ and SH blocks of 64 and dk of that; WQ bytes of its backward where d is above 128, KS parts that its keys are cut in; n
-    patches of an image; N = B S. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
+    patches of an image; g those of one of the size that the config has; N = B S. RG and QG: of the mean of each picture's patches. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
     partial_width(); NS is flash_splits(). XS, XU, XV the scratch of its sort, of finding
     runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0); XB and XC are those of its sort
     and its runs in torch 2.15, whose sort passes over the bits of V alone. YW is cuBLAS's workspace, where each product takes its own (2.15)."""
@@ -107,6 +107,8 @@ def values(shape):
         v["dq"] = v["d"] - v["q"]
     n = v["N"] = v["B"] * v["S"]
     v["n"] = v["S"] - 1
+    if "p" in v:
+        v["g"] = (v["I"] // v["p"]) ** 2
     v["YM"] = v.get("M", 0)
     for t in [t for t in "VTP" if t in v]:
         v["M" + t] = min(n, v[t])
@@ -138,6 +140,7 @@ def values(shape):
         outputs, rows = (value([int(x) if x.isdigit() else x for x in part.split()], v) for part in (w + ",").split(",")[:2])
         for i, letter in enumerate("RQ"):
             v["%s(%s)" % (letter, w.replace(" ", ""))] = sum_scratch(outputs, n * rows)[i] if outputs * rows else 0
+            v["%sG(%s)" % (letter, w.replace(" ", ""))] = sum_scratch(v["B"] * outputs, v["n"])[i] if w == "h" and "p" in v else 0
             if "D" in v:
                 v["%sD(%s)" % (letter, w.replace(" ", ""))] = sum_scratch(outputs, v["ND"] * rows)[i] if outputs * rows else 0
     return v
@@ -189,7 +192,7 @@ def monomials():
                 if m not in out:
                     out.append(m)
     out += [tuple(e.split()) for e in EXTRA]
-    sums = [("%s(%s)" % (letter, w.replace(" ", "")),) for w in SUMS for letter in ("R", "Q", "RD", "QD")]
+    sums = [("%s(%s)" % (letter, w.replace(" ", "")),) for w in SUMS for letter in ("R", "Q", "RD", "QD")] + [("RG(h)",), ("QG(h)",)]
     sums += [("%s(%s)" % (letter, w),) for w in WEIGHTS for letter in "JK"] + [("A(%s)" % w,) for w in FLAGS]
     return sums + sorted(out, key=lambda m: (len(m), sum(map(len, m)), m))
 
@@ -244,14 +247,14 @@ class Fitter:
     def semaphores(self, before, sizes):
         """Those of the sum whose buffer was allocated just before, or None."""
         mine = "Q" + before[1:]
-        if before.startswith(("R(", "RD(")) and all(v[mine] == n for v, n in zip(self.shapes, sizes)):
+        if before.startswith(("R(", "RD(", "RG(")) and all(v.get(mine) == n for v, n in zip(self.shapes, sizes)):
             return 1, [(1, (mine,))]
         return None
 
     def find(self, sizes):
         for col, m in self.columns.items():
             c = Fraction(sizes[0], col[0])
-            if c.denominator <= 4 and (c == 1 or m[:1] == () or not m[0].startswith(("R(", "Q(", "RD(", "QD("))) and all(c * x == s for x, s in zip(col, sizes)):
+            if c.denominator <= 4 and (c == 1 or m[:1] == () or not m[0].startswith(("R(", "Q(", "RD(", "QD(", "RG(", "QG("))) and all(c * x == s for x, s in zip(col, sizes)):
                 return c.denominator, [(c.numerator, m)]
         # two terms, small coefficients: s - p x must be a multiple of a column
         for x, m in self.columns.items():

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Whole runs of models of pictures and of sounds, as their tutorials train them: tests/golden/trainers/picture_steps.csv.
+
+    picture_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ...] [--t4]
+
+Like rows.py, of configs as they are published. --t4: on a card without flash attention, in fp16. A run that fails is said and has no line.
+"""
+import argparse
+import csv
+import json
+import os
+import random
+import sys
+
+import play
+import rows
+
+def labels(n):
+    return {str(i): "label %d" % i for i in range(n)}
+
+
+VIT = dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12, image_size=224, patch_size=16, num_channels=3)
+LARGE = dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16)
+DEIT = dict(VIT, model_type="deit", architectures=["DeiTForImageClassification"])
+DINO = dict({k: x for k, x in VIT.items() if k != "intermediate_size"}, model_type="dinov2", architectures=["Dinov2ForImageClassification"], image_size=518,
+            patch_size=14, mlp_ratio=4, drop_path_rate=0.0, layerscale_value=1.0, use_swiglu_ffn=False)
+MODELS = {
+    "vit-base": dict(VIT, model_type="vit", architectures=["ViTForImageClassification"], id2label=labels(10)),
+    "deit-tiny": dict(DEIT, hidden_size=192, intermediate_size=768, num_attention_heads=3, id2label=labels(5)),
+    "deit-small": dict(DEIT, hidden_size=384, intermediate_size=1536, num_attention_heads=6, id2label=labels(1000)),
+    "deit-base": dict(DEIT, id2label=labels(10)), "deit-base-384": dict(DEIT, image_size=384, id2label=labels(37)),
+    "dinov2-small": dict(DINO, hidden_size=384, num_attention_heads=6, id2label=labels(101)), "dinov2-base": dict(DINO, id2label=labels(10)),
+    "dinov2-large": dict(DINO, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, id2label=labels(3)),
+}
+# A family's few and many targets of adapters.
+TARGETS = {"vit": ("q_proj+v_proj", "all-linear"), "deit": ("q_proj+v_proj", "all-linear"), "dinov2": ("query+value", "all-linear")}
+PRECISIONS = {"fp32": "fp32", "bf16-mixed": "fp16-mixed"}         # on a T4
+
+
+def sequence(c, rng):
+    """0: what the config's picture makes."""
+    return rng.choice([0, 257, 257, 257, 1025]) if c["model_type"] == "dinov2" else 0
+
+
+def drawn(n, seed, models, is_older):
+    rng, out = random.Random(seed), []
+    while len(out) < n:
+        name = rng.choice(models or sorted(MODELS))
+        c, trainer = MODELS[name], rng.choice(["torch", "hf", "hf"])
+        few, many = TARGETS.get(c["model_type"], (None, None))
+        lora = rng.choice(["none", "none", few, many]) if few else "none"
+        precision = rng.choice(["fp32", "bf16-mixed", "bf16-mixed"] + ["bf16-amp"] * (not is_older) + ["bf16"] * (lora == "none" and not is_older))
+        optimizer = rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "sgd"] + ["adamw_8bit"] * (trainer == "hf"))
+        evaluates = trainer == "hf" and lora == "none" and precision in ("fp32", "bf16-mixed") and rng.random() < 0.4 and not is_older
+        out.append((name, c, PRECISIONS[precision] if is_older else precision, "sdpa:flash", rng.choice(["none", "none", "full"]) if lora == "none" else "none",
+                    optimizer, rng.choice([1, 2, 4, 8, 16, 32]), sequence(c, rng), rows.task_of(c), "none", trainer, lora, rng.choice([8, 16, 32]) if lora != "none" else 0, "none",
+                    rng.choice([4, 8, 16]) if evaluates else 0))
+    return out
+
+
+COLUMNS = rows.COLUMNS + ["eval_batch", "device", "reserved"] + ["allocated_" + x for x in rows.PHASES + ["evaluate"]]
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("out")
+    p.add_argument("--null", default="build/null")
+    p.add_argument("--random", type=int, default=20)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--models", nargs="+")
+    p.add_argument("--t4", action="store_true")
+    a = p.parse_args()
+    play.prepare(os.path.abspath(a.null), **(dict(processors=40, capability=75) if a.t4 else dict(processors=132)))
+    import torch
+    import transformers
+    play.quiet()
+    torch._C._cuda_getDeviceCount = lambda: 1
+    torch.cuda._is_in_bad_fork = lambda: False
+    is_new = not os.path.exists(a.out)
+    with open(a.out, "a", newline="") as f:
+        out = csv.writer(f, lineterminator="\n")
+        if is_new:
+            f.write("# made by tests/oracles/programs/picture_rows.py: torch %s, transformers %s\n" % (torch.__version__.split("+")[0], transformers.__version__))
+            out.writerow(COLUMNS)
+        for row in drawn(a.random, a.seed, a.models, a.t4):
+            got = play.in_child(lambda row=row: rows.measure(row))
+            if "failed" in got:
+                sys.stderr.write("%s: %s\n" % (row[:1] + row[2:], got["failed"]))
+                continue
+            out.writerow([row[0], json.dumps(row[1]), *row[2:7], row[7] or "", *row[8:], "t4" if a.t4 else "", got["reserved"]] + [got.get("allocated_" + x, "") for x in rows.PHASES + ["evaluate"]])
+            f.flush()
+
+
+if __name__ == "__main__":
+    main()
