@@ -99,12 +99,12 @@ class Phase:
         return out + [(None, 0, at, end - at, 1)]
 
 
-def place(i, sections):
-    """Event i of a phase: its section, the repetition (None in no body), its position there."""
-    for k, (g, _, start, per, reps) in enumerate(sections):
-        if start <= i < start + per * reps:
-            return k, (i - start) // per if g is not None else None, (i - start) % per
-    raise IndexError(i)
+def places(sections):
+    """Of each event of a phase its section, the repetition (None in no body), its position there."""
+    for k, (g, _, _, per, reps) in enumerate(sections):
+        for rep in range(reps) if g is not None else (None,):
+            for pos in range(per):
+                yield k, rep, pos
 
 
 def rules_outside(sets, n):
@@ -168,28 +168,32 @@ def generalise(names, lengths, runs, apart=False):
         phase = Phase(names[k], lengths, runs, alone.get(names[k], ()))
         why = None
         for bodies in phase.candidates():
-            new, count = [dict(w) for w in wheres], [dict(r) for r in reps]
             cuts = [phase.sections(bodies, l) for l in lengths]
-            for run, cut in enumerate(cuts):
-                for i, e in enumerate(runs[run][names[k]]):
-                    if e[0] == "a":
-                        sec, rep, pos = place(i, cut)
-                        new[run][e[1]] = ((names[k], sec, pos), rep)
-                for sec, s in enumerate(cut):
-                    count[run][names[k], sec] = s[4] if s[0] is not None else None
             try:
-                sections = frees(phase, cuts, new, count)
+                for some in (longest, range(len(lengths))):         # what does not fit the longest runs is soon passed over
+                    new, count = located(phase, cuts, some, wheres, reps)
+                    sections = frees(phase, cuts, some, new, count)
                 return [(names[k], sections)] + go(k + 1, new, count)
             except Mismatch as e:
                 why = why or e
         raise why or Mismatch("%s: no body repeats" % names[k])
 
-    def frees(phase, cuts, wheres, counts):
+    def located(phase, cuts, some, wheres, reps):
+        """Where what each run allocates is in the sections, and how often these are repeated."""
+        new, count = [[dict(x) if run in some else {} for run, x in enumerate(of)] for of in (wheres, reps)]
+        for run in some:
+            for e, (sec, rep, pos) in zip(runs[run][phase.name], places(cuts[run])):
+                if e[0] == "a":
+                    new[run][e[1]] = ((phase.name, sec, pos), rep)
+            for sec, s in enumerate(cuts[run]):
+                count[run][phase.name, sec] = s[4] if s[0] is not None else None
+        return new, count
+
+    def frees(phase, cuts, some, wheres, counts):
         out = [{} for _ in cuts[0]]
         table = {}
-        for run in range(len(lengths)):
-            for i, e in enumerate(runs[run][phase.name]):
-                sec, rep, pos = place(i, cuts[run])
+        for run in some:
+            for e, (sec, rep, pos) in zip(runs[run][phase.name], places(cuts[run])):
                 if e[0] == "a":
                     out[sec][pos] = ("a",)
                     continue
@@ -219,6 +223,7 @@ def generalise(names, lengths, runs, apart=False):
             out[sec][pos] = ("f", slots)
         return [(cut[0], cut[1], [toks[i] for i in range(len(toks))]) for cut, toks in zip(cuts[0], out)]
 
+    longest = sorted({max(range(len(lengths)), key=lambda i: lengths[i][g]) for g in range(len(lengths[0]))})
     alone = bodies_alone(names, lengths, runs) if len(lengths[0]) > 1 and not apart else {}
     return go(0, [{} for _ in runs], [{} for _ in runs])
 
