@@ -2,6 +2,7 @@
 
 #include "trainers/hf/hf_adapters.h"
 #include "trainers/hf/hf_attention.h"
+#include "trainers/hf/hf_sizes.h"
 #include "trainers/hf/hf_versions.h"
 
 #include <string.h>
@@ -44,10 +45,11 @@ vp_status vp_check_take_unsaid(vp_checked *c, const vp_check_fit_options *o, con
     vp_status st   = VP_OK;
 
     vp_check_published(c, published_format(c, o, model));
-    if (vp_hf_lora_targets(model->family, NULL, targets, sizeof targets, &none) == VP_OK)
-        vp_check_adapted(c, model->family, targets);
+    const char *family = vp_hf_recorded_family(model);
+    if (vp_hf_lora_targets(family, NULL, targets, sizeof targets, &none) == VP_OK)
+        vp_check_adapted(c, family, targets);
     take_attention(c, model);
-    VP_TRY(vp_check_targets(c, model->family, vp_hf_lora_lacks, err));
+    VP_TRY(vp_check_targets(c, family, vp_hf_lora_lacks, err));
     VP_TRY(vp_check_order(c, err));
 out:
     return st;

@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "dryrun/dryrun_run.h"
 #include "trainers/fit/choose.h"
+#include "trainers/hf/hf_sizes.h"
 #include "trainers/hf/hf_versions.h"
 #include "trainers/torch/optimizer_step.h"
 #include "trainers/torch/world.h"
@@ -183,7 +184,7 @@ static vp_status pin_lora(answer *a, const char *text, vp_err *err)
     vp_estimate_lora lora;
     vp_status        st = VP_OK;
 
-    VP_TRY(vp_estimate_read_lora(text, a->model->family, &lora, err));
+    VP_TRY(vp_estimate_read_lora(text, vp_hf_recorded_family(a->model), &lora, err));
     if (lora.lora.is_bf16 || lora.lora.is_dora || lora.rslora || lora.lora.tokens)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--lora %s: files are written for plain fp32 adapters",
                        text));

@@ -2,6 +2,7 @@
 #include "cli/estimate.h"
 
 #include "trainers/hf/hf_adapters.h"
+#include "trainers/hf/hf_sizes.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -242,7 +243,7 @@ vp_status vp_read_own_lora(const char *text, const char *model_name, vp_lora *ou
     vp_status        st = VP_OK;
 
     VP_TRY(vp_model_open(model_name, &(vp_model_opts){.config_only = true}, &model, err));
-    VP_TRY(vp_estimate_read_lora(text, model->family, &read, err));
+    VP_TRY(vp_estimate_read_lora(text, vp_hf_recorded_family(model), &read, err));
     if (read.lora.save || read.lora.tokens)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--lora %s: not in vplan's own step; --trainer hf has it",
                        read.lora.save ? "save=" : "tokens="));

@@ -5,6 +5,7 @@
 #include "cli/priced_model.h"
 
 #include "base/checked.h"
+#include "trainers/hf/hf_sizes.h"
 #include "trainers/hf/hf_versions.h"
 
 #include <stdio.h>
@@ -341,7 +342,7 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
     q->shelf  = vp_hf_shelf_new();
     VP_TRY_ALLOC(err, q->shelf);
     if (o.lora) {
-        VP_TRY(vp_estimate_read_lora(o.lora, a->model->family, &a->lora, err));
+        VP_TRY(vp_estimate_read_lora(o.lora, vp_hf_recorded_family(a->model), &a->lora, err));
         q->lora = a->lora.lora;
     }
     if (o.freeze)

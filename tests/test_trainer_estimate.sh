@@ -105,7 +105,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 116, 22), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18)):
+for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 116, 22), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("encoder_steps.csv", 18, 6)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -565,6 +565,25 @@ ok([got.get(p) for p in PHASES] == want, "T5: bytes of each phase", (got, j.get(
 rc, more = estimate(t5, *two[:-1], "128", "--optimizer", "adamw_torch_fused")
 ok(rc == 0 and more["allocated_peak_bytes"] > j.get("allocated_peak_bytes", 0), "T5: more targets take more", more.get("error"))
 refused("targets of a model that has none", rows and json.loads(rows[0]["config"]), ["--seq", "256", "--target-seq", "64"], 2, ["seq2seq"])
+gated = dict(t5, d_ff=2048, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+rc, j = estimate(gated, "--seq", "256", "--precision", "fp32")
+# a table and a head; of each of 24 layers q, k, v and o, two layers in and one out; 12 times q, k, v and o between the stacks; norms; distances
+ok(rc == 0 and j["model"]["params_total"] == 2 * 32128 * 768 + 24 * (4 * 768 * 768 + 3 * 768 * 2048) + 12 * 4 * 768 * 768 + (24 * 2 + 12 + 2) * 768 + 2 * 32 * 12, "Flan-T5's head is its own",
+   (rc, j.get("error"), j.get("model")))
+same = estimate(dict(gated, model_type="mt5", architectures=["MT5ForConditionalGeneration"]), "--seq", "256", "--precision", "fp32")[1]
+ok(same.get("phases") == j["phases"], "mT5 is the same", same.get("error"))
+refused("gated layers and a tied head", dict(gated, tie_word_embeddings=True), ["--seq", "256"], 4, ["tied"])
+refused("another gate", dict(gated, feed_forward_proj="gated-silu"), ["--seq", "256"], 4, ["gated-gelu"])
+deberta = dict(model_type="deberta-v2", architectures=["DebertaV2ForSequenceClassification"], hidden_size=768, num_hidden_layers=6, num_attention_heads=12, intermediate_size=3072, vocab_size=128100,
+               max_position_embeddings=512, type_vocab_size=0, relative_attention=True, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type="p2c|c2p",
+               position_biased_input=False, pooler_dropout=0)
+rc, j = estimate(deberta, "--seq", "256", "--trainer", "hf")
+ok(rc == 0 and any("no sdpa" in x for x in j["assumptions"]), "DeBERTa attends eagerly", j.get("error"))
+ok(estimate(dict(deberta, pos_att_type=["p2c", "c2p"]), "--seq", "256", "--trainer", "hf")[1].get("phases") == j["phases"], "a list of words as older configs write it", j.get("error"))
+for key, value in (("conv_kernel_size", 3), ("share_att_key", False), ("pos_att_type", "p2c"), ("type_vocab_size", 2), ("position_biased_input", True), ("cls_dropout", 0.2)):
+    refused("another DeBERTa: %s" % key, dict(deberta, **{key: value}), ["--seq", "256"], 4, ["was recorded with"])
+refused("DeBERTa without distances said", {k: x for k, x in deberta.items() if k != "relative_attention"}, ["--seq", "256"], 4, ["is missing"])
+refused("a classifier of DeBERTa whose output is kept", deberta, ["--seq", "256", "--keep-output"], 4, ["output"])
 refused("a decoder whose length is not said", {k: x for k, x in t5.items() if k != "num_decoder_layers"}, two, 4, ["needs this size"])
 refused("a T5 whose output is kept", t5, two + ["--keep-output"], 4, ["output"])
 

@@ -6,6 +6,7 @@
 #include "trainers/hf/hf_attention.h"
 #include "trainers/hf/hf_find.h"
 #include "trainers/hf/hf_priced.h"
+#include "trainers/hf/hf_sizes.h"
 #include "trainers/torch/world.h"
 
 #include <stdio.h>
@@ -479,11 +480,11 @@ static vp_status read_adapters(const vp_fit_job *job, const vp_settings *s, adap
     vp_status st = VP_OK;
 
     *words = (adapter_words){.saved = "none"};
-    VP_TRY(vp_hf_lora_targets(job->model->family, s->value[VP_SETTING_LORA_TARGETS], words->targets,
-                              sizeof words->targets, err));
+    VP_TRY(vp_hf_lora_targets(vp_hf_recorded_family(job->model), s->value[VP_SETTING_LORA_TARGETS],
+                              words->targets, sizeof words->targets, err));
     if (!is(s, VP_SETTING_LORA_SAVE, "none"))
-        VP_TRY(vp_hf_lora_saved(job->model->family, s->value[VP_SETTING_LORA_SAVE], words->saved,
-                                sizeof words->saved, err));
+        VP_TRY(vp_hf_lora_saved(vp_hf_recorded_family(job->model), s->value[VP_SETTING_LORA_SAVE],
+                                words->saved, sizeof words->saved, err));
     *out = (vp_hf_lora){.targets = words->targets,
                         .save    = words->saved,
                         .rank    = number(s, VP_SETTING_LORA_R),

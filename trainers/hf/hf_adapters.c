@@ -43,6 +43,7 @@ static const struct {
     {"gpt_neo", {"q_proj", "k_proj", "v_proj", "out_proj", "c_fc", "c_proj"}, "q_proj+v_proj"},
     {"phi3", {"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}, NULL},
     {"opt", {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}, "q_proj+v_proj"},
+    {"opt_post", {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}, "q_proj+v_proj"},
     {"gpt_neox", {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}, "query_key_value"},
     {"bert", {ENCODER_LINEARS}, "query+value"},
     {"roberta", {ENCODER_LINEARS}, "query+value"},
@@ -52,7 +53,12 @@ static const struct {
     {"vit", {"q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2"}, NULL},
     {"deit", {"q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2"}, NULL},
     {"dinov2", {"query", "key", "value", "dense", "fc1", "fc2"}, NULL},
+    {"electra", {ENCODER_LINEARS}, "query+value"},
+    {"electra_narrow", {ENCODER_LINEARS, "embeddings_project"}, "query+value"},
+    {"bart", {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}, "q_proj+v_proj"},
     {"t5", {"q", "k", "v", "o", "wi", "wo"}, "q+v"},
+    {"t5_gated", {"q", "k", "v", "o", "wi_0", "wi_1", "wo"}, "q+v"},
+    {"deberta-v2", {"query_proj", "key_proj", "value_proj", "dense"}, "query_proj+value_proj"},
 };
 
 /* Why peft does not take all-linear; NULL: it does. */
@@ -154,7 +160,7 @@ out:
 bool vp_hf_lora_lacks(const char *family, const char *name, const char **nearest)
 {
     /* families whose versions, towers or experts have other names too */
-    static const char other_names[] = "mixtral+qwen3_moe+gemma3+vit+deit+t5+distilbert";
+    static const char other_names[] = "mixtral+qwen3_moe+gemma3+vit+deit+t5+t5_gated+distilbert";
     /* what is no linear layer of a block: embeddings, heads, what is made of several */
     static const char others[] =
         "lm_head+embed_out+embed_in+embed_tokens+embed_positions+wte+wpe+"

@@ -166,7 +166,8 @@ static void key_of(const search *r, char *buf, size_t size)
     bool                 sdpa   = strncmp(r->attention, "sdpa", 4) == 0;
     int64_t              head = s->symbols.at[VP_SYM_d], target = s->symbols.at[VP_SYM_D];
     int64_t              row = q->packed ? q->batch * r->out->seq : seen_tokens(r);
-    bool        ragged   = (has_mask(r) || target) && (row % VP_MASKED_BY || target % VP_MASKED_BY);
+    bool        biased       = target && s->symbols.at[VP_SYM_W]; /* distances are a mask to sdpa */
+    bool        ragged   = (has_mask(r) || biased) && (row % VP_MASKED_BY || target % VP_MASKED_BY);
     bool        usual    = q->of_usual_sizes;
     vp_hf_heads heads    = usual && s->heads == VP_HF_HEADS_ONE ? VP_HF_HEADS_GROUPED : s->heads;
     const char *dropouts = evaluates(r) ? "" : s->without_dropout ? "0" : s->dropouts;
@@ -383,9 +384,10 @@ static vp_status choose_picture(search *r, vp_err *err)
 /* The sequence, and that the model has so many positions, where they are learnt. */
 static vp_status choose_seq(search *r, vp_err *err)
 {
-    const vp_graph    *graph     = &r->model->graph;
-    const vp_hf_sizes *sizes     = &r->found->sizes;
-    int64_t            positions = graph->max_seq ? graph->max_seq : sizes->symbols.at[VP_SYM_P];
+    const vp_graph    *graph = &r->model->graph;
+    const vp_hf_sizes *sizes = &r->found->sizes;
+    int64_t            positions =
+        graph->max_seq ? graph->max_seq : sizes->symbols.at[VP_SYM_P] - sizes->unused_positions;
     bool    is_bound = graph->max_seq ? graph->learns_positions : sizes->learns_positions;
     int64_t of_image = sizes->symbols.at[VP_SYM_S], more = r->request->lora.virtual_tokens;
 

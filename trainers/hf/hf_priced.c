@@ -62,14 +62,27 @@ static const form forms[] = {
     {"modernbert", NORM_LAYER, BLOCK_PRE, .gated = true, .rotates = true, .encodes = true,
      .full_every = 3, .act = VP_ACT_GELU},
     {"t5", NORM_RMS, BLOCK_OF_BOTH, .drops = true, .act = VP_ACT_RELU},
+    {"t5_gated", NORM_RMS, BLOCK_OF_BOTH, .gated = true, .drops = true, .act = VP_ACT_GELU_TANH},
+    {"deberta-v2", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
+    {"electra", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
+    {"electra_narrow", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
+    {"albert", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU_TANH},
+    {"mpnet", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},
+    {"bart", NORM_LAYER, BLOCK_OF_BOTH, .act = VP_ACT_GELU},
+    {"mbart", NORM_LAYER, BLOCK_OF_BOTH, .act = VP_ACT_GELU},
+    {"pegasus", NORM_LAYER, BLOCK_OF_BOTH, .act = VP_ACT_RELU},
+    {"marian", NORM_LAYER, BLOCK_OF_BOTH, .act = VP_ACT_SILU},
+    {"m2m_100", NORM_LAYER, BLOCK_OF_BOTH, .act = VP_ACT_RELU},
     {"vit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
     {"deit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
     {"dinov2", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .resizes = true,
      .act = VP_ACT_GELU},
 };
 
-static const form *form_of(const char *family)
+static const form *form_of(const vp_model *model)
 {
+    const char *family = vp_hf_recorded_family(model);
+
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         if (strcmp(forms[i].family, family) == 0)
             return &forms[i];
@@ -362,7 +375,7 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
                                .kv_heads  = at[VP_SYM_k],
                                .head      = at[VP_SYM_d],
                                .vocab     = at[VP_SYM_V],
-                               .positions = at[VP_SYM_P],
+                               .positions = at[VP_SYM_P] - sizes->unused_positions,
                                .window    = sizes->window,
                                .patch     = at[VP_SYM_p],
                                .image = at[VP_SYM_S] ? at[VP_SYM_S] : vp_patches_of(&sizes->symbols) + 1,
@@ -420,7 +433,7 @@ static bool head_of(const char *task, vp_head *out)
 
 vp_status vp_hf_add_priced_graph(vp_model *model, vp_hf_shelf *shelf, vp_err *err)
 {
-    const form *f     = form_of(model->family);
+    const form *f     = form_of(model);
     vp_hf_sizes sizes = {0};
     char        task[40];
     vp_status   st = VP_OK;

@@ -137,10 +137,18 @@ static vp_status keep(const vp_model *model, const field *f, int64_t value, vp_h
 
 const char *vp_hf_recorded_family(const vp_model *model)
 {
-    return strcmp(model->family, "opt") == 0 &&
-                   json_is_false(vp_model_field(model, "do_layer_norm_before"))
-               ? "opt_post"
-               : model->family;
+    const char *inner = json_string_value(vp_model_field(model, "feed_forward_proj"));
+
+    if (strcmp(model->family, "opt") == 0 &&
+        json_is_false(vp_model_field(model, "do_layer_norm_before")))
+        return "opt_post";
+    if (strcmp(model->family, "mt5") == 0 ||
+        (strcmp(model->family, "t5") == 0 && inner && strncmp(inner, "gated-", 6) == 0))
+        return "t5_gated";
+    if (strcmp(model->family, "electra") == 0 &&
+        !json_equal(vp_model_field(model, "embedding_size"), vp_model_field(model, "hidden_size")))
+        return "electra_narrow";
+    return model->family;
 }
 
 vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording, vp_hf_sizes *out,
@@ -160,7 +168,10 @@ vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording,
             *more++ = '\0';
         VP_TRY(kind == '*' ? share_of(model, &f, more, out, &value, err)
                            : value_of(model, &f, out, &value, err));
-        value += kind == '+' ? strtol(more, NULL, 10) : 0;
+        int64_t beside = kind == '+' ? strtol(more, NULL, 10) : 0;
+        value += beside;
+        if (strcmp(f.symbol, "P") == 0)
+            out->unused_positions = beside;
         VP_TRY(keep(model, &f, value, out, err));
     }
     const int64_t *at = out->symbols.at;
@@ -177,11 +188,28 @@ out:
     return st;
 }
 
+/* A list of words is what older configs write with bars between them: "p2c|c2p". */
+static json_t *joined(const json_t *value)
+{
+    char          text[80] = "";
+    size_t        i, n = 0;
+    const json_t *word;
+
+    if (!json_is_array(value))
+        return json_incref((json_t *)value);
+    json_array_foreach (value, i, word)
+        if (json_is_string(word) && n < sizeof text)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", i ? "|" : "",
+                                  json_string_value(word));
+    return json_string(text);
+}
+
 static vp_status check_choice(const vp_model *model, const char *key, const char *recorded_text,
                               vp_err *err)
 {
     json_t       *recorded = json_loads(recorded_text, JSON_DECODE_ANY, NULL);
-    const json_t *here     = vp_model_field(model, key);
+    const json_t *said     = vp_model_field(model, key);
+    json_t       *here     = json_is_string(recorded) ? joined(said) : json_incref((json_t *)said);
     char         *text     = here ? json_dumps(here, JSON_ENCODE_ANY) : NULL;
     vp_status     st       = VP_OK;
 
@@ -197,6 +225,7 @@ static vp_status check_choice(const vp_model *model, const char *key, const char
                     model->family, recorded_text, text ? text : "another value");
 out:
     json_decref(recorded);
+    json_decref(here);
     free(text);
     return st;
 }

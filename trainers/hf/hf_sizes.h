@@ -18,11 +18,13 @@ typedef struct vp_hf_sizes {
     bool        without_dropout; /* where the recording has some, and a variant without */
     char        dropouts[120]; /* keys of the config, joined by '+': some here, none in the class */
     bool        has_longrope;
-    bool        learns_positions; /* no sequence runs that is longer than P */
-    char        defaults[400];    /* sizes that the class gave: "h 768, f 3072" */
+    bool    learns_positions; /* no sequence runs that is longer than P, less those of no token */
+    int64_t unused_positions;
+    char    defaults[400]; /* sizes that the class gave: "h 768, f 3072" */
 } vp_hf_sizes;
 
-/* Whose recordings a config's are: its family's; but OPT with norms behind the sums (350M) has some of its own. */
+/* Whose recordings a config's are: its family's; but OPT with norms behind the sums (350M) has some of its own, and so have T5 with gated layers and
+ * mT5, which is the same. */
 const char *vp_hf_recorded_family(const vp_model *model);
 
 /* VP_ERR_INPUT: a size that is missing or no size. */

@@ -71,12 +71,11 @@ static int64_t scratch_of_any(int64_t inputs, const vp_symbol_card *card)
 
 /* Into how many parts flash attention 2 cuts the keys in its forward kernel, 0 for one
  * (num_splits_heuristic): only where the card is not full, and without dropout. */
-static int64_t flash_splits(const vp_symbols *s)
+static int64_t flash_splits(const vp_symbols *s, int64_t queries, int64_t keys)
 {
-    int64_t blocks =
-        vp_mul(vp_mul(s->at[VP_SYM_B], s->at[VP_SYM_a]), vp_ceil_div(s->at[VP_SYM_S], 64));
-    int64_t d     = s->at[VP_SYM_d];
-    int64_t n     = vp_ceil_div(s->at[VP_SYM_S], d <= 64 ? 256 : d <= 128 ? 128 : 64);
+    int64_t blocks = vp_mul(vp_mul(s->at[VP_SYM_B], s->at[VP_SYM_a]), vp_ceil_div(queries, 64));
+    int64_t d      = s->at[VP_SYM_d];
+    int64_t n      = vp_ceil_div(keys, d <= 64 ? 256 : d <= 128 ? 128 : 64);
     int64_t slots = 2 * s->card.processors, top = least(128, least(slots, n));
     float   best = 0;
 
@@ -139,6 +138,8 @@ static void complete_targets(vp_symbols *s)
     at[VP_SYM_DK]   = vp_round_up(d, at[VP_SYM_dk]);
     at[VP_SYM_DQ]   = at[VP_SYM_DK] / 64;
     at[VP_SYM_DH]   = at[VP_SYM_DK] / at[VP_SYM_dk];
+    at[VP_SYM_NSD]  = flash_splits(s, d, d);
+    at[VP_SYM_NSC]  = flash_splits(s, d, seq);
     at[VP_SYM_ND]   = at[VP_SYM_B] * d;
     at[VP_SYM_NW]   = seq * seq;
     at[VP_SYM_NZ]   = d * d;
@@ -259,7 +260,9 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     at[VP_SYM_n] = seq - 1;
     at[VP_SYM_g] = vp_patches_of(s);
     at[VP_SYM_N] = n = at[VP_SYM_B] * seq;
-    at[VP_SYM_NS]    = flash_splits(s);
+    at[VP_SYM_NS]    = flash_splits(s, seq, seq);
+    at[VP_SYM_HPe]   = partial_width(n, at[VP_SYM_P], at[VP_SYM_e], card);
+    at[VP_SYM_HTe]   = partial_width(n, at[VP_SYM_T], at[VP_SYM_e], card);
     for (int i = 0; i < 3; i++) {
         look_up x     = scratch_of_look_up(n, at[tables[i]],
                                        i == 0 && at[VP_SYM_e] ? at[VP_SYM_e] : at[VP_SYM_h], card);

@@ -19,6 +19,9 @@ WITHOUT_GROUPS = "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate
 LEARNED = WITHOUT_GROUPS.replace("(P)", "P")
 ENCODER = LEARNED + " T=type_vocab_size C=id2label|2"
 IMAGE = "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size I=image_size p=patch_size C=id2label"
+STACKS = ("h=d_model a=encoder_attention_heads a=decoder_attention_heads k=|a d=|h/a f=encoder_ffn_dim f=decoder_ffn_dim V=vocab_size "
+          "P=max_position_embeddings+2")
+UNDROPPED = dict(encoder_layerdrop=0.0, decoder_layerdrop=0.0)         # no layer is left out by chance
 GROUPED, EVEN, MQA = 1, 0, 2             # key and value heads: fewer than heads, as many, one
 
 
@@ -131,6 +134,9 @@ FAMILIES = {
     "dinov2": Family("dinov2", IMAGE.replace("f=intermediate_size", "f=|4*h"), "imgcls", ((EVEN, 1),), layer_norm=True, num_channels=3, mlp_ratio=4),
     "t5": Family("t5", "h=d_model a=num_heads k=|a d=d_kv f=d_ff V=vocab_size W=relative_attention_num_buckets", "seq2seq", ((EVEN, 1),),
                  layers="num_layers num_decoder_layers", decoder_start_token_id=0),
+    # T5 1.1, Flan-T5 and mT5, whose head is no table of their tokens (transformers 5 ties only what is equal) and whose decoder's output is not scaled
+    "t5_gated": Family("t5", "h=d_model a=num_heads k=|a d=d_kv f=d_ff V=vocab_size W=relative_attention_num_buckets", "seq2seq", ((EVEN, 0),),
+                       layers="num_layers num_decoder_layers", decoder_start_token_id=0, feed_forward_proj="gated-gelu", tie_word_embeddings=False),
     "stablelm": Family("stablelm", PART_ROTATED + "d/4", combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True, partial=(1,)),
     "falcon": Family("falcon", "h=hidden_size a=num_attention_heads k=|1 d=|h/a f=|4*h V=vocab_size", combos=((MQA, 1),), layer_norm=True),
     "gptj": Family("gptj", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size (P)=n_positions", combos=((EVEN, 0),), layers="n_layer",
@@ -138,7 +144,24 @@ FAMILIES = {
     "olmo": Family("olmo", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
     "olmo3": Family("olmo3", NARROW, combos=((EVEN, 0), (GROUPED, 0)), window="sliding_window", period=4),
     "cohere": Family("cohere", NARROW, combos=((EVEN, 1), (GROUPED, 1)), layer_norm=True),
-    "electra": Family("electra", ENCODER + " e=embedding_size", "mlm", ((EVEN, 1),), layer_norm=True),
+    "electra": Family("electra", ENCODER + " h=embedding_size", "seqcls", ((EVEN, 1),), layer_norm=True),
+    # Electra small: tables narrower than the layers, and a layer that widens what is looked up
+    "electra_narrow": Family("electra", ENCODER + " e=embedding_size", "seqcls", ((EVEN, 1),), layer_norm=True),
+    "mpnet": Family("mpnet", LEARNED + " W=relative_attention_num_buckets C=id2label|2", "mlm", ((EVEN, 1),), layer_norm=True),
+    "albert": Family("albert", ENCODER + " e=embedding_size", "seqcls", ((EVEN, 1),), layer_norm=True, num_hidden_groups=1, inner_group_num=1,
+                     classifier_dropout_prob=0.1),
+    "bart": Family("bart", STACKS, "seq2seq", ((EVEN, 1),), layers="encoder_layers decoder_layers", layer_norm=True, **UNDROPPED),
+    "mbart": Family("mbart", STACKS, "seq2seq", ((EVEN, 1),), layers="encoder_layers decoder_layers", layer_norm=True, scale_embedding=True,
+                    **UNDROPPED),
+    "pegasus": Family("pegasus", STACKS.replace("+2", ""), "seq2seq", ((EVEN, 1),), layers="encoder_layers decoder_layers", layer_norm=True,
+                      scale_embedding=True, activation_function="relu", **UNDROPPED),
+    "marian": Family("marian", STACKS.replace("+2", "") + " V=decoder_vocab_size|V", "seq2seq", ((EVEN, 1),), layers="encoder_layers decoder_layers",
+                     layer_norm=True, scale_embedding=True, activation_function="swish", pad_token_id=0, decoder_start_token_id=0, **UNDROPPED),
+    "m2m_100": Family("m2m_100", STACKS, "seq2seq", ((EVEN, 1),), layers="encoder_layers decoder_layers", layer_norm=True, **UNDROPPED),
+    # DeBERTa-v3: no table of positions, none of token types, distances in buckets
+    "deberta-v2": Family("deberta-v2", LEARNED + " W=position_buckets C=id2label|2 h=pooler_hidden_size|h", "mlm", ((EVEN, 1),), layer_norm=True,
+                         type_vocab_size=0, relative_attention=True, position_biased_input=False, pos_att_type="p2c|c2p", share_att_key=True, norm_rel_ebd="layer_norm",
+                         conv_kernel_size=0, pooler_dropout=0, cls_dropout=None, problem_type=None),
     "starcoder2": Family("starcoder2", NARROW, combos=((GROUPED, 1),), layer_norm=True, window="sliding_window"),
     "ernie4_5": Family("ernie4_5", combos=((GROUPED, 1), (GROUPED, 0))),
     "granite": Family("granite", NARROW, combos=((GROUPED, 0), (GROUPED, 1))),
@@ -190,7 +213,7 @@ def draw(rng, family, v, index):
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
             positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][0 if alone else kind]))
             shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),
-                         E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]))
+                         E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]), W=prime_above(rng.randrange(100, 300)))
             if v["task"] in ("seqcls", "tokcls"):
                 shape["C"] = prime_above(rng.randrange(10, 100))
             shape = {x: n for x, n in shape.items() if x in family.symbols()}

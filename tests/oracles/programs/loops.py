@@ -29,14 +29,15 @@ def formats(v):
 
 class Plain:
     def __init__(self, v, m, batch):
-        self.v, self.m = v, m
+        self.v, self.m, self.library = v, m, of_labels(m)
 
     def step(self, inputs, mark):
+        import play
         import torch
         with torch.autocast("cuda", dtype=half_of(self.v)) if has_autocast(self.v) else contextlib.nullcontext(), asks(self.v):
             out = self.m(**inputs)
         loss = out.loss
-        if self.v["task"] != "seq2seq":       # where the encoder's output goes too, which backward makes other sums of
+        if play.has_output(self.v):
             mark("output")
         if not self.v["keep_output"]:
             out = None
@@ -70,6 +71,7 @@ class Trainer:
                                               **formats(v), **options)
         self.trainer = transformers.Trainer(model=m, args=args, train_dataset=[{}])
         self.trainer.current_gradient_accumulation_steps = 1
+        self.library = of_labels(m)
         if v.get("liger"):
             transformers.integrations.liger.apply_liger_kernel(m, LIGER[v["liger"]])         # as train() begins
         self.m = self.trainer.accelerator.prepare(m)
@@ -166,6 +168,12 @@ def expecting(torch):
     library = torch.library.Library("aten", "IMPL", "CUDA")
     library.impl("nonzero", nonzero, allow_override=True)
     return library
+
+
+def of_labels(m):
+    """DeBERTa's classifier looks for the labels that are no -1: all of them."""
+    import torch
+    return expecting(torch) if m.config.model_type == "deberta-v2" else None
 
 
 def asks(v):

@@ -16,9 +16,15 @@ TRL = ("trl", "dpo")
 PROMPTS = ("prompt", "prefix")                 # methods of peft that put virtual tokens before a sequence, or before its keys and values
 PACKED = []                                    # not empty: documents lie behind each other in a batch of one row
 EXPERTS = []                                   # not empty: a family's layers have experts, whose weights are parameters that peft adapts behind all modules
+GATHERED = []                                  # not empty: a classifier's loss gathers its logits, which backward keeps
 PADDED = []                                    # not empty: masks hold padding, else those that a model makes itself are of ones
 WORKSPACE_BYTES = (33554432, 1048576)
 LOADING = ("load", "load_trained", "upcast", "biases", "adapters", "expert_adapters", "adapters_cast", "halved", "load_reference")
+
+
+def has_output(v):
+    """Whether the model's output goes as a whole between forward and backward: not where the encoder's goes too, which backward makes other sums of."""
+    return v["task"] != "seq2seq" and not (GATHERED and v["task"] == "seqcls")
 
 
 def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90, total_bytes=1 << 44, name="NVIDIA H100 80GB HBM3"):
@@ -145,6 +151,7 @@ def make_model(v, config, mark=lambda phase: None):
     dtype = torch.float32 if v["precision"] in ("fp32", "bf16-mixed", "fp16-mixed") else half
     with torch.device("meta"):
         m = cls.from_config(c, attn_implementation=v["attention"].split(":")[0], dtype=dtype)
+        untie(m, fields)
     if v["quantised"] != "none":
         m = quantised_linears(m, v["quantised"], dtype, v.get("storage"))
     first = before_layers(m)[1][v["n_frozen"]] if v.get("freeze") == "layers" else None
@@ -172,6 +179,14 @@ def make_model(v, config, mark=lambda phase: None):
             m.enable_input_require_grads()
     m.train()
     return m
+
+
+def untie(m, fields):
+    """A head of its own where the config says so and its class ties it all the same, as T5's does: from_pretrained() ties what is equal in the file."""
+    import torch
+    head, table = m.get_output_embeddings(), m.get_input_embeddings()
+    if fields.get("tie_word_embeddings") is False and head is not None and head.weight is table.weight:
+        head.weight = torch.nn.Parameter(torch.empty_like(table.weight))
 
 
 def before_layers(m):
@@ -276,7 +291,7 @@ def in_child(f):
 
 def batch(v, shape):
     import torch
-    PADDED[:] = [True] * bool(v["mask"])
+    PADDED[:] = [True] * (bool(v["mask"]) and v["task"] != "seq2seq")         # of two stacks it is the encoder's, and causal masks are the decoder's
     B, S = shape["B"], shape["u"] if v["lora"] == "prompt" and "u" in shape else shape["S"]
     if v["task"] == "imgcls":
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(v["precision"] if v["trainer"] == "torch" else "", torch.float32)
@@ -480,6 +495,7 @@ def quiet():
     import transformers.masking_utils  # noqa: F401
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
+    torch._C._jit_set_texpr_fuser_enabled(False)         # DeBERTa's distances, whose kernels from the second pass on would be compiled for a card
     answer_values()
     gc.collect()
     gc.freeze()          # a collection looks at what a model leaves, not at all the modules'
@@ -517,8 +533,8 @@ def has_dropout(family):
 def fields(family):
     """Which keys of a config.json are sizes: "SYMBOL KEY ABSENT NULL", what an absent key and a null mean; - for neither."""
     c = class_default(family)
-    key_of = {s: keys.split("|")[0] for s, keys in family.fields}
-    other = class_default(family, **{key_of["h"]: 3 * c[key_of["h"]], key_of["a"]: 2 * c[key_of["a"]]})
+    key_of = {s: keys.split("|")[0] for s, keys in reversed(family.fields)}
+    other = class_default(family, **{key_of[x]: n * c[key_of[x]] for x, n in (("h", 3), ("a", 2), ("V", 2)) if x in key_of})
     out = []
     for symbol, keys in family.fields + [["LM"[i], k] for i, k in enumerate(family.layers.split())]:
         key, _, null = keys.partition("|")
@@ -541,7 +557,11 @@ def requirements(family):
     c = dict(default, **family.extra)
     def name(k):
         return k.rpartition(".")[2]
-    choices = [k for k in sorted(c) if (isinstance(c[k], (bool, str)) or k in family.extra) and name(k) not in HARMLESS and not k.endswith("_token_id")]
-    out = ["%s %s %s" % ("choice" if c[k] == default.get(k) else "stated", k, json.dumps(c[k])) for k in choices]
+    derived = class_default(family, **family.extra)         # what the class makes of other fields is the same where a config has it not
+    c.update((k, x) for k, x in derived.items() if k not in family.extra and x != default.get(k))
+    def is_stated(k):         # what is no field of the class it takes as none
+        return k in family.extra and c[k] != default.get(k) and (bool(c[k]) or "." in k or k in default)
+    choices = [k for k in sorted(c) if (isinstance(c[k], (bool, str)) or k in family.extra) and (name(k) not in HARMLESS or family.extra.get(k, 0) is None) and not k.endswith("_token_id")]
+    out = ["%s %s %s" % ("stated" if is_stated(k) else "choice", k, json.dumps(c[k])) for k in choices]
     out += ["dropout %s %s" % (k, "some" if c[k] else "zero") for d in DROPOUTS for k in c if name(k) == d]
     return out + ["below %s %d V" % (k, default[k]) for k in default if k == "image_token_index"]

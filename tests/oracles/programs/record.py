@@ -39,7 +39,7 @@ def phases_of(v):
                                       or n.startswith("reference") and v["trainer"] != "dpo"
                                       or n.startswith(("prefix", "ending")) and v["lora"] != "prefix" and v["freeze"] != "layers"
                                       or n == "load_trained" and v["freeze"] != "layers" or n.startswith("ending") and v["freeze"] == "layers" and v["recompute"] == "none"
-                                      or n.startswith("output") and v["task"] == "seq2seq")]
+                                      or n.startswith("output") and not play.has_output(v))]
 
 
 def key_of(v):
@@ -61,7 +61,7 @@ def is_worth_it(v, family, asked):
         return False
     if v["lora"] != "none" and v["tied"] and (v["gqa"], 0) in family.combos and not v["tokens"]:     # a line of the untied program says what the tied one is
         return False
-    biased = v["task"] == "seq2seq"     # T5's distances are a mask to sdpa
+    biased = "W" in family.symbols()     # T5's distances are a mask to sdpa
     if v["ragged"] and not (sdpa and (v["mask"] or v["window"] or biased or v["lora"] == "prefix")):
         return False
     if v["window"] and not family.window or v["mask"] and v["task"] == "imgcls":
@@ -227,9 +227,10 @@ def record(v, family):
     for mark, s in families.small_shapes(family, v, N_SMALL):
         compare(model, slots, play_once(v, family, s, base), with_layers(v, family, s, base), only_large.setdefault(mark, {}))
         marks.update((slot, mark) for slot, both in only_large[mark].items() if both == {False})
-    if v["trainer"] == "torch" and v["task"] != "seq2seq" and not v["eval"] and v["lora"] != "prefix":         # whose output has the keys and values
+    if v["trainer"] == "torch" and play.has_output(v) and not v["eval"] and v["lora"] != "prefix":         # whose output has the keys and values
         check_kept(v, family, shapes[0], repeats[0], base)
-    tied = [] if v["lora"] == "none" or v["tokens"] else tied_slots(v, family, shapes[0], repeats[0], model, base)
+    is_untied = families.FAMILIES[family].extra.get("tie_word_embeddings") is False         # and tied would be another model in more
+    tied = [] if v["lora"] == "none" or v["tokens"] or is_untied else tied_slots(v, family, shapes[0], repeats[0], model, base)
     if v["liger"]:
         marks.update(of_tiles(v, family, shapes[0], base, program, slots))
     if v["trainer"] in play.TRL:
@@ -504,6 +505,7 @@ def main():
     play.prepare(os.path.abspath(a.null))
     begin()
     play.EXPERTS[:] = [True] * ("E" in families.FAMILIES[a.family].symbols())
+    play.GATHERED[:] = [True] * (families.FAMILIES[a.family].kind == "deberta-v2")
     out = File(a.out)
     for v in variants_like(a.like, a.only, a.of) if a.like else variants(a.family, a.only):
         if a.missing and key_of(v) in out.programs:

@@ -2,7 +2,7 @@
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
     rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--reentrant] [--optimizers] [--matrices] [--fused] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
-        [--attention WORD] [--only COLUMN=VALUE,VALUE ...]]
+        [--attention WORD] [--trainer WORD] [--only COLUMN=VALUE,VALUE ...]]
     rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
@@ -122,7 +122,18 @@ T5 = dict(model_type="t5", architectures=["T5ForConditionalGeneration"], d_model
 MODERN = dict(model_type="modernbert", architectures=["ModernBertForMaskedLM"], hidden_size=768, num_attention_heads=12, intermediate_size=1152,
               vocab_size=50368, num_hidden_layers=22, max_position_embeddings=8192, global_attn_every_n_layers=3, local_attention=128,
               classifier_pooling="mean", tie_word_embeddings=True, pad_token_id=50283)
+GATED = dict(T5, d_ff=1024, num_layers=8, num_decoder_layers=8, num_heads=6, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+DEBERTA = dict(model_type="deberta-v2", architectures=["DebertaV2ForSequenceClassification"], hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
+               intermediate_size=3072, vocab_size=128100, max_position_embeddings=512, type_vocab_size=0, relative_attention=True, max_relative_positions=-1,
+               position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type="p2c|c2p", position_biased_input=False, hidden_act="gelu",
+               pooler_dropout=0, pooler_hidden_act="gelu", pooler_hidden_size=768, pad_token_id=0, id2label={str(i): "label %d" % i for i in range(3)})
 NAMED.update({
+    "flan-t5-small": GATED, "flan-t5-base": dict(GATED, d_model=768, d_ff=2048, num_layers=12, num_decoder_layers=12, num_heads=12),
+    "mt5-small": dict(GATED, model_type="mt5", vocab_size=250112),
+    "deberta-v3-base": DEBERTA, "deberta-v3-small": dict(DEBERTA, num_hidden_layers=6),
+    "deberta-v3-large": dict(DEBERTA, pooler_hidden_size=1024, **LARGE),
+    "mdeberta-v3-base": dict(DEBERTA, vocab_size=251000, architectures=["DebertaV2ForTokenClassification"], id2label={str(i): "label %d" % i for i in range(9)}),
+    "deberta-v3-mlm": dict(DEBERTA, architectures=["DebertaV2ForMaskedLM"]),
     "t5-small": T5, "t5-base": dict(T5, d_model=768, d_ff=3072, num_layers=12, num_decoder_layers=12, num_heads=12),
     "bert-classes": dict(BERT, architectures=["BertForSequenceClassification"], id2label={str(i): "label %d" % i for i in range(5)}),
     "bert-large-classes": dict(BERT, **LARGE, architectures=["BertForSequenceClassification"], id2label={str(i): "label %d" % i for i in range(3)}),
@@ -229,6 +240,7 @@ def drawn(n, seed, models=None):
 
 ADAPTED = ("smollm2-135m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b", "gpt2", "opt-125m", "pythia-160m", "pythia-410m", "qwen3-0.6b", "gemma2-2b",
            "mistral-7b", "qwen2.5-1.5b", "phi3-mini")
+OF_LOOPS = ("adamw_torch_forloop", "sgd_momentum")         # no names of Trainer's
 OPTIMIZERS = ["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "adamw_8bit", "paged_adamw_8bit", "adamw_bnb_8bit", "paged_adamw_32bit",
               "lion_8bit", "rmsprop", "adagrad", "adafactor", "sgd"]
 
@@ -925,6 +937,7 @@ def main():
     p.add_argument("--answered")
     p.add_argument("--unless")
     p.add_argument("--attention")
+    p.add_argument("--trainer", help="all rows by this one")
     p.add_argument("--targets")
     p.add_argument("--only", nargs="*")
     p.add_argument("--like")
@@ -992,6 +1005,8 @@ def main():
     rows = by_trainer(rows, a.seed, a.evaluate, a.liger) if a.evaluate or a.liger else rows
     rows = [r[:3] + (a.attention,) + r[4:] for r in rows] if a.attention else rows
     rows = [r[:7] + (-(-r[7] // 8) * 8, r[8], "mask") + r[10:] for r in rows] if a.padded else rows
+    at = COLUMNS.index("trainer")
+    rows = [r[:at] + (a.trainer,) + r[at + 1:] for r in rows if a.trainer == "torch" or r[5] not in OF_LOOPS] if a.trainer else rows
     if a.targets:
         at = COLUMNS.index("lora")
         rows = [r[:at] + (a.targets,) + r[at + 1:] for r in rows if r[at] != "none"]

@@ -11,7 +11,7 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", 
           "e", "e n", "e h", "e V", "e r",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "u"]
-EXTRA = ["E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
+EXTRA = ["e P", "e T", "EP HPe", "ET HTe", "W h", "B W h", "B S W", "B a S W", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
@@ -63,10 +63,10 @@ def any_scratch(inputs, processors=MULTIPROCESSORS, threads=THREADS):
     return ctas if values >= 256 and ctas > 1 else 0
 
 
-def flash_splits(rows, lengths, head, processors=MULTIPROCESSORS):
-    """Into how many parts flash attention's forward cuts the keys, 0 for one: rows = batch x heads. The heuristic of flash attention 2
+def flash_splits(rows, queries, lengths, head, processors=MULTIPROCESSORS):
+    """Into how many parts flash attention's forward cuts so many keys, 0 for one: rows = batch x heads. The heuristic of flash attention 2
     (num_splits_heuristic), asked where dropout is zero."""
-    blocks, n = rows * -(-lengths // 64), -(-lengths // (256 if head <= 64 else 128 if head <= 128 else 64))
+    blocks, n = rows * -(-queries // 64), -(-lengths // (256 if head <= 64 else 128 if head <= 128 else 64))
     slots = 2 * processors
     if blocks >= 0.8 * slots:
         return 0
@@ -95,7 +95,7 @@ def values(shape):
     """With the symbols that follow: YM multiprocessors (0: nothing counts them); J(n) the blocks of 64 in n quantised weights, K(n) those of 256 in J(n); S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does, dq what of it is not rotated;
     SK its S, SQ and SH blocks of 64 and dk of that; WQ bytes of its backward where d is above 128, KS parts that its keys are cut in; n
     patches of an image; g those of one of the size that the config has; N = B S. RG and QG: of the mean of each picture's patches. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
-    partial_width(); NS is flash_splits(). XS, XU, XV the scratch of its sort, of finding
+    partial_width(); NS is flash_splits(), NSD and NSC those of D targets that look at each other and at S. XS, XU, XV the scratch of its sort, of finding
     runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0); XB and XC are those of its sort
     and its runs in torch 2.15, whose sort passes over the bits of V alone. YW is cuBLAS's workspace, where each product takes its own (2.15)."""
     v = dict(shape, YW=WORKSPACE_BYTES)
@@ -114,6 +114,8 @@ def values(shape):
         v["M" + t] = min(n, v[t])
         v["E" + t] = n // 10 + v["M" + t]
         v["H" + t] = partial_width(n, v[t], v["e"] if t == "V" and "e" in v else v["h"])
+        if "e" in v:
+            v["H%se" % t] = partial_width(n, v[t], v["e"])
         v["XS"], v["XU"], v["X" + t] = scratch_of_look_up(n, v["M" + t])
     v["dk"] = 64 if v["d"] <= 64 else 128
     v["SK"] = up(v["S"], v["dk"])
@@ -121,7 +123,7 @@ def values(shape):
     dw = up(v["d"], 64)
     v["WQ"] = 4 * v["S128"] * dw + 8 * (v["S128"] // 64) * (dw // 64)
     v["KS"] = max(1, min(200 // (v["B"] * v["a"]), -(-v["S"] // 64)))
-    v["NS"] = flash_splits(v["B"] * v["a"], v["S"], v["d"])
+    v["NS"] = flash_splits(v["B"] * v["a"], v["S"], v["S"], v["d"])
     if "V" in v:
         v["XB"], v["XC"] = scratch_of_index(n, v["V"]) if n > 2304 else 1, 511 + up(16 * (32 + -(-n // 4928)), 256)
     if "t" in v:
@@ -130,6 +132,9 @@ def values(shape):
     of_learnt(v)
     if "D" in v:
         of_targets(v)
+    for t, (rows, table, width) in LOOK_UPS.items():
+        if all(x in v for x in rows.split()) and table in v:
+            of_look_ups(v, t, rows, table, width)
     for w in WEIGHTS:
         n_weights = sum(value([int(x) if x.isdigit() else x for x in part], v) for part in w.split("+"))
         v["J(%s)" % w] = -(-n_weights // 64)
@@ -164,12 +169,16 @@ def of_targets(v):
         v["D%d" % m] = up(v["D"], m)
     v["DK"], v["m"] = up(v["D"], v["dk"]), v["D"] - 1
     v["DQ"], v["DH"] = v["DK"] // 64, v["DK"] // v["dk"]
-    for t, (rows, table, width) in LOOK_UPS.items():
-        n = v["N" + t] = value(rows.split(), v)
-        v["M" + t] = min(n, v[table])
-        v["E" + t] = n // 10 + v["M" + t]
-        v["H" + t] = partial_width(n, v[table], v[width])
-        v["XS" + t], v["XU" + t], v["X" + t] = scratch_of_look_up(n, v["M" + t])
+    v["NSD"], v["NSC"] = [flash_splits(v["B"] * v["a"], v["D"], keys, v["d"]) for keys in (v["D"], v["S"])]
+
+
+def of_look_ups(v, t, rows, table, width):
+    """Of a row of LOOK_UPS."""
+    n = v["N" + t] = value(rows.split(), v)
+    v["M" + t] = min(n, v[table])
+    v["E" + t] = n // 10 + v["M" + t]
+    v["H" + t] = partial_width(n, v[table], v[width])
+    v["XS" + t], v["XU" + t], v["X" + t] = scratch_of_look_up(n, v["M" + t])
 
 
 def scratch_of_look_up(n, rows):
