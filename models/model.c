@@ -21,14 +21,23 @@ static const vp_family *const families[] = {
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
-/* Weights of 4 or 8 bits in the files are another step than that of the model they were made from. */
+/* Weights of 4 or 8 bits in the files are another step than that of the model they were made from; but those of MXFP4, which
+ * transformers trains only as 16 bits. */
 static vp_status refuse_quantised(const vp_json_node *config, vp_err *err)
 {
-    if (!vp_json_has(config, "quantization_config"))
+    if (!vp_json_has(config, "quantization_config") || vp_model_is_mxfp4(config->value))
         return VP_OK;
     return vp_json_fail(config, "quantization_config", err,
                         "weights that were quantised beforehand are not supported; give the config "
                         "of the model they were made from, with --qlora for weights of 4 bits");
+}
+
+bool vp_model_is_mxfp4(const json_t *config)
+{
+    const json_t *quantised = json_object_get(config, "quantization_config");
+    const char   *method    = json_string_value(json_object_get(quantised, "quant_method"));
+
+    return method && strcmp(method, "mxfp4") == 0;
 }
 
 /* Both are files that people have at hand. */

@@ -70,6 +70,8 @@ void      vp_model_free(vp_model *model);
 const json_t *vp_model_field(const vp_model *model, const char *key);
 /* Of its language model, which is that part where there is one. */
 const json_t *vp_model_text_field(const vp_model *model, const char *name);
+/* Whether its files have weights of MXFP4. */
+bool vp_model_is_mxfp4(const json_t *config);
 
 /* ---- built in ---- */
 

@@ -34,6 +34,8 @@ static const struct {
     {"ernie4_5", {LLAMA_LINEARS}, NULL},
     {"glm4", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"}, NULL},
     {"mixtral", {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "experts"}, "q_proj+v_proj"},
+    /* whose router and experts are no linear layers, nor adapted by all-linear */
+    {"gpt_oss", {"q_proj", "k_proj", "v_proj", "o_proj"}, NULL},
     {"starcoder2", {"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj"}, NULL},
     {"falcon", {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}, "query_key_value"},
     {"smollm3", {LLAMA_LINEARS}, NULL},

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request,
-                             vp_hf_estimate *out, vp_err *err)
+static vp_status replay_or_compose(const vp_model *model, const vp_hf_request *request,
+                                   vp_hf_estimate *out, vp_err *err)
 {
     vp_hf_request q   = *request;
     vp_err        why = {0};
@@ -25,6 +25,17 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     st = vp_hf_compose(model, &q, &why, out, err);
     if (st == VP_OK && strcmp(q.attention, request->attention) != 0)
         vp_hf_assume(out, VP_HF_EAGER_ALONE, model->family);
+    return st;
+}
+
+vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request,
+                             vp_hf_estimate *out, vp_err *err)
+{
+    vp_status st = replay_or_compose(model, request, out, err);
+
+    if (st == VP_OK && vp_model_is_mxfp4(model->config)) /* transformers 5.17, quantizer_mxfp4.py */
+        vp_hf_assume(out, "the files' MXFP4 weights are made 16 bits as they are loaded, "
+                          "Mxfp4Config(dequantize=True): as they are they cannot be trained");
     return st;
 }
 

@@ -13,6 +13,7 @@ static const struct pattern {
     {"gemma3_text", "sliding_window_pattern", 6, 0, false},
     {"gemma3", "sliding_window_pattern", 6, 0, false},
     {"olmo3", "sliding_window_pattern", 4, 0, false},
+    {"gpt_oss", "sliding_window_pattern", 2, 0, false},
     {"modernbert", "global_attn_every_n_layers", 3, 0, true},
     {"qwen2", "sliding_window_pattern", 0, 0, false},
     {"qwen3", "sliding_window_pattern", 0, 0, false},

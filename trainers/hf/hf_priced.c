@@ -44,6 +44,8 @@ static const form forms[] = {
     {"mixtral", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"qwen3_moe", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true,
      .act = VP_ACT_SILU},
+    {"gpt_oss", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .full_every = 2,
+     .act = VP_ACT_SILU},
     {"granite", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"glm4", NORM_RMS, BLOCK_SANDWICH, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"ernie4_5", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},

@@ -156,11 +156,12 @@ static void complete_targets(vp_symbols *s)
 }
 
 /* Of the sort in the gradient of n rows taken from a table: CUB's, the passes of eight bits that a row's
- * number needs, above 4,096 rows; compute capability 9.0. */
+ * number needs, above 4,096 rows; with one pass nothing is kept between them. Compute capability 9.0. */
 static int64_t scratch_of_index(int64_t n, int64_t bits)
 {
-    return 511 + 2 * vp_round_up(8 * n, 256) + 2048 * vp_ceil_div(bits, 8) +
-           1024 * vp_ceil_div(n, 4608);
+    int64_t passes = vp_ceil_div(bits, 8), kept = passes > 1 ? 2 * vp_round_up(8 * n, 256) : 0;
+
+    return 511 + kept + 2048 * passes + 1024 * vp_ceil_div(n, 4608);
 }
 
 static int64_t bits_of(int64_t n)
@@ -180,6 +181,7 @@ static void complete_experts(vp_symbols *s)
     at[VP_SYM_XR] = scratch_of_index(n, 64);
     at[VP_SYM_XN] = scratch_of_index(n, bits_of(at[VP_SYM_N]));
     at[VP_SYM_XI] = scratch_of_index(n, bits_of(n));
+    at[VP_SYM_XE] = scratch_of_index(n, bits_of(at[VP_SYM_E]));
 }
 
 /* Of counting what a mask of n elements holds. */

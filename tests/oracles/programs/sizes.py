@@ -11,7 +11,7 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", 
           "e", "e n", "e h", "e V", "e r",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "u"]
-EXTRA = ["e P", "e T", "EP HPe", "ET HTe", "W h", "B W h", "B S W", "B a S W", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
+EXTRA = ["e P", "e T", "EP HPe", "ET HTe", "W h", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
@@ -129,6 +129,7 @@ def values(shape):
     if "t" in v:
         taken = n * v["t"]
         v["XR"], v["XN"], v["XI"] = scratch_of_index(taken, 1 << 63), scratch_of_index(taken, n), scratch_of_index(taken, taken)
+        v["XE"] = scratch_of_index(taken, v["E"])
     of_learnt(v)
     if "D" in v:
         of_targets(v)
@@ -188,8 +189,10 @@ def scratch_of_look_up(n, rows):
 
 
 def scratch_of_index(n, rows):
-    """Of the sort in the gradient of n rows taken from so many: the passes of eight bits that a row's number needs."""
-    return 511 + 2 * up(8 * n, 256) + 2048 * -(-rows.bit_length() // 8) + 1024 * -(-n // 4608)
+    """Of the sort in the gradient of n rows taken from so many: the passes of eight bits that a row's number needs; with one pass
+    nothing is kept between them."""
+    passes = -(-rows.bit_length() // 8)
+    return 511 + 2 * up(8 * n, 256) * (passes > 1) + 2048 * passes + 1024 * -(-n // 4608)
 
 
 def monomials():
