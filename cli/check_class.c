@@ -133,26 +133,21 @@ static said by_script(vp_arena *arena, const vp_checked_file *file, const vp_mod
     return (said){0};
 }
 
-/* ms-swift, model/model_meta.py: a number of labels alone is that of classes, too. */
-static said by_task(vp_arena *arena, const vp_checked_file *file, const vp_model *model)
+/* ms-swift, model/model_meta.py: a number of labels alone is that of classes, too. Its trainer of these is none of TRL's. */
+static said by_task(vp_arena *arena, const vp_checked_file *file)
 {
     const vp_value *task   = vp_value_at(file->doc->root, "task_type"),
                    *labels = vp_value_at(file->doc->root, "num_labels");
-    char shown[128];
+    const char *kind       = task ? task->text : NULL;
+    char        shown[128];
 
-    if (task && task->text && strcmp(task->text, "causal_lm") == 0)
+    if ((kind && strcmp(kind, "causal_lm") == 0) ||
+        (!task && (!labels || labels->kind == VP_VALUE_NULL)))
         return (said){0};
-    if (task && task->text && strcmp(task->text, "seq_cls") != 0)
-        return (said){.why = vp_arena_printf(
-                          arena,
-                          "not answered: task_type %s in %s: no such training step was recorded",
-                          vp_text_escape(task->text, shown, sizeof shown), file->name)};
-    return task || (labels && labels->kind != VP_VALUE_NULL)
-               ? of_class(CLASSIFIES,
-                          vp_arena_printf(arena, "%s, by %s", file->name,
-                                          task ? "task_type" : "num_labels"),
-                          file->doc->root, model)
-               : (said){0};
+    return (said){.why = vp_arena_printf(
+                      arena, "not answered: %s%s in %s: no such training step was recorded",
+                      task ? "task_type " : "num_labels",
+                      kind ? vp_text_escape(kind, shown, sizeof shown) : "", file->name)};
 }
 
 static said find(vp_arena *arena, const vp_checked *c, const vp_model *model)
@@ -168,7 +163,7 @@ static said find(vp_arena *arena, const vp_checked *c, const vp_model *model)
         else if (file->doc->format == VP_FORMAT_FLAGS)
             x = by_script(arena, file, model);
         if (!x.loads && !x.why && file->dialect == &vp_dialect_swift)
-            x = by_task(arena, file, model);
+            x = by_task(arena, file);
     }
     return x;
 }

@@ -243,7 +243,7 @@ static void add_cards(const vp_estimate_answer *a, json_t *settings)
 /* --method tells TRL's trainers apart. */
 static const char *trl_or(const char *trainer)
 {
-    return strcmp(trainer, "dpo") == 0 ? "trl" : trainer;
+    return strcmp(trainer, "dpo") == 0 || strcmp(trainer, "reward") == 0 ? "trl" : trainer;
 }
 
 static json_t *host_json(const vp_hf_host *h)
@@ -275,8 +275,8 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
                             json_sprintf("layers:%lld", (long long)q->frozen_layers));
     else if (vp_hf_freezes(q))
         json_object_set_new(settings, "freeze", json_string(q->freeze));
-    if (strcmp(q->trainer, "dpo") == 0)
-        json_object_set_new(settings, "method", json_string("dpo"));
+    if (vp_hf_has_pairs(q))
+        json_object_set_new(settings, "method", json_string(q->trainer));
     if (strcmp(q->liger, "none") != 0)
         json_object_set_new(settings, "liger", json_string(q->liger));
     if (q->packed)

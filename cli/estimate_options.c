@@ -56,10 +56,11 @@ static const vp_option rows[] = {
     {.name  = "--method",
      .kind  = VP_OPTION_CHOICE,
      .at    = offsetof(vp_estimate_options, method),
-     .words = "sft|dpo",
+     .words = "sft|dpo|reward",
      .help  = "Which of TRL's trainers, with --trainer trl: SFTTrainer; DPOTrainer, whose batch is "
               "pairs of sequences, and whose reference is a second model, or under adapters the "
-              "model without them",
+              "model without them; RewardTrainer, pairs too, of a model with a head of one value "
+              "a sequence",
      .otherwise = "sft",
      .example   = "dpo"},
     {.name      = "--eval-batch",

@@ -115,7 +115,7 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
                        "--trainer hf");
     if (o->liger && o->loss && strcmp(o->loss, "liger") != 0)
         return VP_FAIL(err, VP_ERR_USAGE, "--liger has Liger's loss: leave --loss %s out", o->loss);
-    if (o->packing && (!is_trl || (o->method && strcmp(o->method, "dpo") == 0)))
+    if (o->packing && (!is_trl || (o->method && strcmp(o->method, "sft") != 0)))
         return VP_FAIL(err, VP_ERR_USAGE, "--packing is what TRL's SFTTrainer does: --trainer trl");
     if (o->packing && (o->padding || o->lengths))
         return VP_FAIL(err, VP_ERR_USAGE, "--packing leaves no padding: leave --%s out",
@@ -179,9 +179,7 @@ typedef struct trainer_defaults {
 /* TRL's trainers by what --method says. */
 static const char *trainer_of(const vp_estimate_options *o)
 {
-    bool is_dpo = o->method && strcmp(o->method, "dpo") == 0;
-
-    return is_dpo ? "dpo" : o->trainer;
+    return o->method && strcmp(o->method, "sft") != 0 ? o->method : o->trainer;
 }
 
 static const trainer_defaults defaults[] = {
@@ -191,6 +189,8 @@ static const trainer_defaults defaults[] = {
     {"trl", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
      VP_ESTIMATE_SFT_SEQ, true},
     {"dpo", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
+     VP_ESTIMATE_SFT_SEQ, true},
+    {"reward", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
      VP_ESTIMATE_SFT_SEQ, true},
 };
 
@@ -325,7 +325,7 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                                            o),
                .offloads = offloads_activations(o),
                .padded   = (o->padding && strcmp(o->padding, "mask") == 0) ||
-                         (!o->padding && strcmp(trainer_of(o), "dpo") == 0),
+                         (!o->padding && o->method && strcmp(o->method, "sft") != 0),
                .packed          = o->packing,
                .lora            = {.targets = "none"},
                .load            = o->load ? o->load : "none",

@@ -105,7 +105,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 116, 22), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("encoder_steps.csv", 18, 6)):
+for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 22, 10), ("decoder_steps.csv", 3, 1), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 116, 22), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("encoder_steps.csv", 18, 6)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -412,6 +412,27 @@ for options, words in ((("--trainer", "hf", "--method", "dpo"), "--trainer trl")
     p = subprocess.run([vplan, "estimate", llama_path, *options, "--json"], stdout=subprocess.PIPE)
     ok(p.returncode in (2, 4) and words in json.loads(p.stdout)["error"]["message"], "DPO refused: %s" % (options,), p.stdout[:300])
 
+# ---- TRL's RewardTrainer: a head of one value a sequence on any decoder, under a mask; it turns dropout off ----
+reward, kept = by_dpo("--method", "reward"), by_dpo("--method", "reward", "--padding", "none")
+hidden, vocab = (json.load(open(llama_path))[k] for k in ("hidden_size", "vocab_size"))
+tied = json.load(open(llama_path))["tie_word_embeddings"]
+ok(reward["model"]["params_total"] == alone["model"]["params_total"] + hidden * (1 - (0 if tied else vocab)), "a reward's head in place of the table's", reward["model"])
+ok((reward["settings"]["method"], reward["settings"]["padding"], reward["settings"]["task"], reward["trainer"]) == ("reward", "mask", "seqcls", "trl"), "a reward's settings", reward["settings"])
+dropped, adapted = [by_dpo("--method", "reward", "--lora", "r=8" + more, "--precision", "bf16-amp") for more in (",dropout=0.05", "")]
+ok(dropped["peak_bytes"] == adapted["peak_bytes"] and any("which it turns off" in a for a in dropped["assumptions"]), "RewardTrainer has no dropout", dropped.get("assumptions"))
+judge = dict(json.load(open(llama_path)), architectures=["LlamaForSequenceClassification"], id2label={"0": "good"})
+for options, words in (("--precision bf16", "bf16-amp it runs"), ("--trainer trl --method reward --world 2", "--method reward --parallel ddp")):
+    refused("a head of one value: " + options, judge, options.split(), 4, [words])
+refused("several labels a sample", dict(judge, id2label={"0": "a", "1": "b"}, problem_type="multi_label_classification"), [], 4, ["one label a sample"])
+
+# ---- gpt-oss: MXFP4 weights are made 16 bits; other quantised files are none that are trained ----
+oss = json.loads(next(csv.DictReader(line for line in open("tests/golden/trainers/decoder_steps.csv") if not line.startswith("#")))["config"])
+adapt = ("--trainer", "hf", "--lora", "r=8,targets=q_proj+k_proj+v_proj+o_proj", "--seq", "512", "--recompute", "full")
+code, j = estimate(dict(oss, quantization_config={"quant_method": "mxfp4"}), *adapt)
+ok(code == 0 and any("MXFP4" in a for a in j["assumptions"]) and j["settings"]["lora"]["targets"] == "all-linear", "MXFP4 is made 16 bits, and that is said", j.get("error"))
+refused("weights of another quantisation", dict(oss, quantization_config={"quant_method": "fp8"}), adapt, 4, ["quantised beforehand"])
+refused("layers that take turns otherwise", dict(oss, layer_types=["full_attention"] * 24), adapt, 4, ["layer_types"])
+
 # ---- what a trainer's files say of both is what check judges by ----
 for lines, options in (("use_liger_kernel: true\nper_device_train_batch_size: 4", ("--micro-batch", "4", "--liger")),
                        ("eval_strategy: steps\nper_device_train_batch_size: 1\ngradient_checkpointing: true", ("--micro-batch", "1", "--recompute", "full", "--eval-batch", "8")),
@@ -632,7 +653,7 @@ for what, words, said in (("a masked sequence that is no multiple of 8", "--seq 
     ok(p.returncode == 4 and all(w in p.stderr for w in said), what, p.stderr)
 refused("more cards than there are", llama, small + ["--world", "99999999"], 2, ["65,536"])
 refused("an optimizer nobody knows", llama, small + ["--optimizer", "adamw_torch_9bit"], 4, ["adamw_torch_9bit"])
-refused("a class of another head", dict(llama, architectures=["LlamaForSequenceClassification"]), small, 4, ["class"])
+refused("a class of another head", dict(llama, architectures=["LlamaForTokenClassification"]), small, 4, ["class"])
 p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "vplan", "--accumulation", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 2, "an option of theirs for vplan's own step", p.stdout)
 for option, trainer in ((["--accumulation", "2"], "hf"), (["--world", "2"], "hf"), (["--packing", "4"], "trl"), (["--accumulation", "2", "--method", "sft"], "trl"),

@@ -80,10 +80,10 @@ def of_ours(r, scratch):
     options += ["--alloc-conf", r.get("alloc_conf")] * bool(r.get("alloc_conf"))
     options += ["--offload", "activations"] * (r.get("offload") == "1")
     options += ["--versions", r.get("versions")] * bool(r.get("versions"))
-    options += ["--method", "dpo"] * (r.get("trainer") == "dpo")
+    options += ["--method", r["trainer"]] if r.get("trainer") in ("dpo", "reward") else []
     options += {"all": ["--liger"], "loss": ["--loss", "liger"]}.get(r.get("liger"), [])
     phases = {p: int(r["allocated_" + p]) for p in PHASES + ["evaluate"] if r.get("allocated_" + p)}
-    return dict(trainer=r.get("trainer", "torch").replace("dpo", "trl"), name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
+    return dict(trainer=r.get("trainer", "torch").replace("dpo", "trl").replace("reward", "trl"), name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
                 reserved=int(r["reserved"]))
 
 

@@ -35,7 +35,7 @@ static void attend_by_flash(vp_hf_request *q)
 
 static bool drops_in_adapters(const vp_hf_request *q)
 {
-    return vp_hf_has_lora(q) && q->lora.dropout > 0;
+    return vp_hf_has_lora(q) && vp_hf_drops_out(q);
 }
 
 static void drop_nothing_in_adapters(vp_hf_request *q)
@@ -53,9 +53,10 @@ static void adapt_all_linear(vp_hf_request *q)
     q->lora.targets = "all-linear";
 }
 
+/* With a head that predicts tokens. */
 static bool is_by_trl(const vp_hf_request *q)
 {
-    return vp_hf_is_trl(q);
+    return vp_hf_is_trl(q) && !vp_hf_is_reward(q);
 }
 
 /* A pair is two samples to SFTTrainer; what it does not prepare another trainer is not to prepare. */

@@ -6,6 +6,7 @@
 #include "trainers/hf/hf_cudnn.h"
 #include "trainers/hf/hf_layers.h"
 #include "trainers/hf/hf_refuse.h"
+#include "trainers/hf/hf_task.h"
 #include "trainers/hf/hf_versions.h"
 
 #include <limits.h>
@@ -24,6 +25,7 @@ typedef struct search {
     vp_hf_found         *found;
     const char          *attention;  /* what PyTorch takes on this card */
     const char          *folder;     /* of recordings, below theirs */
+    bool                 unties;     /* of tied tables the untied recording is looked for */
     bool                 is_resized; /* pictures of another size than the config says */
     bool                 terse;      /* as the request's; so is what another step stands in for */
     vp_hf_request        by_false;   /* the request, with checkpoints by use_reentrant=False */
@@ -135,24 +137,19 @@ static void choose_attention(search *r)
                      lacking(r));
 }
 
-/* peft trains the head of classes whole beside adapters (task_type SEQ_CLS or TOKEN_CLS; modules_to_save where there is no
- * such type). */
-bool vp_hf_trains_head(const vp_hf_request *q, const char *task)
-{
-    static const char *const of_classes[] = {"seqcls", "tokcls", "imgcls"};
-
-    for (size_t i = 0; i < sizeof of_classes / sizeof *of_classes; i++)
-        if (strcmp(of_classes[i], task) == 0)
-            return vp_hf_has_lora(q);
-    return false;
-}
-
 /* As keys have it: the first layers of a model that has others besides. */
 static const char *recompute_of(const search *r)
 {
     return !vp_hf_first_recomputed(r->request) ? r->request->recompute
            : r->found->sizes.n_layers[1] == 0  ? "full"
                                                : "first";
+}
+
+/* One value a sequence, whose error is squared; RewardTrainer's loss is another. */
+static bool is_regression(const search *r)
+{
+    return r->pass != VP_HF_SECOND && !vp_hf_is_reward(r->request) &&
+           strcmp(r->out->task, "seqcls") == 0 && r->found->sizes.symbols.at[VP_SYM_C] == 1;
 }
 
 /* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only
@@ -177,9 +174,9 @@ static void key_of(const search *r, char *buf, size_t size)
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(r), r->attention, q->padded, (int)heads,
-             s->tied && !r->found->ties, recompute_of(r), q->lora.targets, q->lora.dropout > 0,
+             s->tied && !r->unties, recompute_of(r), q->lora.targets, vp_hf_drops_out(q),
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
              q->lora.is_dora ? " dora=1" : "", saved[0] ? " save=" : "", saved,
              q->lora.tokens ? " tokens=1" : "", vp_hf_is_quantised(q) ? " quantised=" : "",
@@ -194,7 +191,8 @@ static void key_of(const search *r, char *buf, size_t size)
              q->offloads && !evaluates(r) ? " offload=1" : "", vp_hf_freezes(q) ? " freeze=" : "",
              vp_hf_freezes(q) ? q->freeze : "",
              s->symbols.at[VP_SYM_q] && s->symbols.at[VP_SYM_q] < head ? " partial=1" : "",
-             q->packed ? " packed=1" : "", r->is_resized ? " resized=1" : "");
+             is_regression(r) ? " regression=1" : "", q->packed ? " packed=1" : "",
+             r->is_resized ? " resized=1" : "");
 }
 
 /* What a recording is of, as its file is named behind the family. part: of the same steps, in a file of its own. */
@@ -203,6 +201,7 @@ static void kind_of(const search *r, const char *part, char *buf, size_t size)
     const char *of = evaluates(r)                           ? "-eval"
                      : vp_hf_has_liger(r->request)          ? "-liger"
                      : vp_hf_is_dpo(r->request)             ? "-dpo"
+                     : vp_hf_is_reward(r->request)          ? "-reward"
                      : vp_hf_is_trl(r->request)             ? "-trl"
                      : !r->found->plain                     ? "-hf"
                      : vp_hf_is_quantised(r->request)       ? "-qlora"
@@ -259,37 +258,17 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
                       : vp_hf_has_adapters(r->request)       ? " with adapters"
                       : vp_hf_freezes(r->request)            ? " with frozen parts"
                                                              : "",
-                      vp_hf_has_liger(r->request) ? " with Liger's kernels"
-                      : vp_hf_is_dpo(r->request)  ? " by TRL's DPOTrainer"
-                      : vp_hf_is_trl(r->request)  ? " by TRL's SFTTrainer"
-                      : r->found->plain           ? ""
-                                                  : " by transformers' Trainer",
+                      vp_hf_has_liger(r->request)   ? " with Liger's kernels"
+                      : vp_hf_is_dpo(r->request)    ? " by TRL's DPOTrainer"
+                      : vp_hf_is_reward(r->request) ? " by TRL's RewardTrainer"
+                      : vp_hf_is_trl(r->request)    ? " by TRL's SFTTrainer"
+                      : r->found->plain             ? ""
+                                                    : " by transformers' Trainer",
                       strstr(part, "-noflash") ? " without flash attention" : "", known,
-                      vp_hf_is_trl(r->request) && !vp_hf_is_dpo(r->request) && !evaluates(r)
+                      vp_hf_is_trl(r->request) && !vp_hf_has_pairs(r->request) && !evaluates(r)
                           ? "--trainer hf --recompute full, whose whole logits take "
                             "more; or "
                           : "");
-}
-
-/* The task that a class of transformers has by its name; NULL: another. */
-static const char *task_of_class(const char *name)
-{
-    static const char *const known[][2] = {
-        {"ForCausalLM", "clm"},
-        {"LMHeadModel", "clm"},
-        {"ForMaskedLM", "mlm"},
-        {"ForConditionalGeneration", "seq2seq"},
-        {"ForImageClassification", "imgcls"},
-        {"ForSequenceClassification", "seqcls"},
-        {"ForTokenClassification", "tokcls"},
-    };
-
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        const char *at = strstr(name, known[i][0]);
-        if (at && strlen(at) == strlen(known[i][0]))
-            return known[i][1];
-    }
-    return NULL;
 }
 
 /* The task that is asked for, else the class's, else the first that was recorded. A class of texts and images has the name of one of two
@@ -301,10 +280,11 @@ static vp_status choose_task(search *r, vp_err *err)
     size_t      n = 0;
 
     snprintf(r->out->task, sizeof r->out->task, "%s",
-             r->request->task                          ? r->request->task
-             : class_name && task_of_class(class_name) ? task_of_class(class_name)
-             : class_name                              ? class_name
-                                                       : "");
+             vp_hf_is_reward(r->request)                     ? "seqcls"
+             : r->request->task                              ? r->request->task
+             : class_name && vp_hf_task_of_class(class_name) ? vp_hf_task_of_class(class_name)
+             : class_name                                    ? class_name
+                                                             : "");
     if (!r->request->task && strcmp(r->out->task, "seq2seq") == 0 &&
         vp_model_field(r->model, "vision_config"))
         snprintf(r->out->task, sizeof r->out->task, "clm");
@@ -327,32 +307,29 @@ static vp_status choose_task(search *r, vp_err *err)
                    recorded, (int)strcspn(recorded, ","), recorded);
 }
 
-/* Of a classifier that is trained, how many classes there are: one is a regression, whose loss is another. */
+/* Of a classifier that is trained, how many classes there are. */
 static vp_status choose_labels(search *r, vp_err *err)
 {
-    const json_t *config = r->model->config, *kind = json_object_get(config, "problem_type");
+    const json_t *config     = r->model->config;
     const json_t *number     = json_object_get(config, "num_labels");
     int64_t      *classes    = &r->found->sizes.symbols.at[VP_SYM_C];
     bool          of_samples = strcmp(r->out->task, "seqcls") == 0;
 
     if (r->pass == VP_HF_SECOND || (!of_samples && strcmp(r->out->task, "tokcls") != 0))
         return VP_OK;
+    if (vp_hf_is_reward(r->request)) {
+        *classes = 1; /* which RewardTrainer makes of any model */
+        return VP_OK;
+    }
     if (!json_object_get(config, "id2label") && json_is_integer(number))
         *classes = (int64_t)json_integer_value(number);
     else if (!json_object_get(config, "id2label"))
         vp_hf_assume(r->out, "%lld classes, as the config names none (id2label)",
                      (long long)*classes);
-    if (of_samples && json_is_string(kind) &&
-        strcmp(json_string_value(kind), "single_label_classification") != 0)
-        return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "problem_type",
-                          "a classifier was recorded with one label a sample, not with %s",
-                          json_string_value(kind));
-    if (*classes < 1 || (of_samples && *classes == 1))
-        return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "id2label",
-                          "a classifier was recorded with several classes, not with %lld: one is "
-                          "a regression, whose loss was not recorded",
+    if (*classes < 1)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "id2label", "%lld classes are none",
                           (long long)*classes);
-    return VP_OK;
+    return of_samples ? vp_hf_check_problem(r->model, r->request, *classes == 1, err) : VP_OK;
 }
 
 /* Of a model that takes square pictures of any size: the tokens of one, whose patches come behind one more. Other pictures than
@@ -464,9 +441,10 @@ out:
 static vp_status find_program(search *r, const char *key, const vp_recorded_program **program,
                               vp_err *err)
 {
-    char      of_one[KEY_SIZE + 40];
-    bool      is_alone = r->request->batch == 1 && !vp_hf_is_dpo(r->request) && !r->request->packed;
-    vp_status st       = VP_OK;
+    char                 of_one[KEY_SIZE + 40];
+    const vp_hf_request *q        = r->request;
+    bool                 is_alone = q->batch == 1 && !vp_hf_has_pairs(q) && !q->packed;
+    vp_status            st       = VP_OK;
 
     *program = NULL;
     snprintf(of_one, sizeof of_one, "%s one=1", key);
@@ -487,17 +465,19 @@ out:
 static vp_status find_tied(search *r, char key[KEY_SIZE], char other[KEY_SIZE],
                            const vp_recorded_program **program, vp_err *err)
 {
-    vp_status st = VP_OK;
+    bool      of_classes = vp_hf_has_classes(r->out->task); /* whose head is tied to no table */
+    vp_status st         = VP_OK;
 
     /* of tied tables peft trains the same tokens in both */
-    r->found->ties =
-        r->found->sizes.tied && vp_hf_has_adapters(r->request) && !r->request->lora.tokens;
+    r->unties = r->found->sizes.tied &&
+                (of_classes || (vp_hf_has_adapters(r->request) && !r->request->lora.tokens));
+    r->found->ties = r->unties && !of_classes;
     key_of(r, key, KEY_SIZE);
     memcpy(other, key, KEY_SIZE);
     VP_TRY(find_program(r, key, program, err));
-    if (*program || !r->found->ties)
+    if (*program || !r->unties)
         return VP_OK;
-    r->found->ties = false;
+    r->unties = r->found->ties = false;
     key_of(r, other, KEY_SIZE);
     VP_TRY(find_program(r, other, program, err));
 out:
@@ -609,7 +589,7 @@ static vp_status find_in_parts(search *r, char key[KEY_SIZE], char other[KEY_SIZ
                                const vp_recorded_program **program, vp_err *err)
 {
     const vp_hf_request *q       = r->request;
-    const char          *dropout = vp_hf_has_adapters(q) && q->lora.dropout > 0 ? "-dropout" : "";
+    const char          *dropout = vp_hf_has_adapters(q) && vp_hf_drops_out(q) ? "-dropout" : "";
     const char          *kernels = strcmp(q->attention, "flash_attention_2") == 0 ? "-flash2"
                                    : vp_hf_lacks_flash(q)                         ? "-noflash"
                                                                                   : "";
@@ -715,19 +695,16 @@ static vp_status find_own_step(search *r)
 
 /* Trainer's own step where it was recorded, else a plain loop's: where both were they differ by 1 KiB, as
  * Trainer's count of targets is a tensor and its fp32 copy of the output goes before backward. */
-/* Masked models, those of two stacks and those of images are none of TRL's. */
-static vp_status refuse_other_heads(const search *r, vp_err *err)
+/* RewardTrainer has no loss over a vocabulary, which is what bf16 does not run in. */
+static vp_status check_trl(const vp_hf_request *q, vp_err *err)
 {
-    static const char *const others[] = {"mlm", "seq2seq", "imgcls"};
-    const char              *name = r->model->class_name, *task = name ? task_of_class(name) : NULL;
-
-    for (size_t i = 0; task && i < sizeof others / sizeof *others; i++)
-        if (strcmp(task, others[i]) == 0 && !vp_model_field(r->model, "vision_config"))
-            return VP_FAIL(err, VP_ERR_INPUT,
-                           "TRL trains models that predict the next token, and %s does not; "
-                           "--trainer hf trains it",
-                           name);
-    return VP_OK;
+    if (vp_hf_is_reward(q) && strncmp(q->precision, "fp16", 4) != 0)
+        return VP_OK;
+    return vp_hf_check_trl(&(vp_hf_trl_question){.precision    = q->precision,
+                                                 .capability   = q->capability,
+                                                 .is_quantised = vp_hf_is_quantised(q),
+                                                 .is_default   = q->precision_is_default},
+                           err);
 }
 
 static vp_status find_training(search *r, vp_err *err)
@@ -736,14 +713,17 @@ static vp_status find_training(search *r, vp_err *err)
 
     r->found->plain = vp_hf_is_plain(r->request);
     if (vp_hf_is_trl(r->request)) {
-        VP_TRY(refuse_other_heads(r, err));
-        VP_TRY(
-            vp_hf_check_trl(&(vp_hf_trl_question){.precision    = r->request->precision,
-                                                  .capability   = r->request->capability,
-                                                  .is_quantised = vp_hf_is_quantised(r->request),
-                                                  .is_default   = r->request->precision_is_default},
-                            err));
+        VP_TRY(vp_hf_refuse_other_heads(r->model, err));
+        VP_TRY(check_trl(r->request, err));
         VP_TRY(find_step(r, &r->found->program, err));
+        if (vp_hf_is_reward(r->request)) {
+            vp_hf_assume(
+                r->out,
+                "RewardTrainer of TRL 1.16: a head of one value a sequence, no "
+                "margins, rewards that are not centred%s",
+                r->request->lora.dropout > 0 ? ", no dropout in adapters, which it turns off" : "");
+            return VP_OK;
+        }
         vp_hf_assume(r->out,
                      "TRL 1.16: every token of a sequence but the first is learnt from; with "
                      "padding or prompts left out its head takes less");

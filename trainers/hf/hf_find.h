@@ -29,8 +29,6 @@ typedef struct vp_hf_found {
  * was. Release found in either case. */
 vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_pass pass,
                      vp_hf_estimate *out, vp_hf_found *found, vp_err *err);
-/* Whether a head of classes is trained beside adapters, of this task. */
-bool vp_hf_trains_head(const vp_hf_request *request, const char *task);
-void vp_hf_found_release(vp_hf_found *found);
+void      vp_hf_found_release(vp_hf_found *found);
 
 #endif

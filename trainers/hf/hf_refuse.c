@@ -42,6 +42,7 @@ static const struct {
     {"ragged=1", "a masked sequence (or one beyond the window) whose length is no multiple of 8"},
     {"wide=1", "attention heads of more than 128"},
     {"packed=1", "--packing"},
+    {"regression=1", "one class (one is a regression)"},
     {"partial=1", "heads of which a part is rotated"},
     {"eval=2", "a second model's pass"},
     {"offload=1", "--offload activations"},
@@ -66,6 +67,7 @@ static const struct {
     {"upcast=1", "--prepare off"},
     {"liger=", "no kernels of Liger"},
     {"packed=1", "no --packing"},
+    {"regression=1", "several classes"},
     {"offload=1", "no --offload"},
     {"freeze=", "nothing frozen"},
     {"dropout=", "dropouts as the model's class has them"},
@@ -483,6 +485,10 @@ static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
     bool is_adapted = vp_hf_has_adapters(q) || vp_hf_is_quantised(q);
     bool is_ddp     = strcmp(q->parallel, "ddp") == 0;
 
+    if (vp_hf_is_reward(q) && vp_hf_is_shared(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--method reward --parallel %s was not recorded; on one card it was",
+                       q->parallel);
     if (!vp_hf_is_trl(q) || !vp_hf_is_shared(q) || (is_ddp && is_adapted))
         return VP_OK;
     if (vp_hf_is_dpo(q))

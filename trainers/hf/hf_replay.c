@@ -13,6 +13,7 @@
 #include "trainers/hf/hf_resident.h"
 #include "trainers/hf/hf_shelf.h"
 #include "trainers/hf/hf_step.h"
+#include "trainers/hf/hf_task.h"
 #include "trainers/hf/hf_trained.h"
 #include "trainers/hf/hf_world.h"
 #include "trainers/torch/optimizer_step.h"

@@ -91,10 +91,26 @@ bool vp_hf_is_dpo(const vp_hf_request *q)
     return strcmp(q->trainer, "dpo") == 0;
 }
 
-/* TRL's head and loss are its own, so no other trainer's step stands in for it. */
+bool vp_hf_is_reward(const vp_hf_request *q)
+{
+    return strcmp(q->trainer, "reward") == 0;
+}
+
+bool vp_hf_has_pairs(const vp_hf_request *q)
+{
+    return vp_hf_is_dpo(q) || vp_hf_is_reward(q);
+}
+
+/* TRL's heads and losses are its own, so no other trainer's step stands in for them. */
 bool vp_hf_is_trl(const vp_hf_request *q)
 {
-    return strcmp(q->trainer, "trl") == 0 || vp_hf_is_dpo(q);
+    return strcmp(q->trainer, "trl") == 0 || vp_hf_has_pairs(q);
+}
+
+/* RewardTrainer turns all dropout off (RewardConfig, disable_dropout), that of adapters too. */
+bool vp_hf_drops_out(const vp_hf_request *q)
+{
+    return q->lora.dropout > 0 && !vp_hf_is_reward(q);
 }
 
 bool vp_hf_is_quantised(const vp_hf_request *q)

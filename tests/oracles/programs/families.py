@@ -7,6 +7,8 @@ that the class gives no value, means; key+2 is two more than the key's value, ke
 import random
 from math import lcm
 
+import sizes
+
 HEAD_SIZES = [80, 128, 104, 64, 96, 112, 72]
 WIDE_HEADS = [256, 160, 192, 224, 136, 248, 176]
 TILES = 6                                # of Liger's loss there would be so many
@@ -17,7 +19,8 @@ NARROW = DECODER.replace("d=head_dim|h/a", "d=|h/a")
 PART_ROTATED = NARROW + " q=partial_rotary_factor*d|"         # and what the class takes
 WITHOUT_GROUPS = "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size V=vocab_size (P)=max_position_embeddings"
 LEARNED = WITHOUT_GROUPS.replace("(P)", "P")
-ENCODER = LEARNED + " T=type_vocab_size C=id2label|2"
+CLASSES = " C=id2label|2"
+ENCODER = LEARNED + " T=type_vocab_size" + CLASSES
 IMAGE = "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size I=image_size p=patch_size C=id2label"
 STACKS = ("h=d_model a=encoder_attention_heads a=decoder_attention_heads k=|a d=|h/a f=encoder_ffn_dim f=decoder_ffn_dim V=vocab_size "
           "P=max_position_embeddings+2")
@@ -29,15 +32,16 @@ class Family:
     """kind: transformers' model_type. combos: (heads' kind, tables tied). dropouts: that the class has some unless told otherwise.
     window: the field of a sliding window. period: layers that repeat where the window is shorter than the sequence, or always. wide:
     which head sizes there are. partial: whether heads are rotated as a whole. inside: the part of a config that has the layers' fields.
-    joined: how many of an intermediate width are one linear layer. extra: fields that are as they are."""
+    joined: how many of an intermediate width are one linear layer. few: samples in a batch of few rows, where narrow sums over them take scratch. injects: that peft adapts the parameters of experts
+    where all linear layers are asked for. extra: fields that are as they are."""
 
     def __init__(self, kind, fields=DECODER, task="clm", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), layers="num_hidden_layers",
-                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, inside="", joined=0, **extra):
+                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, few=11, injects=True, inside="", joined=0, **extra):
         self.kind, self.task, self.combos, self.period = kind, task, combos, period
         self.always, self.wide, self.partial, self.inside, self.extra = always, wide, partial, inside, extra
         self.layers, self.window = " ".join(inside + x for x in layers.split()), window and inside + window
         self.fields = [(symbol, inside + keys if keys[0] != "|" else keys) for symbol, keys in (f.split("=") for f in fields.split())]
-        self.joined = joined
+        self.joined, self.few, self.injects = joined, few, injects
         self.most_rows = rows or (60000 if layer_norm else 79000)
         self.free_width = any(s == "d" and key.split("|")[0] for s, key in self.fields)
 
@@ -54,8 +58,9 @@ class Family:
         for layers, n in zip(self.layers.split(), blocks):
             c[layers] = n
         c["tie_word_embeddings"] = bool(tied)
-        if v["task"] == "seqcls" and "C" not in self.symbols():         # one value a sequence, as a reward model has it
+        if v["task"] == "seqcls" and "C" not in s:         # one value a sequence, as a reward model has it
             c["num_labels"] = 1
+        if v["task"] == "seqcls":         # a decoder's head takes what is behind the last token that is no padding
             c.setdefault("pad_token_id", 0)
         if self.kind == "gpt_neo":
             c["attention_types"] = [[["global", "local"][i % 2:i % 2 + 1], 1] for i in range(blocks[0])]
@@ -79,6 +84,11 @@ class Family:
         return {s for s, _ in self.fields if not s.startswith("(")}
 
 
+def has_one_label(v):
+    """Whether a sequence has one value: a regression's, a reward, a second model's."""
+    return bool(v.get("regression")) or v.get("trainer") == "reward" or v.get("eval") == 2
+
+
 def nested(c):
     """A config's fields of which PART.KEY is that of a part."""
     out = {}
@@ -95,16 +105,16 @@ SIGLIP = dict(hidden_size=1152, image_size=896, intermediate_size=4304, num_atte
 FAMILIES = {
     "gpt2": Family("gpt2", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size P=n_positions", combos=((EVEN, 1), (EVEN, 0)),
                    layers="n_layer", layer_norm=True),
-    "llama": Family("llama", combos=((EVEN, 0), (EVEN, 1), (GROUPED, 0), (GROUPED, 1))),
-    "mistral": Family("mistral", window="sliding_window", combos=((EVEN, 0), (GROUPED, 0))),
-    "qwen2": Family("qwen2", NARROW, combos=((EVEN, 0), (EVEN, 1), (GROUPED, 0), (GROUPED, 1))),
-    "qwen3": Family("qwen3", combos=((GROUPED, 0), (GROUPED, 1))),
-    "gemma": Family("gemma", combos=((EVEN, 1), (MQA, 1)), wide=(1,)),
-    "gemma2": Family("gemma2", combos=((GROUPED, 1),), window="sliding_window", period=2, wide=(0, 1)),
+    "llama": Family("llama", DECODER + CLASSES, combos=((EVEN, 0), (EVEN, 1), (GROUPED, 0), (GROUPED, 1))),
+    "mistral": Family("mistral", DECODER + CLASSES, window="sliding_window", combos=((EVEN, 0), (GROUPED, 0))),
+    "qwen2": Family("qwen2", NARROW + CLASSES, combos=((EVEN, 0), (EVEN, 1), (GROUPED, 0), (GROUPED, 1))),
+    "qwen3": Family("qwen3", DECODER + CLASSES, combos=((GROUPED, 0), (GROUPED, 1))),
+    "gemma": Family("gemma", DECODER + CLASSES, combos=((EVEN, 1), (MQA, 1)), wide=(1,)),
+    "gemma2": Family("gemma2", DECODER + CLASSES, combos=((GROUPED, 1),), window="sliding_window", period=2, wide=(0, 1)),
     "gemma3_text": Family("gemma3_text", combos=((GROUPED, 1), (MQA, 1)), window="sliding_window", period=6, wide=(1,), pad_token_id=0),
     "gemma3": Family("gemma3", combos=((GROUPED, 1),), window="sliding_window", period=6, wide=(0, 1), inside="text_config.", image_token_index=1,
                      mm_tokens_per_image=256, **{"vision_config." + k: x for k, x in SIGLIP.items()}),
-    "phi3": Family("phi3", PART_ROTATED + "d", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), window="sliding_window", partial=(0, 1), pad_token_id=0),
+    "phi3": Family("phi3", PART_ROTATED + "d" + CLASSES, combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), window="sliding_window", partial=(0, 1), pad_token_id=0),
     "phi": Family("phi", PART_ROTATED + "d/2", combos=((EVEN, 0),), layer_norm=True, partial=(1,)),
     "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
                   " h=word_embed_proj_dim|h", combos=((EVEN, 1),), layer_norm=True),
@@ -118,6 +128,7 @@ FAMILIES = {
     "mixtral": Family("mixtral", DECODER + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),), window="sliding_window"),
     "qwen3_moe": Family("qwen3_moe", DECODER.replace("f=intermediate_size", "f=moe_intermediate_size") +
                         " E=num_experts t=num_experts_per_tok", combos=((GROUPED, 0),), decoder_sparse_step=1, mlp_only_layers=[]),
+    "gpt_oss": Family("gpt_oss", DECODER + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),), window="sliding_window", period=2, few=43, injects=False),
     "olmoe": Family("olmoe", NARROW + " E=num_experts t=num_experts_per_tok", combos=((EVEN, 0),)),
     "granitemoe": Family("granitemoe", NARROW + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),)),
     "olmo2": Family("olmo2", NARROW, combos=((EVEN, 0), (GROUPED, 0))),
@@ -168,6 +179,10 @@ FAMILIES = {
     "glm4": Family("glm4", DECODER + " q=partial_rotary_factor*d|d/2", combos=((GROUPED, 0),), partial=(1,), joined=2, attention_bias=True, pad_token_id=0),
     "modernbert": Family("modernbert", LEARNED.replace("P=", "(P)=") + " C=id2label|2", "mlm", ((EVEN, 1),), layer_norm=True, period=3, always=True, pad_token_id=0,
                          classifier_pooling="mean"),
+    "seed_oss": Family("seed_oss", combos=((GROUPED, 0),)),
+    "exaone4": Family("exaone4", NARROW, combos=((GROUPED, 0), (GROUPED, 1)), window="sliding_window", period=4, always=True),
+    "cohere2": Family("cohere2", combos=((GROUPED, 1),), layer_norm=True, window="sliding_window", period=4, always=True),
+    "glm": Family("glm", DECODER + " q=partial_rotary_factor*d|d/2", combos=((GROUPED, 0),), partial=(1,), joined=2, attention_bias=True, pad_token_id=0),
     "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),), period=4, always=True, pad_token_id=0, bos_token_id=1, eos_token_id=2),
 }
 
@@ -199,8 +214,8 @@ def draw(rng, family, v, index):
         if s % 4 != (1 if index % 2 else 3):        # so that 8 and 16 and 32 are told apart
             continue
         s = 8 * s + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
-        b = 1 if alone else [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
-        if v.get("trainer") == "dpo":         # pairs; each half is beyond what a scan takes without scratch
+        b = 1 if alone else [rng.choice([family.few, family.few + 2]), family.most_rows // s, 18000 // s][kind]
+        if v.get("trainer") in ("dpo", "reward"):         # pairs; each half is beyond what a scan takes without scratch
             b = 2 * b if kind == 0 else b - b % 2
         b -= b % TILES if v.get("liger") else 0
         if index == 0 and v.get("wide") and (v.get("window") or v.get("mask")) and b * a > 100:       # so that keys of wide heads are cut in parts (KS) once
@@ -214,8 +229,10 @@ def draw(rng, family, v, index):
             positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][0 if alone else kind]))
             shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),
                          E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]), W=prime_above(rng.randrange(100, 300)))
-            if v["task"] in ("seqcls", "tokcls"):
+            if v["task"] in ("seqcls", "tokcls") and not has_one_label(v):
                 shape["C"] = prime_above(rng.randrange(10, 100))
+            if family.few > 11 and not sizes.sum_scratch(shape["E"], b * s)[0]:
+                continue
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             shape.update({"q": 4 * rng.randrange(5, d // 4 - 1)} if v.get("partial") else {})
             shape.update({"e": 8 * prime_above(rng.randrange(20, 60))} if "e" in family.symbols() else {})

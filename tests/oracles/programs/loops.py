@@ -287,6 +287,20 @@ class Dpo(Sft):
             dpo.disable_gradient_checkpointing = plain
 
 
+class Reward(Sft):
+    """trl.RewardTrainer's training_step: the batch is chosen sequences, then rejected ones, of which a head has one value each."""
+
+    def __init__(self, v, m, batch, **options):
+        Sft.__init__(self, v, m, batch // 2, **options)
+
+    def make(self, m, tokenizer, **options):
+        import datasets
+        import trl
+        data = datasets.Dataset.from_dict({"chosen_ids": [[1]], "rejected_ids": [[1]]})
+        trl.RewardTrainer._prepare_dataset = lambda self, data, *of: data         # it is ready, and that takes a while
+        return trl.RewardTrainer(model=m, args=trl.RewardConfig(**options), train_dataset=data, processing_class=tokenizer)
+
+
 def evaluate_all(loop, samples):
     """A Trainer's whole evaluate()."""
     if isinstance(loop, Sft):
@@ -297,4 +311,4 @@ def evaluate_all(loop, samples):
         loop.trainer.evaluate(samples)
 
 
-LOOPS = {"torch": Plain, "hf": Trainer, "trl": Sft, "dpo": Dpo}
+LOOPS = {"torch": Plain, "hf": Trainer, "trl": Sft, "dpo": Dpo, "reward": Reward}

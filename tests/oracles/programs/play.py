@@ -12,7 +12,7 @@ import loops
 import sizes
 
 # Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
-TRL = ("trl", "dpo")
+TRL = ("trl", "dpo", "reward")
 PROMPTS = ("prompt", "prefix")                 # methods of peft that put virtual tokens before a sequence, or before its keys and values
 PACKED = []                                    # not empty: documents lie behind each other in a batch of one row
 EXPERTS = []                                   # not empty: a family's layers have experts, whose weights are parameters that peft adapts behind all modules
@@ -308,8 +308,10 @@ def batch(v, shape):
         inputs["attention_mask"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
     if v.get("trainer") == "dpo":
         return dict(inputs, completion_mask=torch.zeros(B, S, device="cuda", dtype=torch.int64))
+    if v.get("trainer") == "reward":
+        return inputs
     labels = (B,) if v["task"] == "seqcls" else (B, shape.get("D", S))
-    inputs["labels"] = torch.zeros(*labels, device="cuda", dtype=torch.int64)
+    inputs["labels"] = torch.zeros(*labels, device="cuda", dtype=torch.float32 if v.get("regression") else torch.int64)
     return inputs
 
 
@@ -372,7 +374,7 @@ class Recording:
         self.params = {}
         self.grads = {}
         self.split(trace, n0, live, grads)
-        self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape, "f" if v.get("eval") else {"trl": "fg", "dpo": "ffg"}[v["trainer"]]) if v["trainer"] in TRL else {}
+        self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape, "f" if v.get("eval") else {"trl": "fg", "dpo": "ffg"}[v["trainer"]]) if v["trainer"] in ("trl", "dpo") else {}
 
     def mark_frozen(self, layer):
         """Where the first layer that is trained begins, and where backward goes on to what is frozen."""

@@ -25,7 +25,7 @@ N_SHAPES, N_SMALL = 6, 3
 STEP, EVALUATION = ["prefix", "forward", "reference", "output", "backward", "ending"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", partial=0, one=0, packed=0, rest=0, resized=0)
+DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", partial=0, regression=0, one=0, packed=0, rest=0, resized=0)
 
 
 def phases_of(v):
@@ -54,12 +54,17 @@ class Refused(Exception):
     pass
 
 
+def is_of_classes(v):
+    """A head of classes is tied to no table."""
+    return v["task"] in ("seqcls", "tokcls")
+
+
 def is_worth_it(v, family, asked):
     """Leaves out what differs in nothing, or nobody runs, unless it was asked for: sdpa without flash attention with a mask."""
     sdpa = v["attention"] != "eager"
     if (v["gqa"], v["tied"]) not in family.combos:
         return False
-    if v["lora"] != "none" and v["tied"] and (v["gqa"], 0) in family.combos and not v["tokens"]:     # a line of the untied program says what the tied one is
+    if (v["lora"] != "none" or is_of_classes(v)) and v["tied"] and (v["gqa"], 0) in family.combos and not v["tokens"]:     # a line of the untied program says what the tied one is
         return False
     biased = "W" in family.symbols()     # T5's distances are a mask to sdpa
     if v["ragged"] and not (sdpa and (v["mask"] or v["window"] or biased or v["lora"] == "prefix")):
@@ -227,10 +232,10 @@ def record(v, family):
     for mark, s in families.small_shapes(family, v, N_SMALL):
         compare(model, slots, play_once(v, family, s, base), with_layers(v, family, s, base), only_large.setdefault(mark, {}))
         marks.update((slot, mark) for slot, both in only_large[mark].items() if both == {False})
-    if v["trainer"] == "torch" and play.has_output(v) and not v["eval"] and v["lora"] != "prefix":         # whose output has the keys and values
+    if v["trainer"] == "torch" and play.has_output(v) and not v["eval"] and not v["regression"] and v["lora"] != "prefix":         # whose output has the keys and values; a regression's loss keeps it
         check_kept(v, family, shapes[0], repeats[0], base)
     is_untied = families.FAMILIES[family].extra.get("tie_word_embeddings") is False         # and tied would be another model in more
-    tied = [] if v["lora"] == "none" or v["tokens"] or is_untied else tied_slots(v, family, shapes[0], repeats[0], model, base)
+    tied = [] if (v["lora"] == "none" and not is_of_classes(v)) or v["tokens"] or is_untied else tied_slots(v, family, shapes[0], repeats[0], model, base)
     if v["liger"]:
         marks.update(of_tiles(v, family, shapes[0], base, program, slots))
     if v["trainer"] in play.TRL:
@@ -504,7 +509,7 @@ def main():
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null))
     begin()
-    play.EXPERTS[:] = [True] * ("E" in families.FAMILIES[a.family].symbols())
+    play.EXPERTS[:] = [True] * ("E" in families.FAMILIES[a.family].symbols() and families.FAMILIES[a.family].injects)
     play.GATHERED[:] = [True] * (families.FAMILIES[a.family].kind == "deberta-v2")
     out = File(a.out)
     for v in variants_like(a.like, a.only, a.of) if a.like else variants(a.family, a.only):

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--reentrant] [--optimizers] [--matrices] [--fused] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--reentrant] [--optimizers] [--matrices] [--fused] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--judged] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
         [--attention WORD] [--trainer WORD] [--only COLUMN=VALUE,VALUE ...]]
     rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising, or with VPLAN_NULL_ADDRESSES=falling as a card's driver gives them. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --matrices: those that project matrices or orthogonalise them (`pip install --no-deps galore-torch apollo-torch`), with --adapters GaLore's Adafactor, its AdamW in 8 bits, and those of adapters. --fused: those that update in the backward pass, or from host memory (and lomo-optim grokadamw). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --configs: of models as these files have them, every option by chance. --classes: LoRA of classifiers and of T5. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --matrices: those that project matrices or orthogonalise them (`pip install --no-deps galore-torch apollo-torch`), with --adapters GaLore's Adafactor, its AdamW in 8 bits, and those of adapters. --fused: those that update in the backward pass, or from host memory (and lomo-optim grokadamw). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --configs: of models as these files have them, every option by chance. --classes: LoRA of classifiers and of T5. --judged: decoders with a head of classes or of a reward. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -208,6 +208,38 @@ NAMED.update({         # what they do not say is the class's
     "gemma-3-27b": dict(TOWER, text_config=dict(GEMMA3, hidden_size=5376, intermediate_size=21504, num_hidden_layers=62, num_attention_heads=32,
                                                 num_key_value_heads=16, head_dim=128, query_pre_attn_scalar=168)),
 })
+GPT_OSS = dict(model_type="gpt_oss", architectures=["GptOssForCausalLM"], attention_bias=True, attention_dropout=0.0, head_dim=64, hidden_size=2880,
+               intermediate_size=2880, layer_types=["sliding_attention", "full_attention"] * 12, max_position_embeddings=131072, num_attention_heads=64,
+               num_experts_per_tok=4, num_hidden_layers=24, num_key_value_heads=8, num_local_experts=32, output_router_logits=False, pad_token_id=199999,
+               rope_scaling={"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": False},
+               rope_theta=150000, router_aux_loss_coef=0.9, sliding_window=128, tie_word_embeddings=False, vocab_size=201088)
+NAMED.update({
+    "gpt-oss-20b": GPT_OSS, "gpt-oss-120b": dict(GPT_OSS, num_hidden_layers=36, num_local_experts=128, layer_types=["sliding_attention", "full_attention"] * 18),
+    "seed-oss-36b": dict(model_type="seed_oss", architectures=["SeedOssForCausalLM"], attention_bias=True, attention_out_bias=False, attention_dropout=0.1,
+                         residual_dropout=0.1, head_dim=128, hidden_size=5120, intermediate_size=27648, max_position_embeddings=524288, mlp_bias=False,
+                         num_attention_heads=80, num_hidden_layers=64, num_key_value_heads=8, tie_word_embeddings=False, vocab_size=155136),
+    "glm-4-9b-chat-hf": dict(model_type="glm", architectures=["GlmForCausalLM"], attention_bias=True, head_dim=128, hidden_size=4096, intermediate_size=13696,
+                             max_position_embeddings=131072, num_attention_heads=32, num_hidden_layers=40, num_key_value_heads=2, pad_token_id=151329,
+                             tie_word_embeddings=False, vocab_size=151552),
+    "exaone-4-32b": dict(model_type="exaone4", architectures=["Exaone4ForCausalLM"], hidden_size=5120, intermediate_size=27392, max_position_embeddings=131072,
+                         num_attention_heads=40, num_hidden_layers=64, num_key_value_heads=8, sliding_window=4096,
+                         layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 16, tie_word_embeddings=False, vocab_size=102400),
+    "command-r7b": dict(model_type="cohere2", architectures=["Cohere2ForCausalLM"], attention_bias=False, head_dim=128, hidden_size=4096,
+                        intermediate_size=14336, layer_norm_eps=1e-5, logit_scale=0.25, max_position_embeddings=132096, num_attention_heads=32,
+                        num_hidden_layers=32, num_key_value_heads=8, sliding_window=4096, tie_word_embeddings=True, vocab_size=256000),
+})
+CLASS_OF = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral", "gemma2": "Gemma2"}
+
+
+def with_classes(name, n):
+    """A decoder with a head of classes; one: a reward, or a regression."""
+    c = dict(NAMED, **MODELS)[name]
+    return dict(c, architectures=[CLASS_OF[c["model_type"]] + "ForSequenceClassification"], id2label={str(i): "label %d" % i for i in range(n)},
+                pad_token_id=0)
+
+
+NAMED.update({"%s-%d" % (name, n): with_classes(name, n) for name in ("smollm2-135m", "llama-3.2-1b", "llama-3.1-8b", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-1.5b",
+                                                                      "qwen3-0.6b", "qwen3-4b", "mistral-7b", "gemma2-2b", "gemma2-9b") for n in (1, 2, 6)})
 LENGTHS = [64, 100, 128, 197, 250, 256, 384, 500, 512, 640, 777, 1000, 1024, 1536, 2047, 2048]
 TASKS = {"ForMaskedLM": "mlm", "ForConditionalGeneration": "seq2seq", "ForImageClassification": "imgcls", "ForSequenceClassification": "seqcls", "ForTokenClassification": "tokcls"}
 
@@ -536,6 +568,29 @@ def drawn_of_classes(n, seed, models):
     return out
 
 
+JUDGES = tuple(name for name in sorted(NAMED) if task_of(NAMED[name]) == "seqcls" and NAMED[name]["model_type"] in CLASS_OF)
+
+
+def drawn_judged(n, seed, models):
+    """Decoders with a head of classes, of a regression or of a reward: whole, LoRA, QLoRA, by a plain loop, Trainer and TRL's RewardTrainer."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models or JUDGES)
+        c = NAMED[name]
+        trainer = rng.choice(["reward"] if len(c["id2label"]) == 1 and rng.random() < 0.6 else ["torch", "hf", "hf"])
+        adapters = rng.choice(["none", "all-linear", "q_proj+v_proj"])
+        load = "nf4-dq" if adapters != "none" and rng.random() < 0.3 else "none"
+        precision = "bf16-amp" if adapters != "none" else rng.choice(["bf16-mixed", "bf16-amp"] if trainer != "torch" else ["bf16-mixed", "bf16-amp", "bf16", "fp32"])
+        if len(c["id2label"]) == 1 and precision == "bf16":
+            continue
+        out.append((name, c, precision, "sdpa:flash", rng.choice(["none", "full"]), rng.choice(OPTIMIZERS if trainer != "torch" else OPTIMIZERS[:3]), rng.choice([2, 3, 4, 8]),
+                    rng.choice([s for s in LENGTHS if s % 8 == 0]), "seqcls", rng.choice(["none", "mask"]), trainer, adapters,
+                    rng.choice([4, 8, 16, 32]) if adapters != "none" else 0, load, 0, "none", 0, 0,
+                    int(trainer != "reward" and adapters != "none" and rng.random() < 0.3)))
+    return out
+
+
 FROZEN = ("llama-3.2-1b", "smollm2-135m", "smollm2-360m", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-1.5b", "gpt2", "gpt2-medium", "bert-base", "bert-classes",
           "roberta-base", "roberta-classes", "distilbert", "distilbert-classes")
 
@@ -861,11 +916,12 @@ def measure(row):
     v = dict(resized=of_picture != seq, task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and (prepare == "on" if prepare else trainer not in play.TRL),
              trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=lora_dropout, packed=packing, dora=dora,
              save=save, tokens=tokens, x=tokens, offload=offload, freeze=frozen.partition(":")[0], n_frozen=int(frozen.partition(":")[2] or 0),
-             liger=liger if liger != "none" else 0)
+             liger=liger if liger != "none" else 0, regression=task == "seqcls" and trainer != "reward" and len(config.get("id2label", "two")) == 1)
     m = play.make_model(v, (config["model_type"], fields))
     of_dpo = {}
-    if trainer == "dpo":
+    if trainer in ("dpo", "reward"):
         batch *= 2
+    if trainer == "dpo":
         of_dpo = {"reference": play.make_model(dict(v, recompute="none"), (config["model_type"], fields)) if adapters == "none" else None}
     loop = loops.LOOPS[trainer](v, m, batch, **of_dpo, **({} if trainer == "torch" else dict(optim_of(opt_name), per_device_eval_batch_size=eval_batch or 8)))
     gc.collect()
@@ -930,6 +986,7 @@ def main():
     p.add_argument("--asked", action="store_true")
     p.add_argument("--composed", action="store_true")
     p.add_argument("--classes", action="store_true")
+    p.add_argument("--judged", action="store_true")
     p.add_argument("--padded", action="store_true")
     p.add_argument("--recent", action="store_true")
     p.add_argument("--configs", nargs="+")
@@ -964,6 +1021,8 @@ def main():
         rows = drawn_composed(n, a.seed, a.models)
     elif a.classes:
         rows = drawn_of_classes(n, a.seed, a.models)
+    elif a.judged:
+        rows = drawn_judged(n, a.seed, a.models)
     elif a.frozen:
         rows = drawn_frozen(n, a.seed, a.models)
     elif a.allocators:
