@@ -105,7 +105,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 22, 10), ("decoder_steps.csv", 3, 1), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 116, 22), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("encoder_steps.csv", 18, 6)):
+for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 22, 10), ("decoder_steps.csv", 3, 1), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 116, 22), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("encoder_steps.csv", 35, 14)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -603,8 +603,32 @@ ok(rc == 0 and any("no sdpa" in x for x in j["assumptions"]), "DeBERTa attends e
 ok(estimate(dict(deberta, pos_att_type=["p2c", "c2p"]), "--seq", "256", "--trainer", "hf")[1].get("phases") == j["phases"], "a list of words as older configs write it", j.get("error"))
 for key, value in (("conv_kernel_size", 3), ("share_att_key", False), ("pos_att_type", "p2c"), ("type_vocab_size", 2), ("position_biased_input", True), ("cls_dropout", 0.2)):
     refused("another DeBERTa: %s" % key, dict(deberta, **{key: value}), ["--seq", "256"], 4, ["was recorded with"])
+rc, j = estimate(deberta, "--seq", "128", "--precision", "bf16-mixed", "--lora", "r=8")         # peft takes query_proj and value_proj
+ok(rc == 0 and j["model"]["params_trainable"] == 6 * 2 * 2 * 8 * 768 + 2 * 768 + 2, "LoRA of DeBERTa, and its head", (rc, j.get("error"), j.get("model")))
 refused("DeBERTa without distances said", {k: x for k, x in deberta.items() if k != "relative_attention"}, ["--seq", "256"], 4, ["is missing"])
 refused("a classifier of DeBERTa whose output is kept", deberta, ["--seq", "256", "--keep-output"], 4, ["output"])
+# positions that no token has: two of XLM-RoBERTa's and MPNet's, whose count begins behind the padding token; two more of BART's table than the config says
+encoder = dict(model_type="xlm-roberta", architectures=["XLMRobertaForMaskedLM"], hidden_size=768, num_hidden_layers=2, num_attention_heads=12, intermediate_size=3072, vocab_size=1000,
+               max_position_embeddings=514, type_vocab_size=1, pad_token_id=1)
+mpnet = dict(model_type="mpnet", architectures=["MPNetForMaskedLM"], hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, vocab_size=30527,
+             max_position_embeddings=514, relative_attention_num_buckets=32, pad_token_id=1)
+bart = dict(model_type="bart", architectures=["BartForConditionalGeneration"], d_model=768, encoder_layers=6, decoder_layers=6, encoder_attention_heads=12, decoder_attention_heads=12,
+            encoder_ffn_dim=3072, decoder_ffn_dim=3072, vocab_size=50265, max_position_embeddings=1024, dropout=0.1, attention_dropout=0.1, activation_dropout=0.1)
+for config, most in ((encoder, 512), (mpnet, 512), (bart, 1024)):
+    j = estimate(config, "--trainer", "hf", "--precision", "bf16-mixed")[1]
+    ok(j.get("settings", {}).get("seq") == most, "%s: the longest sequence" % config["model_type"], j.get("settings", j.get("error")))
+    refused("%s: a longer one" % config["model_type"], config, ["--trainer", "hf", "--precision", "bf16-mixed", "--seq", str(most + 1)], 2, ["%d positions" % most])
+albert = dict(model_type="albert", architectures=["AlbertForSequenceClassification"], hidden_size=768, embedding_size=128, num_hidden_layers=12, num_attention_heads=12,
+              intermediate_size=3072, vocab_size=30000, max_position_embeddings=512, type_vocab_size=2, num_hidden_groups=1, inner_group_num=1, num_labels=4)
+electra = dict(model_type="electra", architectures=["ElectraForPreTraining"], hidden_size=256, embedding_size=128, num_hidden_layers=12, num_attention_heads=4, intermediate_size=1024,
+               vocab_size=30522, max_position_embeddings=512, type_vocab_size=2, num_labels=4)
+# as transformers counts them
+for config, options, want in ((mpnet, [], 109518527), (bart, [], 139420416), (albert, [], 11686660), (electra, ["--task", "seqcls"], 13549828),
+                              (dict(electra, hidden_size=768, embedding_size=768, num_attention_heads=12, intermediate_size=3072), ["--task", "seqcls"], 109485316)):
+    rc, j = estimate(config, "--trainer", "hf", "--precision", "bf16-mixed", "--seq", "128", *options)
+    ok(rc == 0 and j["model"]["params_total"] == want, "parameters of %s" % config["model_type"], (rc, j.get("error"), j.get("model")))
+refused("layers left out by chance", dict(bart, encoder_layerdrop=0.05), ["--seq", "256"], 4, ["was recorded with"])
+refused("ALBERT with two kinds of layers", dict(albert, num_hidden_groups=2), ["--seq", "256"], 4, ["was recorded with"])
 refused("a decoder whose length is not said", {k: x for k, x in t5.items() if k != "num_decoder_layers"}, two, 4, ["needs this size"])
 refused("a T5 whose output is kept", t5, two + ["--keep-output"], 4, ["output"])
 

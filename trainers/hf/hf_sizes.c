@@ -151,6 +151,16 @@ const char *vp_hf_recorded_family(const vp_model *model)
     return model->family;
 }
 
+/* A token's position is counted from behind the padding token's number (create_position_ids_from_input_ids). */
+static int64_t unused_positions(const vp_model *model)
+{
+    const json_t *padding = vp_model_field(model, "pad_token_id");
+
+    if (strcmp(model->family, "xlm-roberta") != 0 && strcmp(model->family, "mpnet") != 0)
+        return 0;
+    return json_is_integer(padding) ? (int64_t)json_integer_value(padding) + 1 : 2;
+}
+
 vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording, vp_hf_sizes *out,
                            vp_err *err)
 {
@@ -159,7 +169,8 @@ vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording,
     int64_t     value;
     vp_status   st = VP_OK;
 
-    *out = (vp_hf_sizes){.learns_positions = vp_recording_learns_positions(recording)};
+    *out = (vp_hf_sizes){.learns_positions = vp_recording_learns_positions(recording),
+                         .unused_positions = unused_positions(model)};
     for (int64_t i = 0; (line = vp_recording_field(recording, i)); i++) {
         if (sscanf(line, "%15s %63s %31s %31s", f.symbol, f.key, f.absent, f.null) != 4)
             VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "a recording has a field \"%s\"", line));
@@ -171,7 +182,7 @@ vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording,
         int64_t beside = kind == '+' ? strtol(more, NULL, 10) : 0;
         value += beside;
         if (strcmp(f.symbol, "P") == 0)
-            out->unused_positions = beside;
+            out->unused_positions += beside;
         VP_TRY(keep(model, &f, value, out, err));
     }
     const int64_t *at = out->symbols.at;

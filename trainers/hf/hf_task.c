@@ -12,6 +12,7 @@ const char *vp_hf_task_of_class(const char *name)
         {"LMHeadModel", "clm"},
         {"ForMaskedLM", "mlm"},
         {"ForConditionalGeneration", "seq2seq"},
+        {"MTModel", "seq2seq"}, /* Marian's */
         {"ForImageClassification", "imgcls"},
         {"ForSequenceClassification", "seqcls"},
         {"ForTokenClassification", "tokcls"},

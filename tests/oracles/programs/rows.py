@@ -127,7 +127,34 @@ DEBERTA = dict(model_type="deberta-v2", architectures=["DebertaV2ForSequenceClas
                intermediate_size=3072, vocab_size=128100, max_position_embeddings=512, type_vocab_size=0, relative_attention=True, max_relative_positions=-1,
                position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type="p2c|c2p", position_biased_input=False, hidden_act="gelu",
                pooler_dropout=0, pooler_hidden_act="gelu", pooler_hidden_size=768, pad_token_id=0, id2label={str(i): "label %d" % i for i in range(3)})
+ELECTRA = dict(BERT, model_type="electra", architectures=["ElectraForSequenceClassification"], embedding_size=768, id2label={str(i): "label %d" % i for i in range(4)})
+BART = dict(model_type="bart", architectures=["BartForConditionalGeneration"], d_model=768, encoder_layers=6, decoder_layers=6, encoder_attention_heads=12,
+            decoder_attention_heads=12, encoder_ffn_dim=3072, decoder_ffn_dim=3072, vocab_size=50265, max_position_embeddings=1024, dropout=0.1,
+            attention_dropout=0.1, activation_dropout=0.1, activation_function="gelu", scale_embedding=False, encoder_layerdrop=0.0, decoder_layerdrop=0.0,
+            pad_token_id=1, decoder_start_token_id=2)
+LARGE_STACKS = dict(d_model=1024, encoder_layers=12, decoder_layers=12, encoder_attention_heads=16, decoder_attention_heads=16, encoder_ffn_dim=4096, decoder_ffn_dim=4096)
 NAMED.update({
+    "electra-base": ELECTRA, "electra-large": dict(ELECTRA, embedding_size=1024, **LARGE),
+    "electra-small": dict(ELECTRA, embedding_size=128, hidden_size=256, num_attention_heads=4, intermediate_size=1024),
+    "electra-names": dict(ELECTRA, architectures=["ElectraForTokenClassification"]),
+    "albert-base-v2": dict(ELECTRA, model_type="albert", architectures=["AlbertForSequenceClassification"], embedding_size=128, vocab_size=30000, hidden_act="gelu_new",
+                           hidden_dropout_prob=0, attention_probs_dropout_prob=0, num_hidden_groups=1, inner_group_num=1, classifier_dropout_prob=0.1),
+    "mpnet-base": dict(model_type="mpnet", architectures=["MPNetForMaskedLM"], hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
+                       vocab_size=30527, max_position_embeddings=514, relative_attention_num_buckets=32, pad_token_id=1),
+    "xlm-roberta-classes": dict(ROBERTA, model_type="xlm-roberta", architectures=["XLMRobertaForSequenceClassification"], vocab_size=250002,
+                                id2label={str(i): "label %d" % i for i in range(3)}),
+    "xlm-roberta-names": dict(ROBERTA, model_type="xlm-roberta", architectures=["XLMRobertaForTokenClassification"], vocab_size=250002,
+                              id2label={str(i): "label %d" % i for i in range(9)}),
+    "bart-base": BART, "bart-large-cnn": dict(BART, vocab_size=50264, attention_dropout=0.0, activation_dropout=0.0, **LARGE_STACKS),
+    "opus-mt-en-de": dict(BART, model_type="marian", architectures=["MarianMTModel"], d_model=512, encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=2048,
+                          decoder_ffn_dim=2048, vocab_size=58101, decoder_vocab_size=58101, max_position_embeddings=512, attention_dropout=0.0, activation_dropout=0.0,
+                          activation_function="swish", scale_embedding=True, pad_token_id=58100, decoder_start_token_id=58100),
+    "nllb-200-distilled-600m": dict(BART, model_type="m2m_100", architectures=["M2M100ForConditionalGeneration"], vocab_size=256206, activation_dropout=0.0,
+                                    activation_function="relu", scale_embedding=True, **LARGE_STACKS),
+    "mbart-large-50": dict(BART, model_type="mbart", architectures=["MBartForConditionalGeneration"], vocab_size=250054, attention_dropout=0.0, activation_dropout=0.0,
+                           scale_embedding=True, **LARGE_STACKS),
+    "pegasus-xsum": dict(BART, model_type="pegasus", architectures=["PegasusForConditionalGeneration"], vocab_size=96103, max_position_embeddings=512,
+                         activation_function="relu", scale_embedding=True, pad_token_id=0, decoder_start_token_id=0, **dict(LARGE_STACKS, encoder_layers=16, decoder_layers=16)),
     "flan-t5-small": GATED, "flan-t5-base": dict(GATED, d_model=768, d_ff=2048, num_layers=12, num_decoder_layers=12, num_heads=12),
     "mt5-small": dict(GATED, model_type="mt5", vocab_size=250112),
     "deberta-v3-base": DEBERTA, "deberta-v3-small": dict(DEBERTA, num_hidden_layers=6),
@@ -241,7 +268,7 @@ def with_classes(name, n):
 NAMED.update({"%s-%d" % (name, n): with_classes(name, n) for name in ("smollm2-135m", "llama-3.2-1b", "llama-3.1-8b", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-1.5b",
                                                                       "qwen3-0.6b", "qwen3-4b", "mistral-7b", "gemma2-2b", "gemma2-9b") for n in (1, 2, 6)})
 LENGTHS = [64, 100, 128, 197, 250, 256, 384, 500, 512, 640, 777, 1000, 1024, 1536, 2047, 2048]
-TASKS = {"ForMaskedLM": "mlm", "ForConditionalGeneration": "seq2seq", "ForImageClassification": "imgcls", "ForSequenceClassification": "seqcls", "ForTokenClassification": "tokcls"}
+TASKS = {"ForMaskedLM": "mlm", "MTModel": "seq2seq", "ForConditionalGeneration": "seq2seq", "ForImageClassification": "imgcls", "ForSequenceClassification": "seqcls", "ForTokenClassification": "tokcls"}
 
 
 def task_of(config):
@@ -256,7 +283,7 @@ def drawn(n, seed, models=None):
         name = rng.choice(models or sorted(MODELS))
         c = dict(NAMED, **MODELS)[name]
         task = task_of(c)
-        most = min(c.get(k, 1 << 20) for k in ("max_position_embeddings", "n_positions")) - 2 * c["model_type"].endswith("roberta")
+        most = min(c.get(k, 1 << 20) for k in ("max_position_embeddings", "n_positions")) - 2 * c["model_type"].endswith(("roberta", "mpnet"))
         window = c.get("sliding_window") or 1 << 20
         seq = rng.choice([s for s in LENGTHS if s <= most and s < window])
         padded = task != "imgcls" and rng.random() < 0.25
@@ -559,7 +586,7 @@ def drawn_of_classes(n, seed, models):
         c, trainer = dict(NAMED, **MODELS)[name], rng.choice(["torch", "hf", "hf"])
         task, kind = task_of(c), c["model_type"]
         few, many = {"distilbert": ("q_lin+v_lin", "q_lin+k_lin+v_lin+out_lin+lin1+lin2"), "vit": ("q_proj+v_proj", "all-linear"),
-                     "t5": ("q+v", "q+v")}.get(kind, ("query+value", "all-linear"))
+                     "t5": ("q+v", "q+v"), "deberta-v2": ("query_proj+value_proj", "all-linear")}.get(kind, ("query+value", "all-linear"))
         padded = task != "imgcls" and rng.random() < 0.6
         seq = 0 if task == "imgcls" else rng.choice([s for s in LENGTHS if s <= 512 and (s % 8 == 0 or not padded and kind != "t5")])
         out.append((name, c, rng.choice(["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp"]), "sdpa:flash", "none",
