@@ -26,7 +26,7 @@ WHAT = {
     "class_steps.csv": "classifiers of texts and of tokens",
     "masked_steps.csv": "masked models, and T5, by Trainer",
     "t5_steps.csv": "T5, under masks too",
-    "picture_steps.csv": "classifiers of pictures: ViT, DeiT, DINOv2",
+    "picture_steps.csv": "classifiers of pictures: ViT, DeiT, BEiT, DINOv2",
     "encoder_steps.csv": "encoders, and models of two stacks, recorded later",
     "neo_steps.csv": "GPT-Neo under Trainer and adapters",
     "efficient_steps.csv": "flash attention turned off",

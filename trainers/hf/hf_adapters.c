@@ -54,6 +54,7 @@ static const struct {
     {"modernbert", {"Wqkv", "Wo", "Wi", "dense"}, NULL},
     {"vit", {"q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2"}, NULL},
     {"deit", {"q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2"}, NULL},
+    {"beit", {"q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2"}, NULL},
     {"dinov2", {"query", "key", "value", "dense", "fc1", "fc2"}, NULL},
     {"electra", {ENCODER_LINEARS}, "query+value"},
     {"electra_narrow", {ENCODER_LINEARS, "embeddings_project"}, "query+value"},
@@ -162,7 +163,8 @@ out:
 bool vp_hf_lora_lacks(const char *family, const char *name, const char **nearest)
 {
     /* families whose versions, towers or experts have other names too */
-    static const char other_names[] = "mixtral+qwen3_moe+gemma3+vit+deit+t5+t5_gated+distilbert";
+    static const char other_names[] =
+        "mixtral+qwen3_moe+gemma3+vit+deit+beit+t5+t5_gated+distilbert";
     /* what is no linear layer of a block: embeddings, heads, what is made of several */
     static const char others[] =
         "lm_head+embed_out+embed_in+embed_tokens+embed_positions+wte+wpe+"

@@ -77,6 +77,7 @@ static const form forms[] = {
     {"m2m_100", NORM_LAYER, BLOCK_OF_BOTH, .act = VP_ACT_RELU},
     {"vit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
     {"deit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
+    {"beit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
     {"dinov2", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .resizes = true,
      .act = VP_ACT_GELU},
 };

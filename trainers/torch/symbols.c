@@ -227,6 +227,17 @@ int64_t vp_patches_of(const vp_symbols *s)
     return vp_mul(side, side);
 }
 
+/* A table of distances between patches, which all pairs of tokens look up. */
+static void complete_picture(vp_symbols *s)
+{
+    int64_t *at = s->at, side = at[VP_SYM_p] > 0 ? at[VP_SYM_I] / at[VP_SYM_p] : 0;
+
+    at[VP_SYM_g]  = vp_patches_of(s);
+    at[VP_SYM_GB] = vp_mul(2 * side - 1, 2 * side - 1);
+    at[VP_SYM_G]  = vp_add(at[VP_SYM_GB], 3);
+    at[VP_SYM_XG] = scratch_of_index(vp_mul(at[VP_SYM_S], at[VP_SYM_S]), bits_of(at[VP_SYM_G]));
+}
+
 vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err)
 {
     static const vp_size_symbol tables[] = {VP_SYM_V, VP_SYM_T, VP_SYM_P};
@@ -260,7 +271,7 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     at[VP_SYM_KS] =
         most(1, least(200 / most(1, at[VP_SYM_B] * at[VP_SYM_a]), vp_ceil_div(seq, 64)));
     at[VP_SYM_n] = seq - 1;
-    at[VP_SYM_g] = vp_patches_of(s);
+    complete_picture(s);
     at[VP_SYM_N] = n = at[VP_SYM_B] * seq;
     at[VP_SYM_NS]    = flash_splits(s, seq, seq);
     at[VP_SYM_HPe]   = partial_width(n, at[VP_SYM_P], at[VP_SYM_e], card);

@@ -143,6 +143,8 @@ FAMILIES = {
                    architectures=["DeiTForImageClassification"]),
     # whose pictures may have another size than the config says: its positions are made larger or smaller, in each pass
     "dinov2": Family("dinov2", IMAGE.replace("f=intermediate_size", "f=|4*h"), "imgcls", ((EVEN, 1),), layer_norm=True, num_channels=3, mlp_ratio=4),
+    # as it was fine-tuned: a table of distances in each layer, positions nowhere
+    "beit": Family("beit", IMAGE + " S=|I*I+p*p/p/p", "imgcls", ((EVEN, 1),), layer_norm=True, num_channels=3, use_relative_position_bias=True),
     "t5": Family("t5", "h=d_model a=num_heads k=|a d=d_kv f=d_ff V=vocab_size W=relative_attention_num_buckets", "seq2seq", ((EVEN, 1),),
                  layers="num_layers num_decoder_layers", decoder_start_token_id=0),
     # T5 1.1, Flan-T5 and mT5, whose head is no table of their tokens (transformers 5 ties only what is equal) and whose decoder's output is not scaled

@@ -24,16 +24,19 @@ LARGE = dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num
 DEIT = dict(VIT, model_type="deit", architectures=["DeiTForImageClassification"])
 DINO = dict({k: x for k, x in VIT.items() if k != "intermediate_size"}, model_type="dinov2", architectures=["Dinov2ForImageClassification"], image_size=518,
             patch_size=14, mlp_ratio=4, drop_path_rate=0.0, layerscale_value=1.0, use_swiglu_ffn=False)
+BEIT = dict(VIT, model_type="beit", architectures=["BeitForImageClassification"], drop_path_rate=0.1, layer_scale_init_value=0.1, use_relative_position_bias=True,
+            use_absolute_position_embeddings=False, use_shared_relative_position_bias=False, use_mean_pooling=True, use_mask_token=False)
 MODELS = {
     "vit-base": dict(VIT, model_type="vit", architectures=["ViTForImageClassification"], id2label=labels(10)),
     "deit-tiny": dict(DEIT, hidden_size=192, intermediate_size=768, num_attention_heads=3, id2label=labels(5)),
     "deit-small": dict(DEIT, hidden_size=384, intermediate_size=1536, num_attention_heads=6, id2label=labels(1000)),
     "deit-base": dict(DEIT, id2label=labels(10)), "deit-base-384": dict(DEIT, image_size=384, id2label=labels(37)),
     "dinov2-small": dict(DINO, hidden_size=384, num_attention_heads=6, id2label=labels(101)), "dinov2-base": dict(DINO, id2label=labels(10)),
+    "beit-base": dict(BEIT, id2label=labels(1000)), "beit-base-384": dict(BEIT, image_size=384, id2label=labels(4)), "beit-large": dict(BEIT, **LARGE, id2label=labels(10)),
     "dinov2-large": dict(DINO, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, id2label=labels(3)),
 }
 # A family's few and many targets of adapters.
-TARGETS = {"vit": ("q_proj+v_proj", "all-linear"), "deit": ("q_proj+v_proj", "all-linear"), "dinov2": ("query+value", "all-linear")}
+TARGETS = {"vit": ("q_proj+v_proj", "all-linear"), "deit": ("q_proj+v_proj", "all-linear"), "beit": ("q_proj+v_proj", "all-linear"), "dinov2": ("query+value", "all-linear")}
 PRECISIONS = {"fp32": "fp32", "bf16-mixed": "fp16-mixed"}         # on a T4
 
 

@@ -512,7 +512,7 @@ HARMLESS = ("use_cache", "return_dict", "output_hidden_states", "output_attentio
             "summary_proj_to_labels", "use_sliding_window", "norm_topk_prob", "_attn_implementation", "architectures",
             "do_sample", "early_stopping", "output_scores", "remove_invalid_values", "return_dict_in_generate", "tf_legacy_loss", "tie_encoder_decoder",
             "torchscript", "use_bfloat16",         # the last two lines are fields of all configs of transformers 4
-            "apply_layernorm", "reshape_hidden_states")         # of towers beside a detector
+            "apply_layernorm", "reshape_hidden_states", "add_fpn", "use_auxiliary_head", "auxiliary_concat_input")         # of towers beside a detector
 
 
 # What this one is, is another rule's: a token of the table.

@@ -7,11 +7,11 @@ from fractions import Fraction
 from math import gcd
 
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", "k q", "dq", "a dq", "k dq", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
-          "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "g", "h g", "g p p", "n p p", "C", "h C",
+          "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "g", "h g", "g p p", "n p p", "G", "G a", "GB a", "C", "h C",
           "e", "e n", "e h", "e V", "e r",
           "E", "E h", "E h f", "t", "t h", "t f"]
-LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "u"]
-EXTRA = ["e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
+LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "S S16", "u"]
+EXTRA = ["XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
@@ -94,12 +94,13 @@ def up(n, m):
 def values(shape):
     """With the symbols that follow: YM multiprocessors (0: nothing counts them); J(n) the blocks of 64 in n quantised weights, K(n) those of 256 in J(n); S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does, dq what of it is not rotated;
     SK its S, SQ and SH blocks of 64 and dk of that; WQ bytes of its backward where d is above 128, KS parts that its keys are cut in; n
-    patches of an image; g those of one of the size that the config has; N = B S. RG and QG: of the mean of each picture's patches. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
+    patches of an image; g those of one of the size that the config has, G their distances with three more, GB without, XG the scratch of the
+    sort in the gradient of all pairs' look-ups; N = B S. RG and QG: of the mean of each picture's patches. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
     partial_width(); NS is flash_splits(), NSD and NSC those of D targets that look at each other and at S. XS, XU, XV the scratch of its sort, of finding
     runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0); XB and XC are those of its sort
     and its runs in torch 2.15, whose sort passes over the bits of V alone. YW is cuBLAS's workspace, where each product takes its own (2.15)."""
     v = dict(shape, YW=WORKSPACE_BYTES)
-    for m in (8, 32, 128):
+    for m in (8, 16, 32, 128):
         v["S%d" % m] = up(v["S"], m)
     v["u8"] = up(v.get("u", 0), 8)
     v["dr"] = up(v["d"], 32 if v["d"] <= 128 else 64)
@@ -109,6 +110,9 @@ def values(shape):
     v["n"] = v["S"] - 1
     if "p" in v:
         v["g"] = (v["I"] // v["p"]) ** 2
+        v["GB"] = (2 * (v["I"] // v["p"]) - 1) ** 2
+        v["G"] = v["GB"] + 3
+        v["XG"] = scratch_of_index(v["S"] * v["S"], v["G"])
     v["YM"] = v.get("M", 0)
     for t in [t for t in "VTP" if t in v]:
         v["M" + t] = min(n, v[t])
@@ -165,7 +169,6 @@ def of_learnt(v):
 
 def of_targets(v):
     """What follows from D, the sequence of targets, as values() has it of S, and from W, buckets of distances: LOOK_UPS."""
-    v["S16"] = up(v["S"], 16)
     for m in (16, 32, 128):
         v["D%d" % m] = up(v["D"], m)
     v["DK"], v["m"] = up(v["D"], v["dk"]), v["D"] - 1
