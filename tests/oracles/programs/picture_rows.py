@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Whole runs of models of pictures and of sounds, as their tutorials train them: tests/golden/trainers/picture_steps.csv.
 
-    picture_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ...] [--t4]
+    picture_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ...] [--t4] [--dropout]
 
-Like rows.py, of configs as they are published. --t4: on a card without flash attention, in fp16. A run that fails is said and has no line.
+Like rows.py, of configs as they are published. --t4: on a card without flash attention, in fp16. --dropout: adapters, with dropout. A run that fails is said and has no line.
 """
 import argparse
 import csv
@@ -45,23 +45,23 @@ def sequence(c, rng):
     return rng.choice([0, 257, 257, 257, 1025]) if c["model_type"] == "dinov2" else 0
 
 
-def drawn(n, seed, models, is_older):
+def drawn(n, seed, models, is_older, drops):
     rng, out = random.Random(seed), []
     while len(out) < n:
         name = rng.choice(models or sorted(MODELS))
         c, trainer = MODELS[name], rng.choice(["torch", "hf", "hf"])
         few, many = TARGETS.get(c["model_type"], (None, None))
-        lora = rng.choice(["none", "none", few, many]) if few else "none"
+        lora = rng.choice([few, few, many] if drops else ["none", "none", few, many]) if few else "none"
         precision = rng.choice(["fp32", "bf16-mixed", "bf16-mixed"] + ["bf16-amp"] * (not is_older) + ["bf16"] * (lora == "none" and not is_older))
         optimizer = rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "sgd"] + ["adamw_8bit"] * (trainer == "hf"))
         evaluates = trainer == "hf" and lora == "none" and precision in ("fp32", "bf16-mixed") and rng.random() < 0.4 and not is_older
         out.append((name, c, PRECISIONS[precision] if is_older else precision, "sdpa:flash", rng.choice(["none", "none", "full"]) if lora == "none" else "none",
                     optimizer, rng.choice([1, 2, 4, 8, 16, 32]), sequence(c, rng), rows.task_of(c), "none", trainer, lora, rng.choice([8, 16, 32]) if lora != "none" else 0, "none",
-                    rng.choice([4, 8, 16]) if evaluates else 0))
+                    rng.choice([4, 8, 16]) if evaluates else 0, "none", 0, 0, int(drops and lora != "none")))
     return out
 
 
-COLUMNS = rows.COLUMNS + ["eval_batch", "device", "reserved"] + ["allocated_" + x for x in rows.PHASES + ["evaluate"]]
+COLUMNS = rows.COLUMNS + ["eval_batch", "lora_dropout", "device", "reserved"] + ["allocated_" + x for x in rows.PHASES + ["evaluate"]]
 
 
 def main():
@@ -72,6 +72,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--models", nargs="+")
     p.add_argument("--t4", action="store_true")
+    p.add_argument("--dropout", action="store_true")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), **(dict(processors=40, capability=75) if a.t4 else dict(processors=132)))
     import torch
@@ -85,12 +86,12 @@ def main():
         if is_new:
             f.write("# made by tests/oracles/programs/picture_rows.py: torch %s, transformers %s\n" % (torch.__version__.split("+")[0], transformers.__version__))
             out.writerow(COLUMNS)
-        for row in drawn(a.random, a.seed, a.models, a.t4):
+        for row in drawn(a.random, a.seed, a.models, a.t4, a.dropout):
             got = play.in_child(lambda row=row: rows.measure(row))
             if "failed" in got:
                 sys.stderr.write("%s: %s\n" % (row[:1] + row[2:], got["failed"]))
                 continue
-            out.writerow([row[0], json.dumps(row[1]), *row[2:7], row[7] or "", *row[8:], "t4" if a.t4 else "", got["reserved"]] + [got.get("allocated_" + x, "") for x in rows.PHASES + ["evaluate"]])
+            out.writerow([row[0], json.dumps(row[1]), *row[2:7], row[7] or "", *row[8:len(rows.COLUMNS) + 1], row[-1], "t4" if a.t4 else "", got["reserved"]] + [got.get("allocated_" + x, "") for x in rows.PHASES + ["evaluate"]])
             f.flush()
 
 
