@@ -28,6 +28,7 @@ WHAT = {
     "t5_steps.csv": "T5, under masks too",
     "picture_steps.csv": "classifiers of pictures: ViT, DeiT, BEiT, DINOv2",
     "encoder_steps.csv": "encoders, and models of two stacks, recorded later",
+    "encoder_adapted_steps.csv": "adapters of DeBERTa and Flan-T5",
     "neo_steps.csv": "GPT-Neo under Trainer and adapters",
     "efficient_steps.csv": "flash attention turned off",
     "older_steps.csv": "a T4, which has no flash attention",

@@ -24,7 +24,7 @@ LOADING = ("load", "load_trained", "upcast", "biases", "adapters", "expert_adapt
 
 def has_output(v):
     """Whether the model's output goes as a whole between forward and backward: not where the encoder's goes too, which backward makes other sums of."""
-    return v["task"] != "seq2seq" and not (GATHERED and v["task"] == "seqcls")
+    return v.get("eval") or v["task"] != "seq2seq" and not (GATHERED and v["task"] == "seqcls")
 
 
 def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90, total_bytes=1 << 44, name="NVIDIA H100 80GB HBM3"):
