@@ -98,9 +98,9 @@ for r in launched:
         continue
     for what, there in (("allocated", j["allocated_peak_bytes"]), ("reserved", j["reserved_peak_bytes"])):
         far.setdefault(what, []).append(abs(there / int(r[what]) - 1))
-        hole = r["parallel"] == "zero3" and (r["offload"] != "none" or r["lora"] != "none" and r["recompute"] == "none")         # a block of logits that something small lies in, or not
+        hole = r["parallel"] == "zero3" and (r["offload"] != "none" or r["lora"] != "none" and (r["recompute"] == "none" or r["trainer"] == "trl"))         # a block of logits, or of a layer's weights, that something small lies in, or not
         ok(far[what][-1] <= {"allocated": 0.006 if r["trainer"] == "trl" else 0.004, "reserved": 0.08 if hole else 0.03}[what], "%s: %s" % (name, what), "%+.3f %%" % (100 * (there / int(r[what]) - 1)))
-ok(len(far["allocated"]) >= 15 and sorted(far["allocated"])[len(launched) // 2] <= 0.0005 and sorted(far["reserved"])[len(launched) // 2] <= 0.005, "half of what is launched", far)
+ok(len(far["allocated"]) >= 50 and sorted(far["allocated"])[len(launched) // 2] <= 0.0005 and sorted(far["reserved"])[len(launched) // 2] <= 0.005, "half of what is launched", far)
 
 # ---- parts by hand: GPT-2's table has 50257 rows, of which rank 0 of 8 holds 6283; everything in 512-byte blocks ----
 gpt2 = json.loads(next(r["config"] for r in rows if r["model"] == "gpt2"))

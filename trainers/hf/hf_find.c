@@ -28,7 +28,7 @@ typedef struct search {
     bool                 unties;     /* of tied tables the untied recording is looked for */
     bool                 is_resized; /* pictures of another size than the config says */
     bool                 terse;      /* as the request's; so is what another step stands in for */
-    vp_hf_request        by_false;   /* the request, with checkpoints by use_reentrant=False */
+    vp_hf_request        moved;      /* the request, with other checkpoints */
 } search;
 
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
@@ -785,27 +785,39 @@ static vp_status find_with_versions(search *r, vp_err *err)
     return first;
 }
 
-/* Checkpoints by use_reentrant=True were recorded for fewer settings than those by False, and played on one card alone; those by
- * False stand in. */
+/* What several cards do with checkpoints by use_reentrant=True is known of adapters under ZeRO 3. */
+static bool knows_reentrant(const vp_hf_request *q)
+{
+    return !vp_hf_is_shared(q) || (strcmp(q->parallel, "zero3") == 0 && vp_hf_has_adapters(q));
+}
+
+/* Checkpoints by use_reentrant=True were recorded for fewer settings than those by False, which stand in. */
 static vp_status find_by_checkpoints(search *r, vp_err *err)
 {
-    const vp_hf_request *asked     = r->request;
-    bool                 is_played = !vp_hf_is_reentrant(asked) || !vp_hf_is_shared(asked);
-    vp_status            st        = is_played ? find_with_versions(r, err) : VP_ERR_INPUT;
+    const vp_hf_request *asked = r->request;
+    vp_status            st    = VP_ERR_INPUT;
 
-    if (st == VP_OK || !vp_hf_is_reentrant(asked))
-        return st;
-    r->by_false           = *asked;
-    r->by_false.recompute = "full";
-    r->request            = &r->by_false;
-    st                    = find_with_versions(r, err);
-    r->request            = asked;
-    if (st == VP_OK) {
-        r->out->stands_in = true;
-        vp_hf_assume(r->out, "checkpoints by use_reentrant=True were not recorded with these "
-                             "settings: those by False stand in; by True 0.6 %% less to "
-                             "2.6 %% more is allocated, 3 %% less to 7 %% more reserved");
+    if (!vp_hf_is_reentrant(asked))
+        return find_with_versions(r, err);
+    r->moved           = *asked;
+    r->moved.recompute = "full:reentrant";
+    r->request         = &r->moved;
+    if (vp_hf_forces_reentrant(asked))
+        vp_hf_assume(r->out,
+                     "checkpoints by use_reentrant=True, which TRL's trainers switch on for "
+                     "adapters under ZeRO 3");
+    if (knows_reentrant(asked))
+        st = find_with_versions(r, err);
+    if (st != VP_OK) {
+        r->moved.recompute = "full";
+        st                 = find_with_versions(r, err);
+        r->out->stands_in  = r->out->stands_in || st == VP_OK;
+        if (st == VP_OK)
+            vp_hf_assume(r->out, "checkpoints by use_reentrant=True were not recorded with these "
+                                 "settings: those by False stand in; by True 0.6 %% less to "
+                                 "2.6 %% more is allocated, 3 %% less to 7 %% more reserved");
     }
+    r->request = asked;
     return st;
 }
 

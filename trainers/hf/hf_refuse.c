@@ -478,38 +478,41 @@ static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
     return VP_OK;
 }
 
-/* TRL's steps were recorded on one card. Of several, runs of whole models by SFTTrainer were played by two ways, and adapters, which
- * DDP keeps whole on each card, by SFTTrainer and DPOTrainer. */
+/* TRL's steps were recorded on one card. Of several, runs of SFTTrainer were played by these ways, whole models and adapters
+ * (launched_worlds.csv), and of DPOTrainer adapters, which DDP keeps whole on each card. */
 static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
 {
-    bool is_adapted = vp_hf_has_adapters(q) || vp_hf_is_quantised(q);
-    bool is_ddp     = strcmp(q->parallel, "ddp") == 0;
+    bool        is_adapted = vp_hf_has_adapters(q) || vp_hf_is_quantised(q);
+    bool        is_sft     = !vp_hf_is_dpo(q);
+    const char *known      = !is_sft                 ? is_adapted ? "ddp" : ""
+                             : vp_hf_is_quantised(q) ? "ddp"
+                             : is_adapted            ? "ddp fsdp2 zero2 zero3"
+                                                     : "ddp fsdp2 zero1 zero2 zero3";
 
     if (vp_hf_is_reward(q) && vp_hf_is_shared(q))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--method reward --parallel %s was not recorded; on one card it was",
                        q->parallel);
-    if (!vp_hf_is_trl(q) || !vp_hf_is_shared(q) || (is_ddp && is_adapted))
+    if (!vp_hf_is_trl(q) || !vp_hf_is_shared(q))
         return VP_OK;
-    if (vp_hf_is_dpo(q))
+    if (is_sft && q->offload && strcmp(q->offload, "params") == 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--trainer trl --offload params: on several cards SFTTrainer is not known "
+                       "with weights in host memory; --trainer hf knows that, with whole logits, "
+                       "which take more");
+    if (has_word(known, q->parallel, strlen(q->parallel)))
+        return VP_OK;
+    if (!is_sft)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--trainer trl --parallel %s: on several cards DPOTrainer is known with "
                        "adapters by ddp; of others: vplan dryrun --world %lld -- COMMAND, which "
                        "runs your own script",
                        q->parallel, (long long)q->world);
-    if (is_adapted)
-        return VP_FAIL(err, VP_ERR_INPUT,
-                       "--trainer trl --parallel %s: on several cards SFTTrainer with adapters is "
-                       "known by ddp; --trainer hf knows more ways, with whole logits, which take "
-                       "more, and plan --trainer trl takes those in its interval",
-                       q->parallel);
-    if (!is_ddp && strcmp(q->parallel, "fsdp2") != 0)
-        return VP_FAIL(
-            err, VP_ERR_INPUT,
-            "--trainer trl --parallel %s: on several cards SFTTrainer is known by ddp and "
-            "fsdp2; --trainer hf knows more, with whole logits, which take more",
-            q->parallel);
-    return VP_OK;
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "--trainer trl --parallel %s: on several cards SFTTrainer%s is known by %s; "
+                   "--trainer hf knows more ways, with whole logits, which take more, and plan "
+                   "--trainer trl takes those in its interval",
+                   q->parallel, is_adapted ? " with adapters" : "", known);
 }
 
 /* FSDP2 casts what a layer is given before its forward pass, but not where the layer is recomputed (torch 2.11,

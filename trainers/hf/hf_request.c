@@ -65,9 +65,15 @@ int64_t vp_hf_every_recomputed(const vp_hf_request *q)
     return number_behind("every:", q->recompute, 1);
 }
 
+bool vp_hf_forces_reentrant(const vp_hf_request *q)
+{
+    return vp_hf_is_trl(q) && vp_hf_has_adapters(q) && vp_hf_is_shared(q) &&
+           strcmp(q->parallel, "zero3") == 0 && strcmp(q->recompute, "full") == 0;
+}
+
 bool vp_hf_is_reentrant(const vp_hf_request *q)
 {
-    return strcmp(q->recompute, "full:reentrant") == 0;
+    return strcmp(q->recompute, "full:reentrant") == 0 || vp_hf_forces_reentrant(q);
 }
 
 bool vp_hf_freezes(const vp_hf_request *q)
@@ -200,7 +206,8 @@ const char *vp_hf_computed_precision(const vp_hf_request *q)
  * is_zero_init_model), and peft makes adapters fp32 (autocast_adapter_dtype). */
 static bool keeps_wide_adapters(const vp_hf_request *q)
 {
-    return is_by_deepspeed(q) && strcmp(q->parallel, "zero3") == 0 && !vp_hf_is_plain(q);
+    return is_by_deepspeed(q) && strcmp(q->parallel, "zero3") == 0 && !vp_hf_is_plain(q) &&
+           !vp_hf_is_trl(q);
 }
 
 /* Under FSDP1 an adapter is fp32 but within its own forward pass: peft casts its input to that, and autocast makes a copy of 16 bits,

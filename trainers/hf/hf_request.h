@@ -19,6 +19,8 @@ int64_t vp_hf_first_recomputed(const vp_hf_request *request);
 /* Of "every:N" N: of so many layers one has a checkpoint; else 1. */
 int64_t vp_hf_every_recomputed(const vp_hf_request *request);
 /* "full:reentrant": checkpoints of all layers by torch.utils.checkpoint with use_reentrant=True. */
+/* TRL's trainers switch that on for adapters under ZeRO 3, whatever was asked for (1.16, sft_trainer.py). */
+bool vp_hf_forces_reentrant(const vp_hf_request *request);
 bool vp_hf_is_reentrant(const vp_hf_request *request);
 bool vp_hf_freezes(const vp_hf_request *request);       /* parts of a model that is trained */
 bool vp_hf_saves_modules(const vp_hf_request *request); /* whole ones beside adapters */

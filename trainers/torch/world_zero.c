@@ -153,10 +153,11 @@ static bool waits(const vp_world *w)
     return w->form == &vp_world_zero1;
 }
 
-/* The last ones, of tables, are added up from parts, which go first. */
+/* The last ones, of tables, are added up from parts, which go first; so is that which a loss makes of a head that is a table too. */
 static bool is_put_at_end(const vp_world *w, int64_t i)
 {
-    return waits(w) || i >= w->first_of_layers + w->of_layer * w->n_layers;
+    return waits(w) || (i == 0 && w->opts.is_tied && w->opts.asks_for_head) ||
+           i >= w->first_of_layers + w->of_layer * w->n_layers;
 }
 
 /* What rank 0 owns is kept; of a later micro-step it is added to what is there, behind the pass. */

@@ -247,9 +247,16 @@ static vp_status use(vp_world *w, int64_t u, bool backwards, vp_err *err)
                         : glance(w, largest(w, u), err);
 }
 
+/* Layers that are computed anew in a backward pass of their own are never told that it is over: what is whole then stays so until the
+ * pass of all ends. */
+static bool keeps_all(const vp_world *w)
+{
+    return w->is_backward && w->opts.is_reentrant;
+}
+
 static void release(vp_world *w, int64_t u)
 {
-    if (w->is_traced)
+    if (w->is_traced && !keeps_all(w))
         vp_zero3_fetch_release(w->fetch, u);
 }
 
@@ -355,7 +362,7 @@ static vp_status recompute(vp_world *w, int64_t u, vp_err *err)
     vp_status            st   = VP_OK;
 
     VP_TRY(keep_inputs(w, u, err));
-    if (w->is_traced)
+    if (w->is_traced && !keeps_all(w))
         return use(w, u, false, err);
     for (int64_t i = unit->first; i < unit->first + unit->n; i++)
         if (!w->weights[i].whole.block)
@@ -371,6 +378,10 @@ static vp_status begin_layer(vp_world *w, int64_t u, vp_err *err)
 
     w->back_unit = u;
     w->back      = w->units[u].first + w->units[u].n;
+    if (keeps_all(w)) {
+        w->back = w->back_end = -1;
+        return recompute(w, u, err);
+    }
     if (w->is_traced)
         VP_TRY(vp_zero3_fetch_enter(w->fetch, err));
     VP_TRY(use_before(w, err));

@@ -61,6 +61,22 @@ model=qwen2.5-0.5b trainer=trl parallel=ddp world=4 lora=q_proj+v_proj r=8 preci
 model=qwen2.5-0.5b trainer=trl parallel=ddp world=4 lora=all-linear r=16 precision=bf16-amp load=nf4-dq accumulation=2 seq=512
 model=llama-3.2-1b trainer=trl method=dpo parallel=ddp world=2 micro_batch=1 seq=512 lora=all-linear r=16 precision=bf16-amp
 model=llama-3.2-1b trainer=trl method=dpo parallel=ddp world=4 micro_batch=1 seq=512 lora=all-linear r=16 precision=bf16-amp load=nf4-dq
+model=llama-3.2-1b trainer=trl parallel=zero3
+model=llama-3.2-1b trainer=trl parallel=zero2
+model=llama-3.2-1b trainer=trl parallel=zero3 precision=bf16-amp lora=all-linear r=16
+model=tinyllama-1.1b trainer=trl parallel=zero3
+model=tinyllama-1.1b trainer=trl parallel=zero2
+model=llama-3.2-1b trainer=trl parallel=fsdp2 precision=bf16-amp lora=all-linear r=16
+model=qwen2.5-0.5b trainer=trl parallel=zero3 world=2 recompute=none seq=512
+model=qwen2.5-0.5b trainer=trl parallel=zero2 world=2 recompute=none seq=512
+model=llama-3.2-1b trainer=trl parallel=zero2 precision=bf16-amp lora=all-linear r=16
+model=llama-3.2-1b trainer=trl parallel=zero1 world=2
+model=tinyllama-1.1b trainer=trl parallel=zero3 accumulation=2
+model=llama-3.2-1b trainer=trl parallel=zero2 offload=optimizer
+model=mistral-7b-4 trainer=trl parallel=zero3 world=8 micro_batch=4 seq=512
+model=tinyllama-1.1b trainer=trl parallel=zero3 world=2 precision=bf16-amp seq=512 accumulation=2 lora=all-linear r=8
+model=llama-3.2-1b parallel=zero3 precision=bf16-amp recompute=full:reentrant lora=all-linear r=16
+model=llama-3.2-1b trainer=trl parallel=zero3 precision=bf16-amp recompute=none micro_batch=1 lora=all-linear r=16
 """
 # What is measured, before the script that emit writes: peaks so far whenever a phase may have ended.
 PROBE = '''
