@@ -472,8 +472,12 @@ for options, words in ((("--loss", "full"), "--liger has Liger's loss"), (("--tr
     p = subprocess.run([vplan, "estimate", llama_path, *(("--trainer", "hf") if "--trainer" not in options else ()), "--liger", *options, "--json"], stdout=subprocess.PIPE)
     ok(p.returncode in (2, 4) and words in json.loads(p.stdout)["error"]["message"], "Liger refused: %s" % (options,), p.stdout[:300])
 
-p = subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--world", "2", "--parallel", "zero2", "--json"], stdout=subprocess.PIPE)
-ok(p.returncode == 4 and b"is known by ddp and fsdp2" in p.stdout, "trl: several cards by ZeRO", p.stdout[:200])
+p = subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--world", "2", "--parallel", "fsdp", "--json"], stdout=subprocess.PIPE)
+ok(p.returncode == 4 and b"is known by ddp fsdp2 zero1 zero2 zero3" in p.stdout, "trl: several cards by FSDP1", p.stdout[:200])
+refused("trl: several cards, weights in host memory", llama, ["--trainer", "trl", "--seq", "256", "--world", "2", "--parallel", "zero3", "--offload", "params"], 4, ["weights in host memory"])
+for words, forced in (("--recompute full", True), ("--recompute none", False)):
+    code, j = estimate(llama, "--trainer", "trl", "--seq", "256", "--world", "4", "--parallel", "zero3", "--precision", "bf16-amp", "--lora", "r=8,targets=all-linear", *words.split())
+    ok(code == 0 and any("switch on for adapters under ZeRO 3" in a for a in j["assumptions"]) == forced and not any("those by False stand in" in a for a in j["assumptions"]), "trl, ZeRO 3, adapters, %s: who asks for use_reentrant" % words, (code, j.get("error"), j.get("assumptions")))
 # runs of TRL's own script as rank 0 of 4, played by PyTorch's allocator (tests/emit/end_to_end.csv)
 SMOL = dict(json.load(open(llama_path)), hidden_size=576, num_attention_heads=9, num_key_value_heads=3, head_dim=64, intermediate_size=1536, vocab_size=49152,
             num_hidden_layers=30, max_position_embeddings=8192, tie_word_embeddings=True)
