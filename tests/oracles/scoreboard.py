@@ -29,6 +29,7 @@ WHAT = {
     "picture_steps.csv": "classifiers of pictures: ViT, DeiT, BEiT, DINOv2",
     "encoder_steps.csv": "encoders, and models of two stacks, recorded later",
     "encoder_adapted_steps.csv": "adapters of DeBERTa and Flan-T5",
+    "encoder_eval_steps.csv": "evaluations of DeBERTa between steps",
     "neo_steps.csv": "GPT-Neo under Trainer and adapters",
     "efficient_steps.csv": "flash attention turned off",
     "older_steps.csv": "a T4, which has no flash attention",
