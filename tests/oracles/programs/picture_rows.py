@@ -55,7 +55,7 @@ def drawn(n, seed, models, is_older, drops):
         precision = rng.choice(["fp32", "bf16-mixed", "bf16-mixed"] + ["bf16-amp"] * (not is_older) + ["bf16"] * (lora == "none" and not is_older))
         optimizer = rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "sgd"] + ["adamw_8bit"] * (trainer == "hf"))
         evaluates = trainer == "hf" and lora == "none" and precision in ("fp32", "bf16-mixed") and rng.random() < 0.4 and not is_older
-        out.append((name, c, PRECISIONS[precision] if is_older else precision, "sdpa:flash", rng.choice(["none", "none", "full"]) if lora == "none" else "none",
+        out.append((name, c, PRECISIONS[precision] if is_older else precision, "sdpa:flash", rng.choice(["none", "none", "full"]),
                     optimizer, rng.choice([1, 2, 4, 8, 16, 32]), sequence(c, rng), rows.task_of(c), "none", trainer, lora, rng.choice([8, 16, 32]) if lora != "none" else 0, "none",
                     rng.choice([4, 8, 16]) if evaluates else 0, "none", 0, 0, int(drops and lora != "none")))
     return out

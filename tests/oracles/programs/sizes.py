@@ -237,6 +237,11 @@ def text(expression):
     return words if divisor == 1 else "%s/%d" % (words, divisor)
 
 
+def is_scratch(monomial):
+    """Whether it is that of a sum."""
+    return monomial[:1] != () and monomial[0].startswith(("R(", "Q(", "RD(", "QD(", "RG(", "QG("))
+
+
 class Fitter:
     """For one set of shapes. masked: rows are taken by a mask, whose scratch is the same at all of them. quantised: weights have scales, whose
     multiples whole weights are too."""
@@ -269,10 +274,12 @@ class Fitter:
     def find(self, sizes):
         for col, m in self.columns.items():
             c = Fraction(sizes[0], col[0])
-            if c.denominator <= 4 and (c == 1 or m[:1] == () or not m[0].startswith(("R(", "Q(", "RD(", "QD(", "RG(", "QG("))) and all(c * x == s for x, s in zip(col, sizes)):
+            if c.denominator <= 4 and (c == 1 or not is_scratch(m)) and all(c * x == s for x, s in zip(col, sizes)):
                 return c.denominator, [(c.numerator, m)]
         # two terms, small coefficients: s - p x must be a multiple of a column
         for x, m in self.columns.items():
+            if is_scratch(m):         # which is a tensor of its own
+                continue
             for p in (1, 2, 4, 8, 12, 16, 24):
                 rest = tuple(s - p * u for s, u in zip(sizes, x))
                 if min(rest) <= 0:
@@ -283,6 +290,6 @@ class Fitter:
                 for q in (1, 2, 4, 8, 12, 16, 24, 512, 131072, divisor):         # 131072 are of KS
                     if divisor % q == 0:
                         n = self.columns.get(tuple(u // q for u in rest))
-                        if n is not None:
+                        if n is not None and not is_scratch(n):
                             return 1, [(p, m), (q, n)]
         return None
