@@ -1,110 +1,8 @@
-/* models/zoo/zoo_recorded.c: models of families that vplan has no graph of; `vplan estimate --trainer` knows their training
- * steps, which were recorded. T5 (Raffel 2020, arXiv:1910.10683), ViT (Dosovitskiy 2020, arXiv:2010.11929), Mixtral (Jiang 2024,
- * arXiv:2401.04088) and others: each entry's Hub id names its card. */
+/* models/zoo/zoo_recorded.c: decoders that vplan has no graph of; `vplan estimate --trainer` knows their training steps, which were
+ * recorded. Mixtral (Jiang 2024, arXiv:2401.04088) and others: each entry's Hub id names its card. */
 #include "models/zoo/zoo_internal.h"
 
 const vp_zoo_entry vp_zoo_recorded[] = {
-    {"distilbert-base-uncased", JSON({
-         "architectures": ["DistilBertForMaskedLM"],
-         "model_type": "distilbert",
-         "dim": 768,
-         "hidden_dim": 3072,
-         "n_layers": 6,
-         "n_heads": 12,
-         "vocab_size": 30522,
-         "max_position_embeddings": 512,
-         "dropout": 0.1,
-         "sinusoidal_pos_embds": false,
-         "pad_token_id": 0
-     }),
-     "distilbert/distilbert-base-uncased", "config.json"},
-    {"t5-small", JSON({
-         "architectures": ["T5ForConditionalGeneration"],
-         "model_type": "t5",
-         "d_model": 512,
-         "d_kv": 64,
-         "d_ff": 2048,
-         "num_layers": 6,
-         "num_heads": 8,
-         "vocab_size": 32128,
-         "relative_attention_num_buckets": 32,
-         "n_positions": 512,
-         "dropout_rate": 0.1,
-         "layer_norm_epsilon": 1e-06,
-         "decoder_start_token_id": 0,
-         "eos_token_id": 1,
-         "pad_token_id": 0,
-         "num_decoder_layers": 6,
-         "feed_forward_proj": "relu",
-         "tie_word_embeddings": true
-     }),
-     "google-t5/t5-small", "config.json"},
-    {"t5-base", JSON({
-         "architectures": ["T5ForConditionalGeneration"],
-         "model_type": "t5",
-         "d_model": 768,
-         "d_kv": 64,
-         "d_ff": 3072,
-         "num_layers": 12,
-         "num_heads": 12,
-         "vocab_size": 32128,
-         "relative_attention_num_buckets": 32,
-         "n_positions": 512,
-         "dropout_rate": 0.1,
-         "decoder_start_token_id": 0,
-         "eos_token_id": 1,
-         "pad_token_id": 0,
-         "num_decoder_layers": 12,
-         "feed_forward_proj": "relu",
-         "tie_word_embeddings": true
-     }),
-     "google-t5/t5-base", "config.json"},
-    {"t5-large", JSON({
-         "architectures": ["T5ForConditionalGeneration"],
-         "model_type": "t5",
-         "d_model": 1024,
-         "d_kv": 64,
-         "d_ff": 4096,
-         "num_layers": 24,
-         "num_heads": 16,
-         "vocab_size": 32128,
-         "relative_attention_num_buckets": 32,
-         "n_positions": 512,
-         "dropout_rate": 0.1,
-         "decoder_start_token_id": 0,
-         "eos_token_id": 1,
-         "pad_token_id": 0,
-         "num_decoder_layers": 24,
-         "feed_forward_proj": "relu",
-         "tie_word_embeddings": true
-     }),
-     "google-t5/t5-large", "config.json"},
-    {"vit-base-patch16-224", JSON({
-         "architectures": ["ViTForImageClassification"],
-         "model_type": "vit",
-         "hidden_size": 768,
-         "intermediate_size": 3072,
-         "num_hidden_layers": 12,
-         "num_attention_heads": 12,
-         "image_size": 224,
-         "patch_size": 16,
-         "num_channels": 3,
-         "num_labels": 1000
-     }),
-     "google/vit-base-patch16-224", "config.json"},
-    {"vit-large-patch16-224", JSON({
-         "architectures": ["ViTForImageClassification"],
-         "model_type": "vit",
-         "hidden_size": 1024,
-         "intermediate_size": 4096,
-         "num_hidden_layers": 24,
-         "num_attention_heads": 16,
-         "image_size": 224,
-         "patch_size": 16,
-         "num_channels": 3,
-         "num_labels": 1000
-     }),
-     "google/vit-large-patch16-224", "not compared with its file; its count"},
     {"mixtral-8x7b", JSON({
          "architectures": ["MixtralForCausalLM"],
          "model_type": "mixtral",
@@ -465,32 +363,6 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "hidden_act": "gelu_new"
      }),
      "microsoft/phi-2", "not compared with its file; its count"},
-    {"xlm-roberta-base", JSON({
-         "architectures": ["XLMRobertaForMaskedLM"],
-         "model_type": "xlm-roberta",
-         "hidden_size": 768,
-         "intermediate_size": 3072,
-         "num_hidden_layers": 12,
-         "num_attention_heads": 12,
-         "vocab_size": 250002,
-         "max_position_embeddings": 514,
-         "type_vocab_size": 1,
-         "pad_token_id": 1
-     }),
-     "FacebookAI/xlm-roberta-base", "not compared with its file; its count"},
-    {"xlm-roberta-large", JSON({
-         "architectures": ["XLMRobertaForMaskedLM"],
-         "model_type": "xlm-roberta",
-         "hidden_size": 1024,
-         "intermediate_size": 4096,
-         "num_hidden_layers": 24,
-         "num_attention_heads": 16,
-         "vocab_size": 250002,
-         "max_position_embeddings": 514,
-         "type_vocab_size": 1,
-         "pad_token_id": 1
-     }),
-     "FacebookAI/xlm-roberta-large", "not compared with its file; its count"},
     {"aya-23-8b", JSON({
          "architectures": ["CohereForCausalLM"],
          "model_type": "cohere",
@@ -519,36 +391,6 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "tie_word_embeddings": false
      }),
      "allenai/OLMo-7B-hf", "not compared with its file; its count"},
-    {"modernbert-base", JSON({
-         "architectures": ["ModernBertForMaskedLM"],
-         "model_type": "modernbert",
-         "hidden_size": 768,
-         "intermediate_size": 1152,
-         "num_hidden_layers": 22,
-         "num_attention_heads": 12,
-         "vocab_size": 50368,
-         "max_position_embeddings": 8192,
-         "global_attn_every_n_layers": 3,
-         "local_attention": 128,
-         "classifier_pooling": "mean",
-         "pad_token_id": 50283
-     }),
-     "answerdotai/ModernBERT-base", "not compared with its file; its count"},
-    {"modernbert-large", JSON({
-         "architectures": ["ModernBertForMaskedLM"],
-         "model_type": "modernbert",
-         "hidden_size": 1024,
-         "intermediate_size": 2624,
-         "num_hidden_layers": 28,
-         "num_attention_heads": 16,
-         "vocab_size": 50368,
-         "max_position_embeddings": 8192,
-         "global_attn_every_n_layers": 3,
-         "local_attention": 128,
-         "classifier_pooling": "mean",
-         "pad_token_id": 50283
-     }),
-     "answerdotai/ModernBERT-large", "not compared with its file; its count"},
     {"olmo-3-7b", JSON({
          "architectures": ["Olmo3ForCausalLM"],
          "model_type": "olmo3",
@@ -594,5 +436,50 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "tie_word_embeddings": true
      }),
      "baidu/ERNIE-4.5-0.3B-PT", "not compared with its file; its count"},
+    {"gpt-oss-20b", JSON({
+         "architectures": ["GptOssForCausalLM"],
+         "attention_bias": true,
+         "attention_dropout": 0.0,
+         "eos_token_id": 200002,
+         "experts_per_token": 4,
+         "head_dim": 64,
+         "hidden_act": "silu",
+         "hidden_size": 2880,
+         "initializer_range": 0.02,
+         "intermediate_size": 2880,
+         "max_position_embeddings": 131072,
+         "model_type": "gpt_oss",
+         "num_attention_heads": 64,
+         "num_experts_per_tok": 4,
+         "num_hidden_layers": 24,
+         "num_key_value_heads": 8,
+         "num_local_experts": 32,
+         "output_router_logits": false,
+         "pad_token_id": 199999,
+         "quantization_config": {
+             "modules_to_not_convert": [
+                 "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+                 "lm_head"
+             ],
+             "quant_method": "mxfp4"
+         },
+         "rms_norm_eps": 1e-05,
+         "rope_scaling": {
+             "beta_fast": 32.0,
+             "beta_slow": 1.0,
+             "factor": 32.0,
+             "original_max_position_embeddings": 4096,
+             "rope_type": "yarn",
+             "truncate": false
+         },
+         "rope_theta": 150000,
+         "router_aux_loss_coef": 0.9,
+         "sliding_window": 128,
+         "swiglu_limit": 7.0,
+         "tie_word_embeddings": false,
+         "use_cache": true,
+         "vocab_size": 201088
+     }),
+     "openai/gpt-oss-20b", "config.json"},
     {0},
 };
