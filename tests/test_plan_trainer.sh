@@ -717,6 +717,12 @@ for model, loads, has, words in (("t5-small", "AutoModelForSeq2SeqLM", '"input_i
     call("emit", "two.json", "--for", "hf", "-o", "two", "--force")
     script = open("two/train.py").read()
     ok(loads + ".from_pretrained(" in script and has in script and "@" not in script, "%s: its script" % model, script)
+    try:
+        compile(script, "train.py", "exec")
+        why = None
+    except SyntaxError as e:
+        why = e
+    ok(not why, "%s: its script is Python" % model, why)
     code, read, err = check("two/training_args.yaml", "two/model_args.json", "two/accelerate.yaml", "two/train.py", "--model", model, "--device", "t4")
     ok(code == 0 and read["device_bytes"] == j["device_bytes"], "%s is read again" % model, (code, read.get("device_bytes"), j["device_bytes"], read.get("fits_not_answered")))
     code, _, err = plan(model, "--trainer", "trl", "--device", "t4", "--seq", "197", "--global-batch", "16")

@@ -470,7 +470,7 @@ static const sample texts  = {"tokens of the planned length",
                               "ids = torch.randint(model.config.vocab_size, (length,)",
                               "\"input_ids\": ids"},
                     images = {"pixels",
-                              "side = int(length**0.5) * model.config.patch_size\n"
+                              "side = int(length**0.5) * model.config.patch_size\n        "
                               "pixels = torch.rand(model.config.num_channels, side, side",
                               "\"pixel_values\": pixels"};
 static const struct {
