@@ -201,7 +201,6 @@ const char *vp_check_class(vp_arena *arena, const vp_checked *c, const vp_model 
     said x = find(arena, c, model);
 
     *n_labels = labels_of(x.given);
-    *n_labels = *n_labels > 1 ? *n_labels : 0; /* a regression, which is said beside the class */
     return x.loads ? own_name(arena, x.loads, model) : NULL;
 }
 
@@ -212,6 +211,11 @@ const char *vp_check_other_class(vp_arena *arena, const vp_checked *c, const vp_
     size_t            n     = 0;
     const char       *name  = x.loads ? class_in(x.loads, &n) : NULL;
 
+    if (x.loads && labels_of(x.given) == 1)
+        return vp_arena_printf(arena,
+                               "not answered: num_labels 1 in %s: one is a regression, whose loss "
+                               "was not recorded of %s",
+                               x.where, model->family);
     if (x.loads)
         return vp_arena_printf(arena,
                                "not answered: %.*s in %s: of %s no such training step was "
@@ -220,11 +224,12 @@ const char *vp_check_other_class(vp_arena *arena, const vp_checked *c, const vp_
     for (int f = 0; f < c->n_files && !x.why; f++) {
         const vp_document *doc  = c->files[f].dialect == &vp_dialect_model ? c->files[f].doc : NULL;
         const vp_value    *kind = doc ? vp_value_at(doc->root, "problem_type") : NULL;
-        if (doc && model->head == VP_HEAD_SEQUENCE && labels_of(doc->root) == 1)
+        if (doc && model->head == VP_HEAD_SEQUENCE && labels_of(doc->root) == 1 &&
+            model->n_labels != 1)
             return vp_arena_printf(arena,
                                    "not answered: num_labels 1 in %s: one is a regression, whose "
-                                   "loss was not recorded",
-                                   c->files[f].name);
+                                   "loss was not recorded of %s",
+                                   c->files[f].name, model->family);
         if (kind && kind->kind != VP_VALUE_NULL && !(kind->text && strcmp(kind->text, one) == 0))
             return vp_arena_printf(arena,
                                    "not answered: problem_type in %s: a classifier was recorded "

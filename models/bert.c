@@ -88,7 +88,7 @@ static vp_status read_head(vp_model *model, const vp_json_node *config, const vp
         return vp_config_bool_or(model, config, "tie_word_embeddings", true, &c->tied, err);
     if (model->head == VP_HEAD_NONE)
         return VP_OK;
-    VP_TRY(vp_config_labels(model, config, err));
+    VP_TRY(vp_config_labels(model, config, opts, err));
     VP_TRY(vp_config_dropout(model, config, opts, "classifier_dropout", c->p, &model->head_p, err));
 out:
     return st;

@@ -269,7 +269,8 @@ out:
 
 /* ---- its labels ---- */
 
-vp_status vp_config_labels(vp_model *model, const vp_json_node *config, vp_err *err)
+vp_status vp_config_labels(vp_model *model, const vp_json_node *config, const vp_model_opts *opts,
+                           vp_err *err)
 {
     const char  *key = "num_labels", *one = "single_label_classification", *problem = one;
     vp_json_node names;
@@ -300,7 +301,7 @@ vp_status vp_config_labels(vp_model *model, const vp_json_node *config, vp_err *
     if (strcmp(problem, one) != 0)
         VP_TRY(vp_json_fail(config, "problem_type", err, "\"%s\" is not supported; supported: %s",
                             vp_text_escape(problem, shown, sizeof shown), one));
-    if (model->n_labels < 2)
+    if (model->n_labels < 2 && !opts->is_priced)
         VP_TRY(vp_json_fail(config, key, err,
                             "one label means regression, whose squared error is not supported"));
 out:
@@ -314,7 +315,7 @@ vp_status vp_config_decoder_head(vp_model *model, const vp_json_node *config,
 
     if (model->head == VP_HEAD_NEXT_TOKEN)
         return vp_config_bool_or(model, config, "tie_word_embeddings", fallback, tied, err);
-    VP_TRY(vp_config_labels(model, config, err));
+    VP_TRY(vp_config_labels(model, config, opts, err));
     if (model->head == VP_HEAD_TOKEN)
         VP_TRY(
             vp_config_dropout(model, config, opts, "classifier_dropout", 0.1, &model->head_p, err));

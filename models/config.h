@@ -38,7 +38,8 @@ const vp_class *vp_class_find(const vp_class *classes, const char *name); /* NUL
 
 /* Of a classifier: num_labels or else id2label, into model->n_labels; a problem_type whose loss
  * is no cross-entropy is refused. */
-vp_status vp_config_labels(vp_model *model, const vp_json_node *config, vp_err *err);
+vp_status vp_config_labels(vp_model *model, const vp_json_node *config, const vp_model_opts *opts,
+                           vp_err *err);
 
 /* What a decoder's head needs: tie_word_embeddings of a language model, labels and dropout of a
  * classifier. */

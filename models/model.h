@@ -23,6 +23,7 @@ typedef struct vp_model_opts {
     double dropout;
     bool   dropout_from_config;
     bool   config_only; /* any family: name, family, class and config, no graph and n_params 0 */
+    bool   is_priced;   /* never executed: a regression has a graph too, of another loss */
     const char    *class_name; /* in place of the config's architectures; NULL: those */
     int64_t        n_labels;   /* of a classifier, in place of the config's; 0: those */
     const vp_lora *lora;       /* adapters: models/lora.h; NULL, or rank 0: none */

@@ -837,6 +837,13 @@ for loads, model, name, more in (("AutoModelForSequenceClassification", "bert-ba
 for more, why in ((", num_labels=1", "one is a regression"), (", problem_type='multi_label_classification'", "problem_type in loads.py"), (", num_labels=20, problem_type='single_label_classification'", None)):
     code, j, err = check(write("loads.py", (LOADS % (("AutoModelForSequenceClassification",) * 2)).replace("('x'", "('bert-base-uncased'" + more)), "--device", "4090", "--seq", "128")
     ok(j["fits"] is True if why is None else j["fits"] is None and why in j["fits_not_answered"], "a classifier" + more, (code, j.get("fits_not_answered"), err))
+json.dump(dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=2048, num_attention_heads=32, num_key_value_heads=8, head_dim=64, intermediate_size=8192,
+               vocab_size=128256, num_hidden_layers=16, max_position_embeddings=131072, tie_word_embeddings=True, rms_norm_eps=1e-5, pad_token_id=128001), open("regressed.json", "w"))
+loads = write("loads.py", (LOADS % (("AutoModelForSequenceClassification",) * 2)).replace("('x'", "('x', num_labels=1"))
+code, j, err = check(loads, "--model", "regressed.json", "--device", "h100", "--seq", "128")
+json.dump(dict(json.load(open("regressed.json")), id2label={"0": "much"}), open("regressed.json", "w"))
+counted = json.loads(subprocess.run([vplan, "estimate", "regressed.json", "--class", "LlamaForSequenceClassification", "--trainer", "hf", "--device", "h100", "--seq", "128", "--micro-batch", "2", "--precision", "fp32", "--json"], stdout=subprocess.PIPE).stdout)
+ok(code == 0 and j["fits"] is True and j["allocated_peak_bytes"] == counted["allocated_peak_bytes"], "a decoder's regression", (code, j.get("fits_not_answered"), j.get("allocated_peak_bytes"), counted.get("allocated_peak_bytes"), counted.get("error")))
 for loads in ("BertForQuestionAnswering", "AutoModelForMultipleChoice", "AutoModelForCausalLM"):
     code, j, err = check(write("loads.py", (LOADS % (loads, loads)).replace("('x'", "('bert-base-uncased'")), "--device", "4090", "--seq", "128")
     ok(code == 0 and j["fits"] is None and loads + " in loads.py: of bert no such" in j["fits_not_answered"], "not recorded: " + loads, (code, j.get("fits_not_answered"), err))
