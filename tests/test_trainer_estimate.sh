@@ -105,7 +105,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 33, 14), ("decoder_steps.csv", 7, 1), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 116, 22), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("encoder_steps.csv", 47, 20), ("encoder_adapted_steps.csv", 6, 4), ("encoder_eval_steps.csv", 3, 2)):
+for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 33, 14), ("decoder_steps.csv", 22, 4), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 116, 22), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("encoder_steps.csv", 47, 20), ("encoder_adapted_steps.csv", 6, 4), ("encoder_eval_steps.csv", 3, 2)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -437,6 +437,15 @@ code, j = estimate(dict(oss, quantization_config={"quant_method": "mxfp4"}), *ad
 ok(code == 0 and any("MXFP4" in a for a in j["assumptions"]) and j["settings"]["lora"]["targets"] == "all-linear", "MXFP4 is made 16 bits, and that is said", j.get("error"))
 refused("weights of another quantisation", dict(oss, quantization_config={"quant_method": "fp8"}), adapt, 4, ["quantised beforehand"])
 refused("layers that take turns otherwise", dict(oss, layer_types=["full_attention"] * 24), adapt, 4, ["layer_types"])
+
+# ---- EXAONE 4: three layers of four have a window; what leaves its own layers unsaid has them so ----
+exaone = dict(model_type="exaone4", architectures=["Exaone4ForCausalLM"], hidden_size=1024, intermediate_size=2048, num_attention_heads=16, num_key_value_heads=4,
+              num_hidden_layers=8, vocab_size=32000, max_position_embeddings=8192, sliding_window=4096)
+for more in ({}, {"layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 2}, {"sliding_window_pattern": 4}):
+    code, j = estimate(dict(exaone, **more), "--seq", "512")
+    ok(code == 0, "EXAONE 4 with %s" % more, j.get("error"))
+refused("EXAONE 4 with windows everywhere", dict(exaone, layer_types=["sliding_attention"] * 8), ["--seq", "512"], 4, ["this layer_types"])
+refused("EXAONE 4 with other turns", dict(exaone, sliding_window_pattern=2), ["--seq", "512"], 4, ["this sliding_window_pattern"])
 
 # ---- what a trainer's files say of both is what check judges by ----
 for lines, options in (("use_liger_kernel: true\nper_device_train_batch_size: 4", ("--micro-batch", "4", "--liger")),

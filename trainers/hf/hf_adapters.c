@@ -22,16 +22,23 @@ static const struct {
     {"qwen3", {LLAMA_LINEARS}, "q_proj+v_proj"},
     /* of a mixture of experts peft's all-linear adapts the router's and the experts' parameters too */
     {"qwen3_moe", {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "experts"}, NULL},
+    {"olmoe", {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "experts"}, NULL},
+    {"granitemoe", {"q_proj", "k_proj", "v_proj", "o_proj", "router", "experts"}, NULL},
     {"gemma", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"gemma2", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"gemma3_text", {LLAMA_LINEARS}, "q_proj+v_proj"},
     /* of its tower of images peft takes those of the same names, and three of other names */
     {"gemma3", {LLAMA_LINEARS, "out_proj", "fc1", "fc2"}, NULL},
     {"cohere", {LLAMA_LINEARS}, NULL},
+    {"cohere2", {LLAMA_LINEARS}, NULL},
+    {"seed_oss", {LLAMA_LINEARS}, NULL},
+    {"exaone4", {LLAMA_LINEARS}, NULL},
+    {"exaone4_full", {LLAMA_LINEARS}, NULL},
     {"olmo", {LLAMA_LINEARS}, NULL},
     {"olmo2", {LLAMA_LINEARS}, NULL},
     {"olmo3", {LLAMA_LINEARS}, NULL},
     {"ernie4_5", {LLAMA_LINEARS}, NULL},
+    {"glm", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"}, NULL},
     {"glm4", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"}, NULL},
     {"mixtral", {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "experts"}, "q_proj+v_proj"},
     /* whose router and experts are no linear layers, nor adapted by all-linear */
@@ -164,7 +171,7 @@ bool vp_hf_lora_lacks(const char *family, const char *name, const char **nearest
 {
     /* families whose versions, towers or experts have other names too */
     static const char other_names[] =
-        "mixtral+qwen3_moe+gemma3+vit+deit+beit+t5+t5_gated+distilbert";
+        "mixtral+qwen3_moe+olmoe+granitemoe+gemma3+vit+deit+beit+t5+t5_gated+distilbert";
     /* what is no linear layer of a block: embeddings, heads, what is made of several */
     static const char others[] =
         "lm_head+embed_out+embed_in+embed_tokens+embed_positions+wte+wpe+"

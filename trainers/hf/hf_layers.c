@@ -14,6 +14,9 @@ static const struct pattern {
     {"gemma3", "sliding_window_pattern", 6, 0, false},
     {"olmo3", "sliding_window_pattern", 4, 0, false},
     {"gpt_oss", "sliding_window_pattern", 2, 0, false},
+    {"exaone4", "sliding_window_pattern", 4, 0, false},
+    {"exaone4_full", "sliding_window_pattern", 0, 0, false},
+    {"cohere2", "sliding_window_pattern", 4, 0, false},
     {"modernbert", "global_attn_every_n_layers", 3, 0, true},
     {"qwen2", "sliding_window_pattern", 0, 0, false},
     {"qwen3", "sliding_window_pattern", 0, 0, false},
@@ -106,7 +109,7 @@ vp_status vp_hf_check_layers(const vp_model *model, const vp_hf_sizes *sizes, vp
     vp_status                st       = VP_OK;
 
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
-        if (strcmp(patterns[i].family, model->family) != 0)
+        if (strcmp(patterns[i].family, vp_hf_recorded_family(model)) != 0)
             continue;
         VP_TRY(check_types(model, &patterns[i], n_layers, err));
         VP_TRY(check_window(model, &patterns[i], n_layers, err));

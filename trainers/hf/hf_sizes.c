@@ -148,6 +148,9 @@ const char *vp_hf_recorded_family(const vp_model *model)
     if (strcmp(model->family, "electra") == 0 &&
         !json_equal(vp_model_field(model, "embedding_size"), vp_model_field(model, "hidden_size")))
         return "electra_narrow";
+    if (strcmp(model->family, "exaone4") == 0 &&
+        json_is_null(vp_model_field(model, "sliding_window")))
+        return "exaone4_full";
     return model->family;
 }
 

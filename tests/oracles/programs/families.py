@@ -66,6 +66,8 @@ class Family:
             c["attention_types"] = [[["global", "local"][i % 2:i % 2 + 1], 1] for i in range(blocks[0])]
         if self.period == 6 and self.repeats(v) == 1:
             c[self.inside + "layer_types"] = ["full_attention" if i == 1 else "sliding_attention" for i in range(blocks[0])]
+        if self.kind == "exaone4" and not self.window:
+            c.update(sliding_window=None, layer_types=["full_attention"] * blocks[0])
         if self.window:
             c[self.window] = 40 if v.get("window") else c.get(self.window, 4096)
         return self.kind, nested(c)
@@ -130,7 +132,7 @@ FAMILIES = {
                         " E=num_experts t=num_experts_per_tok", combos=((GROUPED, 0),), decoder_sparse_step=1, mlp_only_layers=[]),
     "gpt_oss": Family("gpt_oss", DECODER + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),), window="sliding_window", period=2, few=43, injects=False),
     "olmoe": Family("olmoe", NARROW + " E=num_experts t=num_experts_per_tok", combos=((EVEN, 0),)),
-    "granitemoe": Family("granitemoe", NARROW + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),)),
+    "granitemoe": Family("granitemoe", NARROW + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0), (GROUPED, 1))),
     "olmo2": Family("olmo2", NARROW, combos=((EVEN, 0), (GROUPED, 0))),
     "bert": Family("bert", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True),
     "roberta": Family("roberta", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True, pad_token_id=1),
@@ -183,6 +185,8 @@ FAMILIES = {
                          classifier_pooling="mean"),
     "seed_oss": Family("seed_oss", combos=((GROUPED, 0),)),
     "exaone4": Family("exaone4", NARROW, combos=((GROUPED, 0), (GROUPED, 1)), window="sliding_window", period=4, always=True),
+    # without windows (EXAONE 4.0 1.2B): each layer is rotated
+    "exaone4_full": Family("exaone4", NARROW, combos=((GROUPED, 0), (GROUPED, 1))),
     "cohere2": Family("cohere2", combos=((GROUPED, 1),), layer_norm=True, window="sliding_window", period=4, always=True),
     "glm": Family("glm", DECODER + " q=partial_rotary_factor*d|d/2", combos=((GROUPED, 0),), partial=(1,), joined=2, attention_bias=True, pad_token_id=0),
     "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),), period=4, always=True, pad_token_id=0, bos_token_id=1, eos_token_id=2),
