@@ -338,6 +338,10 @@ refused("Trainer's pictures are wider than BEiT's weights", beit, ["--trainer", 
 ok(estimate(beit, "--trainer", "torch", "--precision", "bf16")[0] == 0, "a plain loop's are as wide as those")
 refused("a BEiT without a table of distances", dict(beit, use_relative_position_bias=False), [], 4, ["recorded with true", "with false"])
 refused("a stochastic depth", dict(dino, drop_path_rate=0.1), [], 4, ["drop_path_rate"])
+refused("a BEiT without scales of its layers, which are 2 L h parameters fewer", dict(beit, layer_scale_init_value=0.0), [], 4, ["above 0"])
+ok(estimate(dict(beit, layer_scale_init_value=1e-5))[0] == 0, "how large the scales are at first changes nothing")
+refused("a regression of images", dict(beit, id2label={"0": "much"}), [], 4, ["regression"])
+refused("several labels an image", dict(dino, problem_type="multi_label_classification"), [], 4, ["one label a sample"])
 
 # ---- the table of trainers/hf/README.md ----
 board = subprocess.run([sys.executable, "tests/oracles/scoreboard.py", "--vplan", vplan, "--readme", "trainers/hf/README.md"], stdout=subprocess.PIPE, text=True)
@@ -358,6 +362,10 @@ small = ("--seq", "64", "--micro-batch", "2", "--padding", "mask", "--precision"
 two, named, many = [estimate(dict(bert, **more), *small)[1] for more in ({}, {"num_labels": 2}, {"num_labels": 66})]
 ok(any("2 classes, as the config names none" in a for a in two["assumptions"]), "two classes are assumed, and that is said", two["assumptions"])
 ok(two["model"]["params_total"] == named["model"]["params_total"] == many["model"]["params_total"] - 64 * (128 + 1), "classes count", many["model"])
+both = estimate(dict(bert, num_labels=66, id2label={"0": "no", "1": "yes"}), *small)[1]
+ok(both["model"]["params_total"] == many["model"]["params_total"] and both["phases"] == many["phases"], "of id2label and num_labels the latter counts", both["model"])
+for more, words in (({"chunk_size_feed_forward": 64}, "64 tokens at a time"), ({"output_hidden_states": True}, "every layer gave"), ({"output_attentions": True}, "every layer gave")):
+    refused("what no recorded step does: %s" % more, dict(bert, **more), small, 4, [words])
 for more, words in (({"num_labels": 1}, "regression"), ({"id2label": {"0": "much"}}, "regression"),
                     ({"problem_type": "multi_label_classification"}, "one label a sample")):
     refused("a classifier of another loss: %s" % more, dict(bert, **more), small, 4, [words])
@@ -629,6 +637,7 @@ for key, value in (("conv_kernel_size", 3), ("share_att_key", False), ("pos_att_
     refused("another DeBERTa: %s" % key, dict(deberta, **{key: value}), ["--seq", "256"], 4, ["was recorded with"])
 rc, j = estimate(deberta, "--seq", "128", "--precision", "bf16-mixed", "--lora", "r=8")         # peft takes query_proj and value_proj
 ok(rc == 0 and j["model"]["params_trainable"] == 6 * 2 * 2 * 8 * 768 + 2 * 768 + 2, "LoRA of DeBERTa, and its head", (rc, j.get("error"), j.get("model")))
+refused("a DeBERTa whose tables are narrower than its layers", dict(deberta, embedding_size=512), ["--seq", "256"], 4, ["512 and 768"])
 refused("DeBERTa without distances said", {k: x for k, x in deberta.items() if k != "relative_attention"}, ["--seq", "256"], 4, ["is missing"])
 refused("a classifier of DeBERTa whose output is kept", deberta, ["--seq", "256", "--keep-output"], 4, ["output"])
 # positions that no token has: two of XLM-RoBERTa's and MPNet's, whose count begins behind the padding token; two more of BART's table than the config says

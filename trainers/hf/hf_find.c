@@ -315,21 +315,27 @@ static vp_status choose_labels(search *r, vp_err *err)
     int64_t      *classes    = &r->found->sizes.symbols.at[VP_SYM_C];
     bool          of_samples = strcmp(r->out->task, "seqcls") == 0;
 
-    if (r->pass == VP_HF_SECOND || (!of_samples && strcmp(r->out->task, "tokcls") != 0))
+    bool of_images = strcmp(r->out->task, "imgcls") == 0;
+
+    if (r->pass == VP_HF_SECOND ||
+        (!of_samples && !of_images && strcmp(r->out->task, "tokcls") != 0))
         return VP_OK;
+    if (of_images && *classes == 1)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "id2label",
+                          "a classifier of images was recorded with two classes or more; one is a "
+                          "regression, whose training step is not known");
     if (vp_hf_is_reward(r->request)) {
         *classes = 1; /* which RewardTrainer makes of any model */
         return VP_OK;
     }
-    if (!json_object_get(config, "id2label") && json_is_integer(number))
-        *classes = (int64_t)json_integer_value(number);
-    else if (!json_object_get(config, "id2label"))
+    if (!json_object_get(config, "id2label") && !json_is_integer(number))
         vp_hf_assume(r->out, "%lld classes, as the config names none (id2label)",
                      (long long)*classes);
     if (*classes < 1)
         return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "id2label", "%lld classes are none",
                           (long long)*classes);
-    return of_samples ? vp_hf_check_problem(r->model, r->request, *classes == 1, err) : VP_OK;
+    return of_samples || of_images ? vp_hf_check_problem(r->model, r->request, *classes == 1, err)
+                                   : VP_OK;
 }
 
 /* Of a model that takes square pictures of any size: the tokens of one, whose patches come behind one more. Other pictures than

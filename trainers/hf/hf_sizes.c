@@ -49,15 +49,17 @@ static vp_status refuse_value(const vp_model *model, const field *f, const json_
 static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s, int64_t *out,
                           vp_err *err)
 {
-    const json_t *value = vp_model_field(model, f->key);
-    vp_err        why   = {0};
+    bool          is_labels = strcmp(f->key, "id2label") == 0;
+    const json_t *value     = vp_model_field(model, f->key);
+    const json_t *number    = is_labels ? json_object_get(model->config, "num_labels") : NULL;
+    vp_err        why       = {0};
 
-    if (!value && strcmp(f->key, "id2label") == 0) /* a config may say how many alone */
-        value = json_object_get(model->config, "num_labels");
+    if (json_is_integer(number)) /* of both, transformers takes this one and names labels anew */
+        value = number;
     const char *other = !value ? f->absent : json_is_null(value) ? f->null : NULL;
 
     *out = -1;
-    if (json_is_object(value) && strcmp(f->key, "id2label") == 0) {
+    if (json_is_object(value) && is_labels) {
         *out = (int64_t)json_object_size(value);
         return VP_OK;
     }
@@ -255,6 +257,19 @@ static vp_status check_stated(const vp_model *model, const char *key, const char
                       model->family, recorded);
 }
 
+/* A number whose sign chooses what runs. */
+static vp_status check_positive(const vp_model *model, const char *key, vp_err *err)
+{
+    const json_t *here = vp_model_field(model, key);
+
+    if (!json_is_number(here) || json_number_value(here) > 0)
+        return VP_OK;
+    return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, key,
+                      "%s was recorded with a value above 0; without one its training step is not "
+                      "known",
+                      model->family);
+}
+
 /* "ABSENT SYMBOL": a token that is in the table of so many; of another one inputs are copied. */
 static vp_status check_below(const vp_model *model, const char *key, const char *rest,
                              vp_hf_sizes *sizes, vp_err *err)
@@ -323,6 +338,27 @@ static vp_status check_rope(const vp_model *model, vp_hf_sizes *sizes, vp_err *e
     return VP_OK;
 }
 
+/* What any class of transformers' may be told and no recorded step was: feed-forward layers that run so many
+ * tokens at a time, and an output that keeps what every layer gave, attention's matrices too. */
+static vp_status check_output(const vp_model *model, vp_err *err)
+{
+    const json_t            *chunk  = vp_model_field(model, "chunk_size_feed_forward");
+    static const char *const kept[] = {"output_hidden_states", "output_attentions"};
+
+    if (json_is_number(chunk) && json_number_value(chunk) > 0)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, "chunk_size_feed_forward",
+                          "%s was recorded with 0; with %lld tokens at a time its training step is "
+                          "not known",
+                          model->family, (long long)json_number_value(chunk));
+    for (int i = 0; i < 2; i++)
+        if (json_is_true(vp_model_field(model, kept[i])))
+            return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, kept[i],
+                              "%s was recorded with false; with true the output keeps what every "
+                              "layer gave, and that step is not known",
+                              model->family);
+    return VP_OK;
+}
+
 vp_status vp_hf_check_config(const vp_model *model, const vp_recording *recording,
                              vp_hf_sizes *sizes, vp_err *err)
 {
@@ -338,6 +374,8 @@ vp_status vp_hf_check_config(const vp_model *model, const vp_recording *recordin
             VP_TRY(check_choice(model, key, line + used, err));
         else if (strcmp(kind, "stated") == 0)
             VP_TRY(check_stated(model, key, line + used, err));
+        else if (strcmp(kind, "positive") == 0)
+            VP_TRY(check_positive(model, key, err));
         else if (strcmp(kind, "below") == 0)
             VP_TRY(check_below(model, key, line + used, sizes, err));
         else
@@ -350,6 +388,7 @@ vp_status vp_hf_check_config(const vp_model *model, const vp_recording *recordin
                           "training step with others in place of them is not known",
                           model->family));
     VP_TRY(check_rope(model, sizes, err));
+    VP_TRY(check_output(model, err));
 out:
     return st;
 }

@@ -174,7 +174,7 @@ FAMILIES = {
                      layer_norm=True, scale_embedding=True, activation_function="swish", pad_token_id=0, decoder_start_token_id=0, **UNDROPPED),
     "m2m_100": Family("m2m_100", STACKS, "seq2seq", ((EVEN, 1),), layers="encoder_layers decoder_layers", layer_norm=True, **UNDROPPED),
     # DeBERTa-v3: no table of positions, none of token types, distances in buckets
-    "deberta-v2": Family("deberta-v2", LEARNED + " W=position_buckets C=id2label|2 h=pooler_hidden_size|h", "mlm", ((EVEN, 1),), layer_norm=True,
+    "deberta-v2": Family("deberta-v2", LEARNED + " W=position_buckets C=id2label|2 h=pooler_hidden_size|h h=embedding_size|h", "mlm", ((EVEN, 1),), layer_norm=True,
                          type_vocab_size=0, relative_attention=True, position_biased_input=False, pos_att_type="p2c|c2p", share_att_key=True, norm_rel_ebd="layer_norm",
                          conv_kernel_size=0, pooler_dropout=0, cls_dropout=None, problem_type=None),
     "starcoder2": Family("starcoder2", NARROW, combos=((GROUPED, 1),), layer_norm=True, window="sliding_window"),

@@ -519,6 +519,10 @@ HARMLESS = ("use_cache", "return_dict", "output_hidden_states", "output_attentio
 HARMLESS += ("image_token_index",)
 
 
+# Numbers above 0 where there is a parameter that a model without them has not.
+POSITIVE = ("layer_scale_init_value",)
+
+
 def class_default(family, **fields):
     """The fields of its config, of a part as PART.KEY."""
     import transformers
@@ -553,7 +557,7 @@ def fields(family):
 
 def requirements(family):
     """Fields of the config that choose what runs, as they were: choice KEY JSON; stated KEY JSON, where a config that has it not means another
-    value; dropout KEY zero|some; below KEY ABSENT SYMBOL, a token that the table has."""
+    value; dropout KEY zero|some; positive KEY VALUE, a number of which only the sign matters; below KEY ABSENT SYMBOL, a token that the table has."""
     import json
     default = class_default(family)
     c = dict(default, **family.extra)
@@ -566,4 +570,5 @@ def requirements(family):
     choices = [k for k in sorted(c) if (isinstance(c[k], (bool, str)) or k in family.extra) and (name(k) not in HARMLESS or family.extra.get(k, 0) is None) and not k.endswith("_token_id")]
     out = ["%s %s %s" % ("stated" if is_stated(k) else "choice", k, json.dumps(c[k])) for k in choices]
     out += ["dropout %s %s" % (k, "some" if c[k] else "zero") for d in DROPOUTS for k in c if name(k) == d]
+    out += ["positive %s %s" % (k, json.dumps(c[k])) for k in POSITIVE if c.get(k, 0) > 0]
     return out + ["below %s %d V" % (k, default[k]) for k in default if k == "image_token_index"]
