@@ -976,6 +976,11 @@ for words, code, said in (("embeddings", 0, []), ("layers:8", 0, []), ("layers:1
 p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--freeze", "layers:8", "--seq", "256"], stdout=subprocess.PIPE, text=True)
 ok("the embeddings and the first 8 layers" in p.stdout, "what is frozen is said", p.stdout)
 
+# ---- a decoder with a head of classes and no padding token does not run with several samples, and that is said ----
+for more, batch, said in (({}, 2, True), ({}, 1, False), ({"pad_token_id": 0}, 2, False)):
+    rc, j = estimate(dict({k: v for k, v in llama.items() if k != "pad_token_id"}, architectures=["LlamaForSequenceClassification"], num_labels=3, **more), "--trainer", "hf", "--precision", "bf16-amp", "--seq", "256", "--micro-batch", str(batch))
+    ok(rc == 0 and any("pad_token_id is set" in a for a in j["assumptions"]) == said, "a head of classes, %s, %d samples" % (more, batch), (rc, j.get("error"), j.get("assumptions")))
+
 # ---- libraries ----
 for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 0), ("transformers=5.24", 0), ("transformers=4.5", 4), ("transformers=4.57.6,peft=0.21", 0),
                    ("jax=1", 2), ("torch=", 2)):

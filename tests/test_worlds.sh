@@ -102,6 +102,12 @@ for r in launched:
         ok(far[what][-1] <= {"allocated": 0.006 if r["trainer"] == "trl" else 0.004, "reserved": 0.08 if hole else 0.03}[what], "%s: %s" % (name, what), "%+.3f %%" % (100 * (there / int(r[what]) - 1)))
 ok(len(far["allocated"]) >= 50 and sorted(far["allocated"])[len(launched) // 2] <= 0.0005 and sorted(far["reserved"])[len(launched) // 2] <= 0.005, "half of what is launched", far)
 
+# ---- whole models by use_reentrant=True were not played by several cards: those by False stand in, as they are ----
+small = json.loads(launched[0]["config"])
+(rc, j), (rc2, j2) = [estimate(small, "--trainer", "hf", "--world", "4", "--parallel", "zero3", "--precision", "bf16-mixed", "--seq", "256", "--recompute", x) for x in ("full", "full:reentrant")]
+bytes_of = lambda answer: [(p["name"], p["allocated_bytes"], p["reserved_bytes"], p["items"]) for p in answer["phases"]]
+ok(rc == rc2 == 0 and bytes_of(j) == bytes_of(j2) and any("those by False stand in" in a for a in j2["assumptions"]), "whole models by use_reentrant=True under ZeRO 3", (rc, rc2, j2.get("error")))
+
 # ---- parts by hand: GPT-2's table has 50257 rows, of which rank 0 of 8 holds 6283; everything in 512-byte blocks ----
 gpt2 = json.loads(next(r["config"] for r in rows if r["model"] == "gpt2"))
 h, f, eighth = 768, 3072, lambda n: -(-n // 8)

@@ -20,10 +20,6 @@ typedef struct job {
     vp_err            *err;
 } job;
 
-/* Libraries whose release a step's bytes depend on. */
-static const char *const counted[] = {"torch", "transformers", "peft"};
-enum { N_COUNTED = sizeof counted / sizeof *counted };
-
 /* Whether the key can hold the setting's own word, where that is what the row writes. */
 static bool takes(const vp_dialect *d, const char *version, const vp_saying *row, const char *value)
 {
@@ -360,17 +356,18 @@ static const char *launch_of(const job *j)
     return kept;
 }
 
-/* Libraries that the bytes were counted with and that the files are not keyed to. */
+/* Libraries that were predicted with and that the files are not keyed to. */
 static void put_libraries(const job *j, vp_text *out)
 {
-    const json_t *predicted = json_object_get(j->s->document, "versions");
-    int           n         = 0;
+    json_t     *predicted = json_object_get(j->s->document, "versions"), *value;
+    const char *library;
+    int         n = 0;
 
-    for (int i = 0; i < N_COUNTED; i++) {
-        const char *of    = json_string_value(json_object_get(predicted, counted[i])),
-                   *keyed = json_string_value(json_object_get(j->out->versions, counted[i]));
-        if (of && !(keyed && vp_version_is_of_release(of, keyed)))
-            vp_text_printf(out, "%s %s %s", n++ ? "," : ", with", counted[i], of);
+    json_object_foreach (predicted, library, value) {
+        const char *of    = json_string_value(value),
+                   *keyed = json_string_value(json_object_get(j->out->versions, library));
+        if (!(keyed && vp_version_is_of_release(of, keyed)))
+            vp_text_printf(out, "%s %s %s", n++ ? "," : ", with", library, of);
     }
 }
 
@@ -632,14 +629,13 @@ out:
 /* Those that somebody asked for, so that bytes are counted with them again. */
 static vp_status note_asked(job *j)
 {
-    vp_status st = VP_OK;
+    const char *library;
+    json_t     *version;
+    vp_status   st = VP_OK;
 
-    for (int i = 0; i < N_COUNTED; i++) {
-        const char *version = json_string_value(json_object_get(j->s->asked, counted[i])),
-                   *noted   = json_string_value(json_object_get(j->usual, counted[i]));
-        if (version && !(j->out->other && noted && strcmp(noted, version) == 0))
-            VP_TRY(add_other(j, counted[i], version));
-    }
+    json_object_foreach (j->s->asked, library, version)
+        if (!(j->out->other && json_equal(json_object_get(j->usual, library), version)))
+            VP_TRY(add_other(j, library, json_string_value(version)));
 out:
     return st;
 }

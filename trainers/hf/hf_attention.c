@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+/* The release that steps are of where none is asked for. */
 static const char RECORDED[] = "5.17";
 
 /* Classes whose attention is eager, or flash-attn's, alone. */

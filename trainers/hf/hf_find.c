@@ -331,6 +331,9 @@ static vp_status choose_labels(search *r, vp_err *err)
     if (!json_object_get(config, "id2label") && !json_is_integer(number))
         vp_hf_assume(r->out, "%lld classes, as the config names none (id2label)",
                      (long long)*classes);
+    if (of_samples && r->request->batch > 1 && vp_hf_lacks_padding(r->model))
+        vp_hf_assume(r->out, "pad_token_id is set before training: the config has none, and "
+                             "transformers then stops at more than one sample");
     if (*classes < 1)
         return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "id2label", "%lld classes are none",
                           (long long)*classes);

@@ -46,7 +46,6 @@ static const form forms[] = {
      .act = VP_ACT_SILU},
     {"olmoe", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true,
      .act = VP_ACT_SILU},
-    {"granitemoe", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"gpt_oss", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .full_every = 2,
      .act = VP_ACT_SILU},
     {"granite", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},

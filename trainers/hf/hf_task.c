@@ -64,6 +64,16 @@ vp_status vp_hf_check_problem(const vp_model *model, const vp_hf_request *q, boo
     return VP_OK;
 }
 
+bool vp_hf_lacks_padding(const vp_model *model)
+{
+    static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3"};
+
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(families[i], model->family) == 0)
+            return !json_is_integer(vp_model_field(model, "pad_token_id"));
+    return false;
+}
+
 /* Masked models, those of two stacks and those of images are none of TRL's. */
 vp_status vp_hf_refuse_other_heads(const vp_model *model, vp_err *err)
 {

@@ -71,7 +71,7 @@ vp_world_opts vp_hf_world_opts(const vp_model *model, const vp_hf_request *q,
             .adapter_rank         = q->lora.rank,
             .is_tied              = found->sizes.tied,
             .is_recomputed        = strcmp(q->recompute, "none") != 0,
-            .is_reentrant         = vp_hf_is_reentrant(q),
+            .is_reentrant         = adapted && vp_hf_is_reentrant(q), /* of whole models not known */
             .asks_for_head        = vp_hf_has_liger(q) || (vp_hf_is_trl(q) && !vp_hf_has_pairs(q)),
             .syncs_each           = q->syncs_each && vp_world_syncs_each(q->parallel, q->offload),
             .loads_in_parts       = !vp_hf_is_plain(q),

@@ -26,8 +26,8 @@ typedef struct vp_world_opts {
     /* the same of adapters, which alone are trained then; 0: there are none. rank: theirs */
     int64_t adapter_bytes, adapter_master_bytes, adapter_rank;
     bool    is_tied;
-    bool    is_reentrant;  /* in a backward pass of its own, of each layer */
     bool    is_recomputed; /* layers are computed anew in backward */
+    bool    is_reentrant;  /* each in a backward pass of its own; played of adapters under ZeRO 3 */
     bool
         asks_for_head; /* the loss does, for the weight, and the head itself is never run (Liger) */
     bool syncs_each;   /* asked for, and vp_world_syncs_each() */
