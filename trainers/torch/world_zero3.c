@@ -362,8 +362,8 @@ static vp_status recompute(vp_world *w, int64_t u, vp_err *err)
     vp_status            st   = VP_OK;
 
     VP_TRY(keep_inputs(w, u, err));
-    if (w->is_traced && !keeps_all(w))
-        return use(w, u, false, err);
+    if (w->is_traced)
+        return keeps_all(w) ? vp_zero3_fetch_keep(w->fetch, u, err) : use(w, u, false, err);
     for (int64_t i = unit->first; i < unit->first + unit->n; i++)
         if (!w->weights[i].whole.block)
             VP_TRY(vp_zero3_fetch_weight(w, &w->weights[i], err));

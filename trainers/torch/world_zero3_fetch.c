@@ -314,7 +314,8 @@ out:
     return st;
 }
 
-static vp_status use(vp_zero3_fetch *f, int64_t i, vp_err *err)
+/* It comes by itself, or out of the bucket that it has come in. */
+static vp_status make_whole(vp_zero3_fetch *f, int64_t i, vp_err *err)
 {
     fetched  *x  = &f->of[i];
     vp_status st = VP_OK;
@@ -330,9 +331,18 @@ static vp_status use(vp_zero3_fetch *f, int64_t i, vp_err *err)
         if (--b->unused == 0)
             drop_bucket(f, b);
     }
+out:
+    return st;
+}
+
+static vp_status use(vp_zero3_fetch *f, int64_t i, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(make_whole(f, i, err));
     if (f->at >= f->popped) {
-        f->popped      = f->at + 1;
-        x->last_popped = f->at;
+        f->popped            = f->at + 1;
+        f->of[i].last_popped = f->at;
     }
     VP_TRY(fetch_ahead(f, err));
     f->at++;
@@ -393,6 +403,18 @@ out:
 vp_status vp_zero3_fetch_use_weight(vp_zero3_fetch *f, int64_t i, vp_err *err)
 {
     return use_weight(f, i, true, err);
+}
+
+vp_status vp_zero3_fetch_keep(vp_zero3_fetch *f, int64_t u, vp_err *err)
+{
+    const vp_world_unit *unit = &f->w->units[u];
+    vp_status            st   = VP_OK;
+
+    for (int64_t i = unit->first; i < unit->first + unit->n; i++)
+        if (vp_zero3_is_cut(&f->w->weights[i]))
+            VP_TRY(make_whole(f, i, err));
+out:
+    return st;
 }
 
 void vp_zero3_fetch_release_weight(vp_zero3_fetch *f, int64_t i)

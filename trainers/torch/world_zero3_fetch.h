@@ -27,6 +27,8 @@ void      vp_zero3_fetch_release(vp_zero3_fetch *fetch, int64_t unit);
  * layer that is computed anew the last weight comes before that, the others behind it. */
 vp_status vp_zero3_fetch_enter(vp_zero3_fetch *fetch, vp_err *err);
 vp_status vp_zero3_fetch_use_weight(vp_zero3_fetch *fetch, int64_t i, vp_err *err);
+/* All weights of a unit are whole, nothing is fetched ahead, and none is let go of until reset. */
+vp_status vp_zero3_fetch_keep(vp_zero3_fetch *fetch, int64_t unit, vp_err *err);
 void      vp_zero3_fetch_release_weight(vp_zero3_fetch *fetch, int64_t i);
 /* Whether the backward pass of what weight i is of, where it is the first of a layer, asks for that to be computed anew. */
 bool vp_zero3_asks_anew(const vp_world *w, int64_t i);

@@ -77,6 +77,12 @@ model=mistral-7b-4 trainer=trl parallel=zero3 world=8 micro_batch=4 seq=512
 model=tinyllama-1.1b trainer=trl parallel=zero3 world=2 precision=bf16-amp seq=512 accumulation=2 lora=all-linear r=8
 model=llama-3.2-1b parallel=zero3 precision=bf16-amp recompute=full:reentrant lora=all-linear r=16
 model=llama-3.2-1b trainer=trl parallel=zero3 precision=bf16-amp recompute=none micro_batch=1 lora=all-linear r=16
+model=qwen2.5-0.5b trainer=trl parallel=zero3 world=8 precision=bf16-amp seq=512 lora=q_proj+v_proj r=8
+model=qwen2.5-0.5b trainer=trl parallel=fsdp2 world=2 precision=bf16-amp recompute=none seq=512 lora=q_proj+v_proj r=8
+model=mistral-7b-4 trainer=trl parallel=zero3 world=2 precision=bf16-amp seq=512 lora=all-linear r=16
+model=qwen3-0.6b trainer=trl parallel=fsdp2 world=2 precision=bf16-amp recompute=none seq=512 lora=q_proj+v_proj r=8
+model=qwen3-0.6b trainer=trl parallel=zero3 precision=bf16-amp lora=all-linear r=16
+model=llama-3.2-1b parallel=zero3 recompute=full:reentrant
 """
 # What is measured, before the script that emit writes: peaks so far whenever a phase may have ended.
 PROBE = '''
