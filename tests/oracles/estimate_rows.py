@@ -101,12 +101,22 @@ def allocated(part, with_workspaces):
     return sum(i["bytes"] for i in part["items"] if with_workspaces or i["name"] != "cublas_workspace")
 
 
-def estimate(vplan, row):
-    """Errors of one row: {"peak": .., "reserved": .., phase: ..}, or the refusal's text."""
+def answer(vplan, row):
     command = [vplan, "estimate", row["model"], "--trainer", row.get("trainer", "torch"), "--json"] + row["options"]
     p = subprocess.run(command, stdout=subprocess.PIPE, env=dict(os.environ, VPLAN_NULL_ADDRESSES=row.get("order", "rising")))
-    j = json.loads(p.stdout)
-    if p.returncode not in (0, 3):
+    return p.returncode, json.loads(p.stdout)
+
+
+def is_recorded(vplan, row):
+    """Answered, and not put together from other steps."""
+    code, j = answer(vplan, row)
+    return code in (0, 3) and not any("put together" in x for x in j["assumptions"])
+
+
+def estimate(vplan, row):
+    """Errors of one row: {"peak": .., "reserved": .., phase: ..}, or the refusal's text."""
+    code, j = answer(vplan, row)
+    if code not in (0, 3):
         return j["error"]["message"]
     phases = {x["name"]: x for x in j["phases"]}
     here = {p: allocated(phases[p], row["workspaces"]) for p in row["phases"]}

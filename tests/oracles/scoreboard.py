@@ -58,6 +58,7 @@ WHAT = {
     "later_steps.csv": "adapters and TRL of families recorded later, masks over NF4, longrope",
     "windowed_steps.csv": "adapters at and beyond the attention window",
     "filled_steps.csv": "plain loops and adapters of 18 models in every precision, eager too",
+    "common_steps.csv": "decoders by Trainer and SFTTrainer: whole, LoRA and NF4, padded, beyond the attention window",
     "again_steps.csv": "steps of families and heads recorded last",
     "older_trl_steps.csv": "TRL's SFTTrainer on a T4",
     "recent_steps.csv": "adapters of experts, towers beside texts, whole models at and beyond the window, OPT 350M",

@@ -466,8 +466,9 @@ class Recording:
         for name in [m[0] for m in marks]:
             self.phases.setdefault(name, [])
         # a parameter's or gradient's address may have been another block's before: the last one is meant
-        self.params = {i: p for i, p in self.params.items() if not any(i in self.freed(n) for n in LOADING)}
-        self.grads = {i: g for i, g in self.grads.items() if i not in self.freed("backward1")}
+        gone, of_backward = set().union(*[self.freed(n) for n in LOADING]), self.freed("backward1")
+        self.params = {i: p for i, p in self.params.items() if i not in gone}
+        self.grads = {i: g for i, g in self.grads.items() if i not in of_backward}
 
     def find_tiles(self, seen, n0, shape, of_table):
         """Of what was allocated last before a product of TRL's head, id -> kind: the tile of logits, and where there are, casts of its

@@ -547,6 +547,24 @@ def drawn_again(n, seed, models, windowed):
     return out
 
 
+def drawn_commonly(n, seed, models):
+    """What most ask of a decoder: whole, LoRA or NF4, by Trainer or SFTTrainer, with padding or without, below its attention window and beyond."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models)
+        c = dict(NAMED, **MODELS)[name]
+        texts = c.get("text_config", c)
+        window = texts.get("sliding_window") or 0
+        lora, load = rng.choice([("none", "none"), ("all-linear", "none"), ("all-linear", "none"), ("all-linear", "nf4-dq"), ("all-linear", "nf4-dq")])
+        lengths = [256, 512, 640, 1024, 1536] + [-(-window // 8) * 8, -(-window * 5 // 32) * 8] * (0 < window <= 8192)
+        out.append((name, c, "bf16-amp" if load != "none" else rng.choice(["bf16-amp", "bf16-mixed", "bf16"]), "sdpa:flash", rng.choice(["none", "full"]),
+                    rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "paged_adamw_8bit"]), rng.choice([2, 2, 3, 4, 8]),
+                    rng.choice([s for s in lengths if s <= texts.get("max_position_embeddings", 1 << 20)]), "clm", rng.choice(["mask", "none"]), rng.choice(["hf", "trl"]), lora,
+                    rng.choice([8, 16, 32]) if lora != "none" else 0, load))
+    return out
+
+
 def drawn_asked(n, seed, models):
     """Steps as tutorials and model cards have them: whole, by LoRA or over NF4, with dropout and padding or packing, by Trainer or TRL, DPO."""
     rng = random.Random(seed)
@@ -890,8 +908,8 @@ def optimizer(name, params, m):
     return torch.optim.SGD(params, lr=1e-4, momentum=0.9 if name == "sgd_momentum" else 0.0)
 
 
-def answered(vplan, rows, n, older=None):
-    """The first n that vplan has an estimate for, and older has none."""
+def answered(vplan, rows, n, older=None, recorded=False):
+    """The first n that vplan has an estimate for, and older has none. recorded: none that is put together counts."""
     import tempfile
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     import estimate_rows
@@ -901,7 +919,8 @@ def answered(vplan, rows, n, older=None):
         for r in rows:
             columns = dict(zip(columns_of(r) + ["reserved"], [r[0], json.dumps(r[1])] + [str(x) for x in r[2:7]] + [str(r[7] or "")] + [str(x) for x in r[8:]] + ["1"]))
             said = estimate_rows.of_ours(dict(columns, **{"allocated_" + p: 1 for p in phases_of(r)}), scratch)
-            if len(out) < n and not isinstance(estimate_rows.estimate(vplan, said), str) and (not older or isinstance(estimate_rows.estimate(older, said), str)):
+            knows = estimate_rows.is_recorded if recorded else lambda program, row: not isinstance(estimate_rows.estimate(program, row), str)
+            if len(out) < n and knows(vplan, said) and not (older and knows(older, said)):
                 out.append(r)
     if preload:
         os.environ["LD_PRELOAD"] = preload
@@ -1022,6 +1041,7 @@ def main():
     p.add_argument("--windowed", action="store_true")
     p.add_argument("--again", action="store_true")
     p.add_argument("--asked", action="store_true")
+    p.add_argument("--common", action="store_true")
     p.add_argument("--composed", action="store_true")
     p.add_argument("--classes", action="store_true")
     p.add_argument("--judged", action="store_true")
@@ -1053,6 +1073,8 @@ def main():
         rows = drawn_by_peft(n, a.seed, a.models)
     elif a.windowed or a.again:
         rows = drawn_again(n, a.seed, a.models, a.windowed)
+    elif a.common:
+        rows = drawn_commonly(n, a.seed, a.models)
     elif a.asked:
         rows = drawn_asked(n, a.seed, a.models)
     elif a.composed:
@@ -1109,7 +1131,7 @@ def main():
         rows = [r[:at] + (a.targets,) + r[at + 1:] for r in rows if r[at] != "none"]
     for column, value in [x.split("=", 1) for x in a.only or []]:
         rows = [r for r in rows if str(r[COLUMNS.index(column)]) in value.split(",")]
-    rows = answered(a.answered, rows, a.random, a.unless) if a.answered else rows
+    rows = answered(a.answered, rows, a.random, a.unless, a.common) if a.answered else rows
     played_with = ["torch=%s,transformers=%s" % (torch.__version__.split("+")[0], transformers.__version__)] * bool(a.like)
     done = sum(not x.startswith("#") for x in open(a.out)) - 1 if (a.random or a.like or a.recent) and os.path.exists(a.out) else 0
     with open(a.out, "a" if done > 0 else "w", newline="") as f:
