@@ -304,7 +304,7 @@ static void print_text(const vp_checked *c, const vp_check_fit *fit, const vp_co
     for (int64_t i = 0; i < c->n_findings; i++)
         n[c->findings[i].severity]++;
     if (c->n_errors && c->n_errors == c->n_unjudged)
-        printf("NOT CHECKED: %d of %d file%s %s of no trainer that vplan reads\n", c->n_unjudged,
+        printf("NOT CHECKED: %d of %d file%s %s of no training that vplan reads\n", c->n_unjudged,
                n_files, n_files == 1 ? "" : "s", c->n_unjudged == 1 ? "is" : "are");
     else if (c->n_errors)
         printf("WRONG: %lld error%s, %lld warning%s in %d file%s%s%s\n", (long long)n[VP_ERROR],

@@ -158,6 +158,32 @@ bool vp_check_is_own(const vp_checked_file *file)
     return strangers <= FEW_STRANGERS;
 }
 
+/* Whether a key may have members: a map is no sign where the trainer has a text or a number ("dataset:"). */
+static bool takes_map(const vp_dialect *d, const char *key)
+{
+    size_t n = strlen(key);
+
+    for (int i = 0; i < d->n_keys; i++)
+        if (strncmp(d->keys[i].path, key, n) == 0 &&
+            (d->keys[i].path[n] == '.' || (!d->keys[i].path[n] && (d->keys[i].type == VP_KEY_MAP ||
+                                                                   d->keys[i].type == VP_KEY_ANY))))
+            return true;
+    for (int i = 0; i < d->n_sections; i++)
+        if (strncmp(d->sections[i].path, key, n) == 0 &&
+            (!d->sections[i].path[n] || d->sections[i].path[n] == '.'))
+            return true;
+    for (const char *p = d->signs; p && *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strncmp(p, key, n) == 0 && p[n] == '.')
+            return true;
+    return d->base && takes_map(d->base, key);
+}
+
+static bool is_sign(const vp_dialect *d, const vp_document *doc, const vp_value *v)
+{
+    return vp_listed(signs_of(d, doc), v->key) &&
+           !(v->kind == VP_VALUE_MAP && !v->call && !takes_map(d, v->key));
+}
+
 /* Signs weigh 16, a dialect's own keys 8, those of its base 7; a stranger costs 4, or 1 where files are
  * expected to have keys of others. Its own program decides. */
 static int score_of(const vp_dialect *of, const vp_document *doc)
@@ -171,7 +197,7 @@ static int score_of(const vp_dialect *of, const vp_document *doc)
     int  score = vp_check_is_run_by(of, doc) ? 1000 : 0;
 
     for (const vp_value *v = doc->root->first; v; v = v->next) {
-        int best = vp_listed(signs_of(of, doc), v->key) ? 16 : open ? -1 : -4;
+        int best = is_sign(of, doc, v) ? 16 : open ? -1 : -4;
         for (const vp_dialect *d = of; d; d = d->base) {
             int worth = d == of ? 8 : 7;
             for (int i = 0; i < d->n_keys && best < worth; i++)
@@ -198,11 +224,14 @@ static bool has_sign(const vp_dialect *d, const vp_document *doc)
 {
     if (vp_check_is_run_by(d, doc))
         return true;
+    for (const vp_value *v = doc->root->first; v; v = v->next)
+        if (is_sign(d, doc, v))
+            return true;
     for (const char *p = signs_of(d, doc); p && *p;) {
         size_t n = strcspn(p, " ");
         char   path[128];
         snprintf(path, sizeof path, "%.*s", (int)n, p);
-        if (vp_value_at(doc->root, path))
+        if (strchr(path, '.') && vp_value_at(doc->root, path))
             return true;
         p += n + (p[n] == ' ');
     }
@@ -317,7 +346,8 @@ static void choose_command(vp_checked *c, vp_checked_file *file, const vp_target
 
     for (vp_document *doc = file->doc; doc; doc = doc->next) {
         d = dialect_of(doc, target, &score);
-        score += vp_check_runs_written(c, doc) + (!d && vp_check_is_called_training(doc));
+        score += vp_check_runs_written(c, doc) + (!d && vp_check_is_called_training(doc)) +
+                 (!d && !target && vp_check_is_of_others(doc) ? 2 : 0);
         if (!chosen || score > best)
             chosen = doc, file->dialect = d, best = score;
     }

@@ -52,6 +52,21 @@ bool vp_check_is_argument(const vp_checked *c, const vp_checked_file *file, cons
 /* The first of n names that has a key's words, or words that begin so, in their order; NULL: none. */
 const char *vp_check_by_words(const char *key, const char *const *names, int n);
 
+/* check_strangers.c: where a name stands among what its section may have besides keys; NULL: nowhere. */
+const char *vp_check_known_at(const vp_checked_file *file, const char *section, const char *name);
+/* The one other section, or "" of the root, in which a name is a key; NULL: none is, or several are, or the name is
+ * one that anybody may have. */
+const char *vp_check_home_of(vp_checked *c, const vp_checked_file *file, const char *section,
+                             const char *name);
+/* Whether the file is a call of a script's, and its keys are arguments. */
+bool vp_check_is_call(const vp_checked_file *file);
+/* A key of a section's that is not known; own: the names that somebody's own script may have. */
+void vp_check_stranger(vp_checked *c, const vp_checked_file *file, const vp_section *s,
+                       const char *path, const vp_value *v, vp_text *own);
+
+/* Whether a trainer that no table is of trains by it. */
+bool vp_check_is_of_others(const vp_document *doc);
+
 /* check_others.c: whose a file is, of trainers that no table is of; NULL: none of theirs. *at: the key that says so; NULL: its command. */
 const char *vp_check_others(const vp_document *doc, const vp_value **at);
 void        vp_check_find_others(vp_checked *c, const vp_checked_file *file, const vp_value *at,

@@ -329,12 +329,25 @@ static void check_text(vp_checked *c, const vp_checked_file *file, const vp_key 
                 "%s is none of the words that are known", shown);
 }
 
+/* What an older version's word is called now; NULL: it is none. */
+static const char *renamed_word(vp_checked *c, const vp_key *k, const char *text)
+{
+    size_t n = strlen(text);
+
+    for (const char *p = k->formerly; p && *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strncasecmp(p, text, n) == 0 && p[n] == '=')
+            return vp_arena_printf(c->arena, "%.*s", (int)strcspn(p + n + 1, " "), p + n + 1);
+    return NULL;
+}
+
 /* The word of the key's that was meant; NULL: none is near. */
 static const char *nearest_word(vp_checked *c, const vp_key *k, const char *text)
 {
-    const char *words[MAX_USUAL];
+    const char *words[MAX_USUAL], *renamed = renamed_word(c, k, text);
     int         n = 0, nearest;
 
+    if (renamed)
+        return renamed;
     for (const char *p = k->words; p && *p && n < MAX_USUAL; p += strcspn(p, "|"), p += *p == '|') {
         words[n] = vp_arena_printf(c->arena, "%.*s", (int)strcspn(p, "|"), p);
         n += words[n] != NULL && strcmp(words[n], "null") != 0;
@@ -521,161 +534,6 @@ static bool is_read_from_text(const char *at)
     return at[0] == ':' && at[1] == 'B';
 }
 
-/* Of a file with more strangers than that the others get no "did you mean". */
-enum { MAX_NAMES = 1200, MAX_NAMED = 1000 };
-
-/* The names that may stand in a section: for "did you mean". Returns how many. */
-static int names_of(vp_checked *c, const vp_checked_file *file, const char *path,
-                    const char **names)
-{
-    size_t n_path = strlen(path);
-    int    n      = 0;
-
-    for (const vp_dialect *d = file->dialect; d; d = d->base) {
-        const char *version = vp_file_version(c, file, d);
-        for (int i = 0; i < d->n_keys && n < MAX_NAMES; i++) {
-            const char *name = d->keys[i].path;
-            if (strncmp(name, path, n_path) != 0 || (n_path && name[n_path] != '.'))
-                continue;
-            name += n_path + (n_path > 0);
-            /* also what is gone: it is told when it is written right */
-            if (!strchr(name, '.') && vp_version_within(version, d->keys[i].since, NULL))
-                names[n++] = name;
-        }
-        for (int i = 0; i < d->n_sections; i++) {
-            if (strcmp(d->sections[i].path, path) != 0)
-                continue;
-            for (const char *p = d->sections[i].known; p && *p && n < MAX_NAMES;) {
-                size_t m    = strcspn(p, " :");
-                char  *name = vp_arena_alloc(c->arena, m + 1);
-                if (!name)
-                    return n;
-                memcpy(name, p, m);
-                names[n++] = name;
-                p += strcspn(p, " ");
-                p += *p == ' ';
-            }
-        }
-    }
-    return n;
-}
-
-/* Where it stands among what its section may have besides keys; NULL: nowhere. */
-static const char *known_at(const vp_checked_file *file, const char *section, const char *name)
-{
-    const char *at = NULL;
-
-    for (const vp_dialect *d = file->dialect; d && !at; d = d->base)
-        for (int i = 0; i < d->n_sections && !at; i++)
-            if (strcmp(d->sections[i].path, section) == 0)
-                at = vp_listed(d->sections[i].known, name);
-    return at;
-}
-
-/* The one other section, or "" of the root, in which a name is a key; NULL: none is, or several are, or the name is
- * one that anybody may have. */
-static const char *home_of(vp_checked *c, const vp_checked_file *file, const char *section,
-                           const char *name)
-{
-    const char *home = NULL;
-
-    if (!strchr(name, '_') || name[0] == '_' || strlen(name) < 6)
-        return NULL;
-    for (const vp_dialect *d = file->dialect; d; d = d->base)
-        for (int i = 0; i < d->n_sections; i++) {
-            const char *path = d->sections[i].path;
-            const char *full = path[0] ? vp_arena_printf(c->arena, "%s.%s", path, name) : name;
-            if (strcmp(path, section) == 0 || !full ||
-                !(known_at(file, path, name) || vp_file_key(c, file, full, NULL)))
-                continue;
-            if (home && strcmp(home, path) != 0)
-                return NULL;
-            home = path;
-        }
-    return home;
-}
-
-/* Whether strangers of a section are arguments that somebody's own function takes, whatever they are called. */
-static bool is_parameter(const vp_checked_file *file, const vp_section *s)
-{
-    return s->strangers == VP_STRANGERS_KEPT && s->path[0] && file->dialect->base == NULL;
-}
-
-static bool is_call(const vp_checked_file *file)
-{
-    return file->is_part && file->doc->call && !file->doc->program;
-}
-
-/* The class's name, of the call that a part of a script is. */
-static const char *call_of(const vp_checked_file *file)
-{
-    const char *dot = strrchr(file->doc->call, '.');
-
-    return dot ? dot + 1 : file->doc->call;
-}
-
-static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_section *s,
-                           const char *path, const vp_value *v, vp_text *own)
-{
-    const char  *names[MAX_NAMES];
-    bool         many        = c->n_findings > MAX_NAMED || own->n_bytes > 64 * (size_t)MAX_NAMED;
-    int          n           = many ? 0 : names_of(c, file, s->path, names);
-    int          nearest     = vp_word_nearest(v->key, names, n);
-    bool         is_argument = !s->path[0] && vp_check_is_argument(c, file, v);
-    const char  *near        = nearest >= 0  ? names[nearest]
-                               : is_argument ? vp_check_by_words(v->key, names, n)
-                                             : NULL;
-    size_t       letters     = strlen(v->key);
-    vp_strangers fate = s->unless && vp_value_at(file->doc->root, s->unless) ? VP_STRANGERS_KEPT
-                        : is_argument                                        ? VP_STRANGERS_REFUSED
-                                                                             : s->strangers;
-
-    /* among keys of the user's own only what is as good as the same word was meant */
-    int most = letters >= 16 && near && strncmp(v->key, near, letters) == 0 ? 3 /* its end is cut */
-               : letters >= 12                                              ? 2
-               : letters >= 5                                               ? 1
-                                                                            : 0;
-    if (near && fate == VP_STRANGERS_KEPT && !vp_check_is_run(file) &&
-        (vp_listed(s->scripts, v->key) || vp_word_distance(v->key, near) > most))
-        near = NULL;
-    const char *home =
-        many || vp_listed(s->scripts, v->key) ? NULL : home_of(c, file, s->path, v->key);
-    if (home && !is_parameter(file, s))
-        vp_find(c, file, fate == VP_STRANGERS_REFUSED ? VP_ERROR : VP_WARNING, v, path,
-                home[0] ? vp_arena_printf(c->arena, "%s.%s", home, v->key) : v->key,
-                fate == VP_STRANGERS_REFUSED
-                    ? home[0] ? "is read within %s: here it is refused"
-                              : "is read at the top of the file: here it is refused%.0s"
-                : home[0] ? "is read within %s: here it does nothing"
-                          : "is read at the top of the file: here it does nothing%.0s",
-                home);
-    else if (fate == VP_STRANGERS_REFUSED && s->unless && v->kind == VP_VALUE_MAP && !near)
-        vp_find(c, file, VP_WARNING, v, path, NULL,
-                "%s refuses it unless %s, here or on the command line, names a module that has it",
-                file->dialect->library, s->unless);
-    else if (fate == VP_STRANGERS_REFUSED)
-        vp_find(c, file, VP_ERROR, v, path, near,
-                (is_call(file) && !s->path[0]) || is_argument
-                    ? "%s refuses it: no such argument of %s()"
-                    : "%s refuses it: no such key in %s",
-                file->dialect->library,
-                s->path[0]      ? s->path
-                : is_argument   ? v->given_to
-                : is_call(file) ? call_of(file)
-                                : "its file");
-    else if (near)
-        vp_find(c, file, VP_ERROR, v, path, near,
-                fate == VP_STRANGERS_KEPT
-                    ? "no key of %s's; unless the script has one of that name it is refused"
-                    : "no key of %s's: dropped without a word",
-                file->dialect->library);
-    else if (fate == VP_STRANGERS_DROPPED)
-        vp_find(c, file, VP_WARNING, v, path, NULL, "no key of %s's: dropped without a word",
-                file->dialect->library);
-    else if (!vp_is_said(file->dialect, path))
-        vp_text_printf(own, "%s%s", own->n_bytes ? ", " : "", v->key);
-}
-
 /* The dialect's own key by which the trainer in question would read a key of another version. */
 static void check_age(vp_checked *c, const vp_checked_file *file, const vp_key *k, const char *path,
                       const vp_value *v, const char *version)
@@ -712,7 +570,7 @@ static bool is_of_named(vp_checked *c, const vp_checked_file *file, const vp_sec
     const vp_value *named = name ? vp_value_member(file->doc->root, name) : NULL;
 
     return named && named->kind == VP_VALUE_STRING &&
-           (vp_file_key(c, file, name, NULL) || known_at(file, "", name));
+           (vp_file_key(c, file, name, NULL) || vp_check_known_at(file, "", name));
 }
 
 static void check_section(vp_checked *c, vp_checked_file *file, const vp_section *s)
@@ -732,11 +590,11 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
         if (!k && file->doc->format == VP_FORMAT_PYTHON &&
             (isdigit((unsigned char)*v->key) || (v->is_variable && (v->call || v->first))))
             continue; /* an argument without a name: replace(old, ...); what a call made */
-        const char *known = k ? NULL : known_at(file, s->path, v->key);
+        const char *known = k ? NULL : vp_check_known_at(file, s->path, v->key);
         if (!k && !known && is_of_named(c, file, s, v))
             continue;
         if (!k && !known) {
-            check_stranger(c, file, s, path, v, &own);
+            vp_check_stranger(c, file, s, path, v, &own);
             continue;
         }
         if (!k && file->doc->format == VP_FORMAT_PYTHON)
@@ -763,9 +621,9 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
         }
     }
     if (own.n_bytes)
-        vp_find(c, file, VP_NOTE, is_call(file) ? map : NULL, "", NULL,
-                is_call(file) ? "arguments that are not judged: %s"
-                              : "keys of the script's own, not judged: %s",
+        vp_find(c, file, VP_NOTE, vp_check_is_call(file) ? map : NULL, "", NULL,
+                vp_check_is_call(file) ? "arguments that are not judged: %s"
+                                       : "keys of the script's own, not judged: %s",
                 own.data);
     vp_text_release(&own);
 }
@@ -798,7 +656,7 @@ static void check_depth(vp_checked *c, const vp_checked_file *file)
         for (const vp_value *v = map->first; v; v = v->next) {
             const char *path   = vp_arena_printf(c->arena, "%s.%s", map->key, v->key);
             bool        is_own = !path || vp_file_key(c, file, path, NULL);
-            const char *home   = is_own ? NULL : home_of(c, file, map->key, v->key);
+            const char *home   = is_own ? NULL : vp_check_home_of(c, file, map->key, v->key);
             if (home && !home[0] && vp_file_key(c, file, v->key, NULL))
                 vp_find(c, file, VP_WARNING, v, path, v->key,
                         "is read at the top of the file: within %s it is not", map->key);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define OWN_LOOP "a training loop of the script's own around Accelerate"
+#define IDLE     "a command or file of a trainer's that trains nothing"
 
 /* Files of others that share keys with those of a target: known by one of these, and not judged. */
 static const struct {
@@ -52,6 +53,35 @@ static const struct {
     {OWN_LOOP, NULL, "Accelerator"},
 };
 
+/* Commands of trainers that train nothing: a program, and which words behind it say so; NULL: the program does. */
+static const struct {
+    const char *programs, *words;
+} idle[] = {
+    {"swift swift/cli/main.py", "infer deploy export eval rollout app web-ui sample merge-lora"},
+    {"swift/cli/infer.py swift/cli/deploy.py swift/cli/export.py swift/cli/eval.py "
+     "swift/cli/rollout.py swift/cli/app.py swift/cli/sample.py swift/cli/merge_lora.py",
+     NULL},
+    {"llamafactory-cli lmf", "chat api webchat webui export eval env"},
+    {"axolotl",
+     "preprocess inference evaluate fetch merge-lora merge-sharded-fsdp-weights quantize lm-eval vllm-serve"},
+    {"axolotl.cli.preprocess axolotl.cli.inference axolotl.cli.evaluate axolotl.cli.merge_lora "
+     "axolotl.cli.merge_sharded_fsdp_weights axolotl.cli.quantize",
+     NULL},
+    {"litgpt", "download chat generate generate_speculatively generate_adapter generate_full "
+               "generate_sequentially generate_tp evaluate serve merge_lora convert_to_litgpt "
+               "convert_from_litgpt convert_pretrained_checkpoint"},
+    {"trl", "env vllm-serve chat"},
+};
+
+/* Files of trainers that train nothing: the key that says so, and those that any training's file has. */
+static const struct {
+    const char *keys, *beside, *lacks;
+} idle_files[] = {
+    /* LLaMA-Factory's examples/merge_lora and examples/inference */
+    {"export_dir infer_backend", "model_name_or_path",
+     "stage do_train dataset output_dir per_device_train_batch_size"},
+};
+
 /* The first of these keys, paths from the root, that is there; NULL. */
 static const vp_value *first_of(const vp_document *doc, const char *keys)
 {
@@ -65,9 +95,41 @@ static const vp_value *first_of(const vp_document *doc, const char *keys)
     return found;
 }
 
+/* The command's words, program and what it does, that train nothing; NULL: it may train. */
+static const char *idle_words(const vp_document *doc)
+{
+    for (size_t i = 0; doc->program && i < sizeof idle / sizeof *idle; i++)
+        for (const char *p = doc->program; vp_check_is_program(idle[i].programs, doc) && *p;) {
+            char word[64];
+            snprintf(word, sizeof word, "%.*s", (int)strcspn(p, " "), p);
+            if (!idle[i].words || vp_listed(idle[i].words, word))
+                return p;
+            p += strcspn(p, " ");
+            p += *p == ' ';
+        }
+    return NULL;
+}
+
+/* Whether the file says something that no training does. *at: the key that says so; NULL: its command does. */
+static bool is_idle(const vp_document *doc, const vp_value **at)
+{
+    *at = NULL;
+    if (idle_words(doc))
+        return true;
+    for (size_t i = 0; i < sizeof idle_files / sizeof *idle_files; i++) {
+        *at = first_of(doc, idle_files[i].keys);
+        if (*at && first_of(doc, idle_files[i].beside) && !first_of(doc, idle_files[i].lacks))
+            return true;
+    }
+    *at = NULL;
+    return false;
+}
+
 /* Whose the file is, where it is one of theirs; NULL. *at: the key that says so; NULL: its command does. */
 const char *vp_check_others(const vp_document *doc, const vp_value **at)
 {
+    if (is_idle(doc, at))
+        return IDLE;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         *at = NULL;
         if (vp_check_is_program(others[i].programs, doc))
@@ -81,6 +143,14 @@ const char *vp_check_others(const vp_document *doc, const vp_value **at)
             return others[i].whose;
     }
     return NULL;
+}
+
+bool vp_check_is_of_others(const vp_document *doc)
+{
+    const vp_value *at;
+    const char     *whose = vp_check_others(doc, &at);
+
+    return whose && strcmp(whose, IDLE) != 0;
 }
 
 /* Where the script makes what its loop goes by. */
@@ -98,9 +168,15 @@ void vp_check_find_others(vp_checked *c, const vp_checked_file *file, const vp_v
                           const char *whose)
 {
     bool            is_loop = strcmp(whose, OWN_LOOP) == 0;
-    const vp_value *place   = at ? at : is_loop ? loop_of(file->doc) : file->doc->root;
+    char            shown[80];
+    const vp_value *place = at ? at : is_loop ? loop_of(file->doc) : file->doc->root;
 
-    if (is_loop)
+    if (strcmp(whose, IDLE) == 0)
+        vp_find(c, file, VP_ERROR, place, at ? at->key : "", NULL,
+                at ? "not judged: a file that trains nothing: %s, and neither stage nor dataset"
+                   : "not judged: a command that trains nothing: %s",
+                at ? at->key : vp_text_escape(file->doc->program, shown, sizeof shown));
+    else if (is_loop)
         vp_find(c, file, VP_ERROR, place, "", NULL,
                 "not judged: " OWN_LOOP
                 ": what it keeps between its steps stands in its statements, "

@@ -14,7 +14,8 @@ static const vp_key llamafactory_keys[] = {
     {"stage", VP_KEY_WORD, "sft", "pt|sft|rm|ppo|dpo|kto"},
     {"finetuning_type", VP_KEY_WORD, "lora", "lora|oft|freeze|full"},
     {"cutoff_len", VP_KEY_INT, "2048", .min = 1, .max = BIG},
-    {"flash_attn", VP_KEY_WORD, "auto", "auto|disabled|sdpa|fa2|fa3"},
+    {"flash_attn", VP_KEY_WORD, "auto", "auto|disabled|sdpa|fa2|fa3",
+     .formerly = "true=fa2 false=disabled off=disabled"},
     {"packing", VP_KEY_BOOL},
     {"neat_packing", VP_KEY_BOOL, "false"},
     {"pure_bf16", VP_KEY_BOOL, "false"},
@@ -28,7 +29,8 @@ static const vp_key llamafactory_keys[] = {
     {"upcast_layernorm", VP_KEY_BOOL, "false"},
     {"upcast_lmhead_output", VP_KEY_BOOL, "false"},
     {"quantization_bit", VP_KEY_INT, NULL, .min = 2, .max = 8},
-    {"quantization_method", VP_KEY_WORD, "bnb", "bnb|gptq|awq|aqlm|quanto|eetq|hqq|mxfp4|fp8"},
+    {"quantization_method", VP_KEY_WORD, "bnb", "bnb|gptq|awq|aqlm|quanto|eetq|hqq|mxfp4|fp8",
+     .formerly = "bitsandbytes=bnb"},
     {"quantization_type", VP_KEY_WORD, "nf4", "fp4|nf4"},
     {"double_quantization", VP_KEY_BOOL, "true"},
     {"lora_rank", VP_KEY_INT, "8", .min = 1, .max = 1e6},
@@ -54,6 +56,38 @@ static const vp_key llamafactory_keys[] = {
     {"kto_beta", VP_KEY_REAL, .until = "0.8", .instead = "pref_beta"},
     {"kto_ftx", VP_KEY_REAL, .until = "0.8", .instead = "pref_ftx"},
     {"orpo_beta", VP_KEY_REAL, .until = "0.8", .instead = "pref_beta"},
+    /* of train_bash.py, before the command */
+    {"checkpoint_dir", VP_KEY_ANY, .until = "0.7", .instead = "adapter_name_or_path"},
+    {"resume_lora_training", VP_KEY_ANY, .until = "0.7", .instead = "create_new_adapter"},
+    {"num_layer_trainable", VP_KEY_ANY, .until = "0.7", .instead = "freeze_trainable_layers"},
+    {"name_module_trainable", VP_KEY_ANY, .until = "0.7", .instead = "freeze_trainable_modules"},
+    {"max_source_length", VP_KEY_ANY, .until = "0.7", .instead = "cutoff_len"},
+    {"max_target_length", VP_KEY_ANY, .until = "0.7", .instead = "cutoff_len"},
+    {"dev_ratio", VP_KEY_ANY, .until = "0.7", .instead = "val_size"},
+    {"prompt_template", VP_KEY_ANY, .until = "0.7", .instead = "template"},
+    {"sft_packing", VP_KEY_ANY, .until = "0.7", .instead = "packing"},
+    {"cache_path", VP_KEY_ANY, .until = "0.7", .instead = "tokenized_path"},
+    {"lora_bf16_mode", VP_KEY_ANY, .until = "0.7", .instead = "pure_bf16"},
+    {"hf_auth_token", VP_KEY_ANY, .until = "0.7", .instead = "hf_hub_token"},
+    {"reserved_label_len", VP_KEY_ANY, .until = "0.8.3", .instead = "nothing"},
+    {"split", VP_KEY_ANY, .until = "0.8.3", .instead = "split in dataset_info.json"},
+    {"visual_inputs", VP_KEY_ANY, .until = "0.9.0", .instead = "nothing: the model says it"},
+    {"image_dir", VP_KEY_ANY, .until = "0.9.2", .instead = "media_dir"},
+    {"image_resolution", VP_KEY_ANY, .until = "0.9.2", .instead = "image_max_pixels"},
+    {"video_resolution", VP_KEY_ANY, .until = "0.9.2", .instead = "video_max_pixels"},
+    {"train_mm_proj_only", VP_KEY_ANY, .until = "0.9.2",
+     .instead = "freeze_vision_tower and freeze_language_model"},
+    {"new_special_tokens", VP_KEY_ANY, .until = "0.9.3", .instead = "add_special_tokens"},
+    {"use_cache", VP_KEY_ANY, .until = "0.9.4", .instead = "use_kv_cache"},
+    {"ray_run_name", VP_KEY_ANY, .until = "0.9.5", .instead = "nothing"},
+    {"ray_storage_path", VP_KEY_ANY, .until = "0.9.5", .instead = "output_dir"},
+    {"ray_storage_filesystem", VP_KEY_ANY, .until = "0.9.5", .instead = "nothing"},
+    {"resources_per_worker", VP_KEY_ANY, .until = "0.9.5", .instead = "nothing"},
+    {"placement_strategy", VP_KEY_ANY, .until = "0.9.5", .instead = "nothing"},
+    {"kt_optimize_rule", VP_KEY_ANY, .until = "0.9.5", .instead = "nothing"},
+    {"cpu_infer", VP_KEY_ANY, .until = "0.9.5", .instead = "nothing"},
+    {"chunk_size", VP_KEY_ANY, .until = "0.9.5", .instead = "nothing"},
+    {"mode", VP_KEY_ANY, .until = "0.9.5", .instead = "nothing"},
     {"use_apollo", VP_KEY_BOOL, "false"},
     {"apollo_target", VP_KEY_TEXT, "all"},
     {"apollo_rank", VP_KEY_INT, "16", .min = 1, .max = 65536},
@@ -95,13 +129,13 @@ static const vp_section llamafactory_sections[] = {
      "image_min_pixels:i image_do_pan_and_scan:b crop_to_patches:b video_max_pixels:i video_min_pixels:i "
      "video_fps:r video_maxlen:i use_audio_in_video:b audio_sampling_rate:i use_kt:b kt_weight_path "
      "kt_expert_checkpoint_path kt_non_expert_weight_path kt_use_lora_experts:b kt_lora_expert_num:i "
-     "kt_lora_expert_intermediate_size:i kt_optimize_rule kt_config kt_cpu_activation cpu_infer chunk_size mode ray_num_workers "
+     "kt_lora_expert_intermediate_size:i kt_config kt_cpu_activation ray_num_workers "
      "ray_init_kwargs master_addr master_port enable_torch_profiler profiler_output_dir "
      "profiler_wait_steps profiler_warmup_steps profiler_active_steps profiler_repeat "
      "profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules fp8 "
      "fp8_backend fp8_enable_fsdp_float8_all_gather generation_max_length "
-     "generation_num_beams generation_config sortish_sampler ray_run_name ray_storage_path "
-     "resources_per_worker placement_strategy export_dir export_size:i export_device "
+     "generation_num_beams generation_config sortish_sampler "
+     "export_dir export_size:i export_device "
      "export_quantization_bit:i export_quantization_dataset export_quantization_nsamples:i "
      "export_quantization_maxlen:i export_legacy_format:b export_hub_model_id vllm_maxlen:i "
      "vllm_gpu_util:r vllm_enforce_eager:b vllm_max_lora_rank:i vllm_config sglang_maxlen:i "
@@ -290,6 +324,8 @@ static const vp_rule llamafactory_rules[] = {
      "has no effect while checkpointing is off", "disable_gradient_checkpointing: false"},
     {"predict_with_generate", "=true", "stage", "!=sft", VP_ERROR, "goes with stage sft only",
      "stage: sft"},
+    {"do_train", "=false", "stage", "set", VP_WARNING,
+     "is not true: the trainer reads the file and trains nothing", "do_train: true"},
     {"use_unsloth", "=true", "deepspeed", "set", VP_WARNING, "does not go with ZeRO-3",
      "use_unsloth: false"},
 };

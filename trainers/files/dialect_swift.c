@@ -21,6 +21,64 @@ static const vp_key swift_keys[] = {
     {"lora_target_modules", VP_KEY_ANY, .until = "3.0", .instead = "target_modules"},
     {"lora_dropout_p", VP_KEY_REAL, .until = "3.0", .instead = "lora_dropout"},
     {"quantization_bit", VP_KEY_INT, .until = "3.0", .instead = "quant_bits"},
+    {"bnb_4bit_comp_dtype", VP_KEY_ANY, .until = "3.0", .instead = "bnb_4bit_compute_dtype"},
+    {"custom_val_dataset_path", VP_KEY_ANY, .until = "3.0", .instead = "val_dataset"},
+    {"dataset_test_ratio", VP_KEY_ANY, .until = "3.0", .instead = "split_dataset_ratio"},
+    {"dataset_seed", VP_KEY_ANY, .until = "3.0", .instead = "data_seed"},
+    {"preprocess_num_proc", VP_KEY_ANY, .until = "3.0", .instead = "dataset_num_proc"},
+    {"only_save_model", VP_KEY_ANY, .until = "3.0", .instead = "save_only_model"},
+    {"lora_modules_to_save", VP_KEY_ANY, .until = "3.0", .instead = "modules_to_save"},
+    {"lora_target_regex", VP_KEY_ANY, .until = "3.0", .instead = "target_regex"},
+    {"lora_lr_ratio", VP_KEY_ANY, .until = "3.0", .instead = "lorap_lr_ratio"},
+    {"lora_bias_trainable", VP_KEY_ANY, .until = "3.0", .instead = "lora_bias"},
+    {"additional_trainable_parameters", VP_KEY_ANY, .until = "3.0",
+     .instead = "trainable_parameters"},
+    {"neftune_alpha", VP_KEY_ANY, .until = "3.0", .instead = "neftune_noise_alpha"},
+    {"neftune_backend", VP_KEY_ANY, .until = "3.0", .instead = "nothing"},
+    {"use_loss_scale", VP_KEY_ANY, .until = "3.0", .instead = "loss_scale"},
+    {"loss_scale_config_path", VP_KEY_ANY, .until = "3.0", .instead = "loss_scale"},
+    {"loss_name", VP_KEY_ANY, .until = "3.0", .instead = "loss_type"},
+    {"streaming_buffer_size", VP_KEY_ANY, .until = "3.0", .instead = "shuffle_buffer_size"},
+    {"streaming_val_size", VP_KEY_ANY, .until = "3.0", .instead = "nothing"},
+    {"ref_model_id_or_path", VP_KEY_ANY, .until = "3.0", .instead = "ref_model"},
+    {"reward_model_id_or_path", VP_KEY_ANY, .until = "3.0", .instead = "reward_model"},
+    {"add_output_dir_suffix", VP_KEY_ANY, .until = "3.0", .instead = "add_version"},
+    {"push_hub_strategy", VP_KEY_ANY, .until = "3.0", .instead = "hub_strategy"},
+    {"vit_use_gc", VP_KEY_ANY, .until = "3.0", .instead = "vit_gradient_checkpointing"},
+    {"self_cognition_sample", VP_KEY_ANY, .until = "3.0", .instead = "dataset"},
+    {"train_dataset_mix_ratio", VP_KEY_ANY, .until = "3.0", .instead = "dataset"},
+    {"train_dataset_mix_ds", VP_KEY_ANY, .until = "3.0", .instead = "dataset"},
+    {"train_dataset_sample", VP_KEY_ANY, .until = "3.0", .instead = "dataset NAME#COUNT"},
+    {"val_dataset_sample", VP_KEY_ANY, .until = "3.0", .instead = "val_dataset NAME#COUNT"},
+    {"model_cache_dir", VP_KEY_ANY, .until = "3.0", .instead = "model"},
+    {"check_dataset_strategy", VP_KEY_ANY, .until = "3.0", .instead = "nothing"},
+    {"check_model_is_latest", VP_KEY_ANY, .until = "3.0", .instead = "check_model"},
+    {"show_dataset_sample", VP_KEY_ANY, .until = "3.0", .instead = "nothing"},
+    {"test_oom_error", VP_KEY_ANY, .until = "3.0", .instead = "nothing"},
+    {"deepspeed_config_path", VP_KEY_ANY, .until = "3.0", .instead = "deepspeed"},
+    {"device_map_config", VP_KEY_ANY, .until = "3.0", .instead = "device_map"},
+    {"device_map_config_path", VP_KEY_ANY, .until = "3.0", .instead = "device_map"},
+    {"device_max_memory", VP_KEY_ANY, .until = "3.0", .instead = "max_memory"},
+    {"gpu_memory_fraction", VP_KEY_ANY, .until = "3.0", .instead = "nothing"},
+    {"train_backend", VP_KEY_ANY, .until = "3.0", .instead = "nothing"},
+    {"rescale_image", VP_KEY_ANY, .until = "3.0", .instead = "max_pixels"},
+    {"sft_beta", VP_KEY_ANY, .until = "2.5", .instead = "rpo_alpha"},
+    /* of ms-swift 3 */
+    {"use_liger", VP_KEY_ANY, .until = "3.2", .instead = "use_liger_kernel"},
+    {"tools_prompt", VP_KEY_ANY, .until = "3.4", .instead = "agent_template"},
+    {"num_infer_workers", VP_KEY_ANY, .until = "3.4", .instead = "vllm_mode"},
+    {"vllm_device", VP_KEY_ANY, .until = "3.4", .instead = "vllm_mode"},
+    {"mini_batch_size", VP_KEY_ANY, .until = "3.4", .instead = "steps_per_generation"},
+    {"fsdp_num", VP_KEY_ANY, .until = "3.7", .instead = "fsdp"},
+    {"metric_warmup_step", VP_KEY_ANY, .until = "3.7", .instead = "nothing"},
+    {"acc_steps", VP_KEY_ANY, .until = "3.7", .instead = "nothing"},
+    {"packing_cache", VP_KEY_ANY, .until = "3.7", .instead = "nothing"},
+    {"gc_collect_after_offload", VP_KEY_ANY, .until = "3.10", .instead = "nothing"},
+    {"multi_turn_func", VP_KEY_ANY, .until = "3.10", .instead = "multi_turn_scheduler"},
+    {"limit_mm_per_prompt", VP_KEY_ANY, .until = "3.10", .instead = "vllm_limit_mm_per_prompt"},
+    {"gpu_memory_utilization", VP_KEY_ANY, .until = "3.10",
+     .instead = "vllm_gpu_memory_utilization"},
+    {"tensor_parallel_size", VP_KEY_ANY, .until = "3.10", .instead = "vllm_tensor_parallel_size"},
     {"torch_dtype", VP_KEY_WORD, NULL, "bfloat16|float16|float32"},
     {"bf16", VP_KEY_BOOL}, /* not written: by torch_dtype */
     {"fp16", VP_KEY_BOOL},
@@ -50,96 +108,98 @@ static const vp_key swift_keys[] = {
 };
 
 static const vp_section swift_sections[] = {
-    {"", VP_STRANGERS_KEPT,
-     "device_groups dataset val_dataset template system model_type task_type model_revision adapters streaming "
-     "dataset_num_proc:i lazy_tokenize use_hf freeze_llm freeze_vit "
-     "freeze_aligner truncation_strategy bnb_4bit_compute_dtype bnb_4bit_quant_type "
-     "bnb_4bit_quant_storage use_galore galore_rank loss_scale "
-     "create_checkpoint_symlink add_version router_aux_loss_coef:r model_name loss_type "
-     "acc_strategy activation_cpu_offload adalora_beta1 adalora_beta2 adalora_deltaT "
-     "adalora_init_r adalora_orth_reg_weight adalora_target_r adalora_tfinal adalora_tinit "
-     "adapter_act adapter_length add_non_thinking_prefix advantage_estimator advantage_reweight "
-     "agent_template aligner_lr api_key async_generate base_url beta boft_block_num "
-     "boft_block_size boft_dropout boft_n_butterfly_factor cache_files cached_dataset "
-     "cached_val_dataset callbacks center_rewards_coefficient check_model "
-     "chord_enable_phi_function chord_mu_decay_steps chord_mu_peak chord_mu_valley "
-     "chord_mu_warmup_steps chord_sft_dataset chord_sft_per_device_train_batch_size cliprange "
-     "cliprange_value columns commit_message completion_length_limit_scope context_manager "
-     "cosine_max_len cosine_max_len_value_correct cosine_max_len_value_wrong "
-     "cosine_min_len_value_correct cosine_min_len_value_wrong cpo_alpha custom_dataset_info "
-     "custom_register_path data_range dataset_shuffle deepspeed_autotp_size delta "
-     "desirable_weight device_map disable_auto_column_mapping disable_ignore_empty_think "
-     "discopop_tau download_mode ds3_gather_for_generation dynamic_sample early_stop_interval "
-     "easy_query_threshold enable_channel_loss enable_dft_loss enable_flattened_weight_sync "
-     "enable_npu_model_patch enable_thinking engine_kwargs epsilon epsilon_high eval_backend "
-     "eval_dataset eval_dataset_args eval_generation_config eval_limit eval_metric "
-     "eval_num_proc eval_output_dir eval_url eval_use_evalscope exist_ok experts_impl "
-     "external_plugins extra_eval_args fipo_clip_high_only fipo_clip_range fipo_decay_rate "
-     "fipo_safety_threshold fourier_n_frequency fourier_scaling freeze_parameters "
-     "freeze_parameters_ratio freeze_parameters_regex galore_cos_threshold galore_gamma_proj "
-     "galore_optim_per_parameter galore_proj_bits galore_proj_group_size galore_proj_quant "
-     "galore_proj_type galore_quantization galore_queue_size galore_scale galore_target_modules "
-     "galore_update_proj_gap galore_with_embedding gamma generation_batch_size gkd_logits_topk "
-     "group_size gym_env host hqq_axis ignore_args_error importance_sampling_level "
-     "infer_backend init_strategy init_weights interleave_prob is_binary_loss_scale "
-     "is_multimodal kl_coef kl_in_reward label_smoothing lam lang ld_alpha "
-     "lisa_activated_layers lisa_step_interval llamapro_num_groups llamapro_num_new_blocks "
-     "lmbda lmdeploy_cache_max_entry_count lmdeploy_quant_policy lmdeploy_session_len "
-     "lmdeploy_tp lmdeploy_vision_batch_size load_args load_data_args load_from_cache_file "
-     "local_dataset local_repo_path local_rollout_forward_batch_size log_completions "
-     "log_entropy log_interval log_rollout_offpolicy_metrics logprobs lora_bias lora_dtype "
-     "lora_ga_batch_size lora_ga_direction lora_ga_iters lora_ga_max_length lora_ga_scale "
-     "lora_ga_stable_gamma lorap_lr_ratio loss_weights max_batch_size max_completion_length "
-     "max_epochs max_logprobs max_memory max_model_len max_new_tokens max_pixels "
-     "max_resample_times max_shard_size max_turns mcore_adapter mcore_model merge_lora metric "
-     "min_p missing_eos_penalty model_author model_kwargs modules_to_save move_model_batches "
-     "mrl_dims multi_turn_scheduler n_best_to_keep new_special_tokens norm_bbox num_beams "
-     "num_generations num_generations_eval num_iterations num_labels num_mini_batches "
-     "num_ppo_epochs num_return_sequences num_sample_generations num_sampling_batch_size "
-     "num_sampling_batches off_policy_sequence_mask_delta offload_model offload_optimizer "
-     "offload_teacher_model optimizer orm_model output_file overlong_filter override_exist_file "
-     "owned_by packing_length packing_num_proc packing_strategy padding_side port "
-     "preserve_thinking prm_model prm_threshold problem_type quant_batch_size quant_n_samples "
-     "real_tau ref_adapter_name ref_adapters ref_model ref_model_mixup_alpha ref_model_revision "
-     "ref_model_sync_steps ref_model_type reference_free reft_args reft_intervention_type "
-     "reft_layer_key reft_layers reft_rank repetition_max_penalty repetition_n_grams "
-     "repetition_penalty reranker_use_activation response_length response_prefix result_path "
-     "resume resume_only_model reward_adapters reward_funcs reward_model reward_model_plugin "
-     "reward_model_revision reward_model_type reward_template reward_weights "
-     "rlsd_lambda rlsd_lambda_decay_steps rlsd_lambda_warmup_steps rlsd_negative_only "
-     "rlsd_reweight_clip_range rollout_importance_sampling_mode "
-     "rollout_importance_sampling_threshold rope_scaling rpo_alpha safe_serialization "
-     "sampler_engine sampler_type save_missing_weights scale_rewards sdar_gate_beta "
-     "sdar_loss_coef seq_kd served_model_name server_name server_port sft_alpha "
-     "sglang_context_length sglang_disable_cuda_graph sglang_disable_custom_all_reduce "
-     "sglang_dp_size sglang_enable_dp_attention sglang_enable_ep_moe sglang_ep_size "
-     "sglang_kv_cache_dtype sglang_mem_fraction_static sglang_pp_size sglang_quantization "
-     "sglang_speculative_algorithm sglang_speculative_eagle_topk "
-     "sglang_speculative_num_draft_tokens sglang_speculative_num_steps sglang_tp_size "
-     "shuffle_buffer_size simpo_gamma sleep_level soft_cache_length soft_max_length "
-     "ssl_certfile ssl_keyfile steps_per_generation stop_words stopping_strategy stream strict "
-     "structured_outputs_regex studio_title swanlab_email_language swanlab_exp_name "
-     "swanlab_mode swanlab_notification_method swanlab_project swanlab_receiver_email "
-     "swanlab_secret swanlab_sender_email swanlab_smtp_port swanlab_smtp_server swanlab_token "
-     "swanlab_webhook_url swanlab_workspace sync_ref_model target_parameters target_regex "
-     "tau_neg tau_pos teacher_adapters teacher_deepspeed teacher_kl_coef teacher_model "
-     "teacher_model_revision teacher_model_server teacher_model_type teacher_tag_key "
-     "temperature template_backend template_mode test_convert_dtype test_convert_precision "
-     "thread_count to_cached_dataset to_hf to_mcore to_ollama to_peft_format "
-     "top_entropy_quantile top_k top_logprobs top_p train_dataloader_shuffle "
-     "trainable_parameters trainable_parameters_regex tuner_backend undesirable_weight "
-     "use_chat_template use_flash_ckpt use_gym_env use_logits_to_keep use_rslora use_swift_lora "
-     "use_vllm val_dataset_sample val_dataset_shuffle vera_d_initial vera_dropout "
-     "vera_projection_prng_key vera_rank verbose vf_coef vit_lr vllm_data_parallel_size "
-     "vllm_disable_cascade_attn vllm_disable_custom_all_reduce vllm_enable_expert_parallel "
-     "vllm_enable_lora vllm_enable_prefix_caching vllm_enforce_eager vllm_engine_kwargs "
-     "vllm_gpu_memory_utilization vllm_limit_mm_per_prompt vllm_max_lora_rank "
-     "vllm_max_model_len vllm_max_num_seqs vllm_mm_processor_cache_gb vllm_mode "
-     "vllm_pipeline_parallel_size vllm_quantization vllm_reasoning_parser vllm_server_base_url "
-     "vllm_server_group_port vllm_server_host vllm_server_pass_dataset vllm_server_port "
-     "vllm_server_timeout vllm_speculative_config vllm_tensor_parallel_size "
-     "vllm_use_async_engine wandb_log_unique_prompts whiten_rewards write_batch_size "
-     "zero_hpz_partition_size"},
+    {"", VP_STRANGERS_KEPT, .unless = "ignore_args_error",
+     .known =
+         "use_dora:b ray_exp_name decision_drop_instructions decision_shuffle_fields "
+         "decision_state_as_text decision_subsample_options device_groups dataset val_dataset template system model_type task_type model_revision adapters streaming "
+         "dataset_num_proc:i lazy_tokenize use_hf freeze_llm freeze_vit "
+         "freeze_aligner truncation_strategy bnb_4bit_compute_dtype bnb_4bit_quant_type "
+         "bnb_4bit_quant_storage use_galore galore_rank loss_scale "
+         "create_checkpoint_symlink add_version router_aux_loss_coef:r model_name loss_type "
+         "acc_strategy activation_cpu_offload adalora_beta1 adalora_beta2 adalora_deltaT "
+         "adalora_init_r adalora_orth_reg_weight adalora_target_r adalora_tfinal adalora_tinit "
+         "adapter_act adapter_length add_non_thinking_prefix advantage_estimator advantage_reweight "
+         "agent_template aligner_lr api_key async_generate base_url beta boft_block_num "
+         "boft_block_size boft_dropout boft_n_butterfly_factor cache_files cached_dataset "
+         "cached_val_dataset callbacks center_rewards_coefficient check_model "
+         "chord_enable_phi_function chord_mu_decay_steps chord_mu_peak chord_mu_valley "
+         "chord_mu_warmup_steps chord_sft_dataset chord_sft_per_device_train_batch_size cliprange "
+         "cliprange_value columns commit_message completion_length_limit_scope context_manager "
+         "cosine_max_len cosine_max_len_value_correct cosine_max_len_value_wrong "
+         "cosine_min_len_value_correct cosine_min_len_value_wrong cpo_alpha custom_dataset_info "
+         "custom_register_path data_range dataset_shuffle deepspeed_autotp_size delta "
+         "desirable_weight device_map disable_auto_column_mapping disable_ignore_empty_think "
+         "discopop_tau download_mode ds3_gather_for_generation dynamic_sample early_stop_interval "
+         "easy_query_threshold enable_channel_loss enable_dft_loss enable_flattened_weight_sync "
+         "enable_npu_model_patch enable_thinking engine_kwargs epsilon epsilon_high eval_backend "
+         "eval_dataset eval_dataset_args eval_generation_config eval_limit eval_metric "
+         "eval_num_proc eval_output_dir eval_url eval_use_evalscope exist_ok experts_impl "
+         "external_plugins extra_eval_args fipo_clip_high_only fipo_clip_range fipo_decay_rate "
+         "fipo_safety_threshold fourier_n_frequency fourier_scaling freeze_parameters "
+         "freeze_parameters_ratio freeze_parameters_regex galore_cos_threshold galore_gamma_proj "
+         "galore_optim_per_parameter galore_proj_bits galore_proj_group_size galore_proj_quant "
+         "galore_proj_type galore_quantization galore_queue_size galore_scale galore_target_modules "
+         "galore_update_proj_gap galore_with_embedding gamma generation_batch_size gkd_logits_topk "
+         "group_size gym_env host hqq_axis ignore_args_error importance_sampling_level "
+         "infer_backend init_strategy init_weights interleave_prob is_binary_loss_scale "
+         "is_multimodal kl_coef kl_in_reward label_smoothing lam lang ld_alpha "
+         "lisa_activated_layers lisa_step_interval llamapro_num_groups llamapro_num_new_blocks "
+         "lmbda lmdeploy_cache_max_entry_count lmdeploy_quant_policy lmdeploy_session_len "
+         "lmdeploy_tp lmdeploy_vision_batch_size load_args load_data_args load_from_cache_file "
+         "local_dataset local_repo_path local_rollout_forward_batch_size log_completions "
+         "log_entropy log_interval log_rollout_offpolicy_metrics logprobs lora_bias lora_dtype "
+         "lora_ga_batch_size lora_ga_direction lora_ga_iters lora_ga_max_length lora_ga_scale "
+         "lora_ga_stable_gamma lorap_lr_ratio loss_weights max_batch_size max_completion_length "
+         "max_epochs max_logprobs max_memory max_model_len max_new_tokens max_pixels "
+         "max_resample_times max_shard_size max_turns mcore_adapter mcore_model merge_lora metric "
+         "min_p missing_eos_penalty model_author model_kwargs modules_to_save move_model_batches "
+         "mrl_dims multi_turn_scheduler n_best_to_keep new_special_tokens norm_bbox num_beams "
+         "num_generations num_generations_eval num_iterations num_labels num_mini_batches "
+         "num_ppo_epochs num_return_sequences num_sample_generations num_sampling_batch_size "
+         "num_sampling_batches off_policy_sequence_mask_delta offload_model offload_optimizer "
+         "offload_teacher_model optimizer orm_model output_file overlong_filter override_exist_file "
+         "owned_by packing_length packing_num_proc packing_strategy padding_side port "
+         "preserve_thinking prm_model prm_threshold problem_type quant_batch_size quant_n_samples "
+         "real_tau ref_adapter_name ref_adapters ref_model ref_model_mixup_alpha ref_model_revision "
+         "ref_model_sync_steps ref_model_type reference_free reft_args reft_intervention_type "
+         "reft_layer_key reft_layers reft_rank repetition_max_penalty repetition_n_grams "
+         "repetition_penalty reranker_use_activation response_length response_prefix result_path "
+         "resume resume_only_model reward_adapters reward_funcs reward_model reward_model_plugin "
+         "reward_model_revision reward_model_type reward_template reward_weights "
+         "rlsd_lambda rlsd_lambda_decay_steps rlsd_lambda_warmup_steps rlsd_negative_only "
+         "rlsd_reweight_clip_range rollout_importance_sampling_mode "
+         "rollout_importance_sampling_threshold rope_scaling rpo_alpha safe_serialization "
+         "sampler_engine sampler_type save_missing_weights scale_rewards sdar_gate_beta "
+         "sdar_loss_coef seq_kd served_model_name server_name server_port sft_alpha "
+         "sglang_context_length sglang_disable_cuda_graph sglang_disable_custom_all_reduce "
+         "sglang_dp_size sglang_enable_dp_attention sglang_enable_ep_moe sglang_ep_size "
+         "sglang_kv_cache_dtype sglang_mem_fraction_static sglang_pp_size sglang_quantization "
+         "sglang_speculative_algorithm sglang_speculative_eagle_topk "
+         "sglang_speculative_num_draft_tokens sglang_speculative_num_steps sglang_tp_size "
+         "shuffle_buffer_size simpo_gamma sleep_level soft_cache_length soft_max_length "
+         "ssl_certfile ssl_keyfile steps_per_generation stop_words stopping_strategy stream strict "
+         "structured_outputs_regex studio_title swanlab_email_language swanlab_exp_name "
+         "swanlab_mode swanlab_notification_method swanlab_project swanlab_receiver_email "
+         "swanlab_secret swanlab_sender_email swanlab_smtp_port swanlab_smtp_server swanlab_token "
+         "swanlab_webhook_url swanlab_workspace sync_ref_model target_parameters target_regex "
+         "tau_neg tau_pos teacher_adapters teacher_deepspeed teacher_kl_coef teacher_model "
+         "teacher_model_revision teacher_model_server teacher_model_type teacher_tag_key "
+         "temperature template_backend template_mode test_convert_dtype test_convert_precision "
+         "thread_count to_cached_dataset to_hf to_mcore to_ollama to_peft_format "
+         "top_entropy_quantile top_k top_logprobs top_p train_dataloader_shuffle "
+         "trainable_parameters trainable_parameters_regex tuner_backend undesirable_weight "
+         "use_chat_template use_flash_ckpt use_gym_env use_logits_to_keep use_rslora use_swift_lora "
+         "use_vllm val_dataset_sample val_dataset_shuffle vera_d_initial vera_dropout "
+         "vera_projection_prng_key vera_rank verbose vf_coef vit_lr vllm_data_parallel_size "
+         "vllm_disable_cascade_attn vllm_disable_custom_all_reduce vllm_enable_expert_parallel "
+         "vllm_enable_lora vllm_enable_prefix_caching vllm_enforce_eager vllm_engine_kwargs "
+         "vllm_gpu_memory_utilization vllm_limit_mm_per_prompt vllm_max_lora_rank "
+         "vllm_max_model_len vllm_max_num_seqs vllm_mm_processor_cache_gb vllm_mode "
+         "vllm_pipeline_parallel_size vllm_quantization vllm_reasoning_parser vllm_server_base_url "
+         "vllm_server_group_port vllm_server_host vllm_server_pass_dataset vllm_server_port "
+         "vllm_server_timeout vllm_speculative_config vllm_tensor_parallel_size "
+         "vllm_use_async_engine wandb_log_unique_prompts whiten_rewards write_batch_size "
+         "zero_hpz_partition_size"},
 };
 
 static const vp_saying swift_says[] = {
@@ -249,6 +309,7 @@ const vp_dialect vp_dialect_swift = {
     ARRAY(swift_rules, rules),
     .signs          = "tuner_type train_type attn_impl target_modules lora_rank quant_bits",
     .flag_signs     = "tuner_type attn_impl",
+    .refuses        = true, /* unless ignore_args_error */
     .programs       = "swift swift/cli/sft.py swift/cli/pt.py swift/cli/rlhf.py swift.cli.sft",
     .text_is_number = true, /* a file becomes a command line */
     .base           = &vp_dialect_transformers,

@@ -99,9 +99,8 @@ static bool is_data(const vp_value *call, const vp_value *v)
            (vp_value_member(call, "args") || vp_value_member(call, "1"));
 }
 
-/* What a call is given besides, nobody sees: no default is one. */
-static vp_status say_gap(vp_python_reader *r, vp_document *of, const vp_value *call,
-                         const vp_value *v)
+vp_status vp_python_say_gap(vp_python_reader *r, vp_document *of, const vp_value *call,
+                            const vp_value *v)
 {
     char      shown[160];
     bool      is_gap = !is_data(call, v);
@@ -151,7 +150,7 @@ vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v)
     part->root->line = v->line, part->root->column = r->indent;
     for (const vp_value *m = v->first; m; m = m->next) {
         if (strcmp(m->key, VP_PYTHON_UNKNOWN) == 0) {
-            VP_TRY(say_gap(r, part, v, m));
+            VP_TRY(vp_python_say_gap(r, part, v, m));
             continue;
         }
         if (is_by_command(doc, v, m))
@@ -226,7 +225,7 @@ vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map)
         if (strcmp(m->key, VP_PYTHON_UNKNOWN) == 0) {
             if (map->call &&
                 (vp_python_makes_arguments(map->call) || vp_python_is_unsloths(map->call)))
-                VP_TRY(say_gap(r, r->doc, map, m));
+                VP_TRY(vp_python_say_gap(r, r->doc, map, m));
             continue;
         }
         if (isdigit((unsigned char)m->key[0])) { /* an argument by place */

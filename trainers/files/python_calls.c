@@ -2,6 +2,7 @@
  * all of it was read. */
 #include "trainers/files/python_calls.h"
 
+#include <ctype.h>
 #include <string.h>
 
 bool vp_python_ends_in(const char *text, const char *end)
@@ -49,7 +50,17 @@ bool vp_python_trains(const char *call)
 
 bool vp_python_is_unsloths(const char *call)
 {
-    return strncmp(call, "Fast", 4) == 0 && strstr(call, "Model");
+    static const char *const classes[] = {"Language", "Vision",  "Text",   "Base",   "",
+                                          "Llama",    "Mistral", "Gemma",  "Gemma2", "Qwen2",
+                                          "Qwen3",    "Cohere",  "Granite"};
+
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        size_t n = strlen(classes[i]);
+        if (strncmp(call, "Fast", 4) == 0 && strncmp(call + 4, classes[i], n) == 0 &&
+            strncmp(call + 4 + n, "Model", 5) == 0 && !isalnum((unsigned char)call[4 + n + 5]))
+            return true;
+    }
+    return false;
 }
 
 bool vp_python_tells_settings(const char *call)

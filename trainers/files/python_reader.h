@@ -85,6 +85,10 @@ void vp_python_drop_last(vp_python_reader *r, const vp_value *v);
 /* The part of a script that v is (vp_document.parts), behind those that there are. */
 vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v);
 
+/* What v, "**" in a call, gives besides, nobody sees: no default of the document's is one. */
+vp_status vp_python_say_gap(vp_python_reader *r, vp_document *of, const vp_value *call,
+                            const vp_value *v);
+
 /* Members of a call's, at the root too: what they are about is known by their names. */
 vp_status vp_python_join_root(vp_python_reader *r, const vp_value *map);
 

@@ -298,6 +298,31 @@ out:
     return st;
 }
 
+static bool is_unknown(const vp_value *v, const void *user)
+{
+    (void)user;
+    return strcmp(v->key, VP_PYTHON_UNKNOWN) == 0;
+}
+
+/* Lightning's Trainer(...): what its own file has under trainer. */
+static vp_status take_lightnings(vp_python_reader *r, const vp_value *v)
+{
+    vp_value *own;
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_python_add(r, r->doc->root, "trainer", &own));
+    vp_python_be_same(own, v);
+    own->is_variable = false;
+    own->line        = v->line;
+    r->arguments     = r->arguments ? r->arguments : "Trainer";
+    for (const vp_value *m = v->first; m; m = m->next)
+        if (is_unknown(m, NULL))
+            VP_TRY(vp_python_say_gap(r, r->doc, v, m));
+    vp_value_drop(own, is_unknown, NULL);
+out:
+    return st;
+}
+
 vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
 {
     static const char *const judged[] = {"Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer",
@@ -306,11 +331,7 @@ vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
     vp_status                st = VP_OK;
 
     if (is_lightnings(r, v)) {
-        VP_TRY(vp_python_add(r, r->doc->root, "trainer", &own));
-        vp_python_be_same(own, v);
-        own->is_variable = false;
-        own->line        = v->line;
-        r->arguments     = r->arguments ? r->arguments : "Trainer";
+        VP_TRY(take_lightnings(r, v));
         goto out;
     }
     if ((r->imports & VP_PYTHON_OTHERS_TRAINER) && strcmp(v->call, "Trainer") == 0 &&

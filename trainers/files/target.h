@@ -59,8 +59,10 @@ typedef struct vp_key {
     bool
                 elsewhere; /* in a script another call has it than the one that makes the arguments: nobody knows its default */
     const char *was, *changed; /* its default before that version, where it was another */
-    bool        within;     /* its default is one only where the map is written that it stands in */
-    const char *opens;      /* its value may be the path of a file of this dialect; NULL: of none */
+    bool        within; /* its default is one only where the map is written that it stands in */
+    const char *opens;  /* its value may be the path of a file of this dialect; NULL: of none */
+    const char         *
+        formerly; /* of a word: what older versions called one, "bitsandbytes=bnb off=disabled"; NULL: nothing */
     const char *opens_with; /* a key without which nobody opens that file; NULL: none */
 } vp_key;
 
@@ -243,9 +245,11 @@ typedef struct vp_dialect {
     const char       *programs;   /* names of what runs it: program, script; NULL: the user's */
     /* of files that share keys with a user's own script: keys that only its own parser has */
     const char *own;
-    bool        text_is_number; /* "2e-5" as text becomes a number in its parser */
-    bool        exponents;      /* 2e-5 is a number to its reader of YAML, "2e-5" is not */
-    bool        bool_is_number; /* false is 0 and 4.0 is 4 to its parser (pydantic) */
+    bool
+         refuses; /* strangers that its section keeps are a script's own, and refused where its own program runs */
+    bool text_is_number; /* "2e-5" as text becomes a number in its parser */
+    bool exponents;      /* 2e-5 is a number to its reader of YAML, "2e-5" is not */
+    bool bool_is_number; /* false is 0 and 4.0 is 4 to its parser (pydantic) */
     bool
                 maps_take_reals; /* 1e9 is a whole number in its maps, which pydantic reads; what stands above them is passed on */
     bool        hjson;      /* comments and commas too many are taken */
