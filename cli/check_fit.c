@@ -59,13 +59,27 @@ static const vp_value *written(const vp_checked *c, const char *const *keys, siz
  * nothing. */
 static const char *other_adapters(vp_arena *arena, const vp_checked *c)
 {
-    static const char *const keys[]  = {"use_dora",          "peft_use_dora",
-                                        "layers_pattern",    "layers_to_transform",
-                                        "rank_pattern",      "additional_target",
-                                        "exclude_modules",   "trainable_token_indices",
-                                        "target_parameters", "lora_target_parameters",
-                                        "layer_replication", "bias",
-                                        "lora_bias",         "peft_layers_to_transform"};
+    static const char *const keys[]  = {"use_dora",
+                                        "peft_use_dora",
+                                        "layers_pattern",
+                                        "layers_to_transform",
+                                        "rank_pattern",
+                                        "additional_target",
+                                        "exclude_modules",
+                                        "trainable_token_indices",
+                                        "target_parameters",
+                                        "lora_target_parameters",
+                                        "layer_replication",
+                                        "bias",
+                                        "lora_bias",
+                                        "peft_layers_to_transform",
+                                        "use_bdlora",
+                                        "use_qalora",
+                                        "alora_invocation_tokens",
+                                        "arrow_config",
+                                        "velora_config",
+                                        "monteclora_config",
+                                        "kasa_config"};
     static const char *const saved[] = {"modules_to_save", "lora_modules_to_save"};
     static const char *const kinds[] = {"freeze", "oft"}; /* LLaMA-Factory's */
     const char              *tuning  = c->settings.value[VP_SETTING_TUNING];

@@ -244,7 +244,6 @@ enum { ANYBODYS = 32 };
 static bool is_own_loop(const vp_dialect *d, const vp_document *doc)
 {
     return doc->format == VP_FORMAT_PYTHON && !doc->program && !doc->files &&
-           d != &vp_dialect_unsloth && /* whose files of settings are scripts */
            vp_dialect_is_based_on(d, &vp_dialect_transformers) &&
            d->sections[0].strangers == VP_STRANGERS_KEPT;
 }

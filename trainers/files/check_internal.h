@@ -64,6 +64,8 @@ bool vp_check_is_call(const vp_checked_file *file);
 void vp_check_stranger(vp_checked *c, const vp_checked_file *file, const vp_section *s,
                        const char *path, const vp_value *v, vp_text *own);
 
+/* Whether nothing is trained by it. */
+bool vp_check_is_idle(const vp_document *doc);
 /* Whether a trainer that no table is of trains by it. */
 bool vp_check_is_of_others(const vp_document *doc);
 

@@ -46,7 +46,9 @@ static const struct {
     {"TRL's trainers that generate (GRPO, RLOO)",
      "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
     {"TRL's trainers that generate (GRPO, RLOO)", NULL,
-     "GRPOConfig RLOOConfig PPOConfig OnlineDPOConfig NashMDConfig XPOConfig"},
+     "GRPOConfig RLOOConfig PPOConfig OnlineDPOConfig NashMDConfig XPOConfig AsyncGRPOConfig "
+     "GRPOWithReplayBufferConfig GMPOConfig MiniLLMConfig GOLDConfig GKDConfig SDPOConfig "
+     "SDFTConfig SSDConfig IWOPDConfig DistillationConfig ServerDistillationConfig"},
     {"sentence-transformers", NULL,
      "SentenceTransformerTrainingArguments SparseEncoderTrainingArguments "
      "CrossEncoderTrainingArguments"},
@@ -91,6 +93,8 @@ static const vp_value *first_of(const vp_document *doc, const char *keys)
         char path[128];
         snprintf(path, sizeof path, "%.*s", (int)strcspn(p, " "), p);
         found = vp_value_at(doc->root, path);
+        if (found && found->is_variable)
+            found = NULL; /* a name of the script's own */
     }
     return found;
 }
@@ -110,11 +114,51 @@ static const char *idle_words(const vp_document *doc)
     return NULL;
 }
 
+/* A word of a name's, between "/", ".", "_" and "-", is one of these. */
+static bool has_part(const char *name, size_t n, const char *parts)
+{
+    char   word[64];
+    size_t m;
+
+    for (size_t at = 0; at < n; at += m + 1) {
+        m = strcspn(name + at, "/._- ");
+        m = m < n - at ? m : n - at;
+        snprintf(word, sizeof word, "%.*s", (int)m, name + at);
+        if (m > 0 && vp_listed(parts, word))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a command's script is called after what generates, serves or converts, and after no training: a path's last name, or a
+ * module. NULL: it is not. */
+static const char *idle_script(const vp_document *doc)
+{
+    static const char idles[] =
+        "generate generation inference infer serve server chat predict prediction "
+        "evaluate evaluation eval convert conversion merge export preprocess tokenize";
+    static const char trains[] = "sft dpo orpo kto ppo grpo rlhf reward rm distill distillation";
+
+    for (const char *p = doc->format == VP_FORMAT_FLAGS ? doc->program : NULL; p && *p;) {
+        size_t      n    = strcspn(p, " ");
+        const char *name = memrchr(p, '/', n);
+        name             = name ? name + 1 : p;
+        size_t m         = (size_t)(p + n - name);
+        bool   is_script = (m > 3 && memcmp(name + m - 3, ".py", 3) == 0) ||
+                         (name == p && memchr(p, '.', n) && !memchr(p, '=', n));
+        if (is_script && has_part(name, m, idles) && !has_part(name, m, trains) &&
+            !memmem(name, m, "train", 5) && !memmem(name, m, "tun", 3))
+            return name;
+        p += n + (p[n] == ' ');
+    }
+    return NULL;
+}
+
 /* Whether the file says something that no training does. *at: the key that says so; NULL: its command does. */
 static bool is_idle(const vp_document *doc, const vp_value **at)
 {
     *at = NULL;
-    if (idle_words(doc))
+    if (idle_words(doc) || idle_script(doc))
         return true;
     for (size_t i = 0; i < sizeof idle_files / sizeof *idle_files; i++) {
         *at = first_of(doc, idle_files[i].keys);
@@ -143,6 +187,13 @@ const char *vp_check_others(const vp_document *doc, const vp_value **at)
             return others[i].whose;
     }
     return NULL;
+}
+
+bool vp_check_is_idle(const vp_document *doc)
+{
+    const vp_value *at;
+
+    return is_idle(doc, &at);
 }
 
 bool vp_check_is_of_others(const vp_document *doc)
@@ -174,7 +225,9 @@ void vp_check_find_others(vp_checked *c, const vp_checked_file *file, const vp_v
     if (strcmp(whose, IDLE) == 0)
         vp_find(c, file, VP_ERROR, place, at ? at->key : "", NULL,
                 at ? "not judged: a file that trains nothing: %s, and neither stage nor dataset"
-                   : "not judged: a command that trains nothing: %s",
+                : idle_words(file->doc)
+                    ? "not judged: a command that trains nothing: %s"
+                    : "not judged: by its name a script that trains nothing: %s",
                 at ? at->key : vp_text_escape(file->doc->program, shown, sizeof shown));
     else if (is_loop)
         vp_find(c, file, VP_ERROR, place, "", NULL,

@@ -93,6 +93,53 @@ static void judge_seen(vp_checked *c)
     }
 }
 
+#define BY_CARDS "CUDA_VISIBLE_DEVICES"
+
+/* ms-swift lays the layers out over the cards that are each process's, two or more; beside DeepSpeed and FSDP it refuses that
+ * (swift/utils/env.py, is_mp(); swift/arguments/sft_args.py, _init_deepspeed(), _init_fsdp()). */
+static void judge_shares(vp_checked *c, const vp_checked_file *file)
+{
+    static const char *const each[]    = {"NPROC_PER_NODE", "nproc_per_node"};
+    static const char *const engines[] = {"deepspeed", "fsdp"};
+    const vp_document       *doc = file->doc, *launch = doc->launch;
+    const vp_value          *cards = vp_value_at(launch->root, "cards");
+    const vp_value          *mode =
+        doc->environment ? vp_value_member(doc->environment, "SWIFT_SINGLE_DEVICE_MODE") : NULL;
+    const vp_value *all       = vp_value_at(launch->root, "processes");
+    int64_t         processes = 1;
+
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        const vp_value *v = vp_value_at(launch->root, each[i]);
+        processes         = !v ? processes : v->kind == VP_VALUE_INT ? v->integer : 0;
+    }
+    if (!cards || cards->kind != VP_VALUE_INT || processes < 1 || cards->integer <= processes ||
+        (all && all->kind != VP_VALUE_INT) || vp_value_at(launch->root, "num_processes") ||
+        vp_value_at(doc->root, "use_ray") || vp_value_at(doc->root, "device_map") || mode)
+        return;
+    if (cards->integer % processes) {
+        vp_find(c, file, VP_ERROR, cards, BY_CARDS, NULL,
+                "%lld cards and %lld processes: ms-swift wants as many for each",
+                (long long)cards->integer, (long long)processes);
+        return;
+    }
+    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
+        const vp_value *v = vp_value_at(doc->root, engines[i]);
+        if (!v || v->kind == VP_VALUE_NULL)
+            continue;
+        vp_find(c, file, VP_ERROR, v, engines[i],
+                vp_arena_printf(c->arena, "NPROC_PER_NODE=%lld", (long long)cards->integer),
+                "ms-swift refuses it where a process has several cards, over which it would lay "
+                "the layers out: %lld process%s on %lld cards",
+                (long long)processes, processes == 1 ? "" : "es", (long long)cards->integer);
+        return;
+    }
+    vp_find(c, file, VP_NOTE, cards, BY_CARDS, NULL,
+            "ms-swift lays the model's layers out over the cards of a process, here %lld: what "
+            "each of them holds is not counted, and fit not answered",
+            (long long)(cards->integer / processes));
+    c->uncounted = c->uncounted ? c->uncounted : "layers over several cards";
+}
+
 /* Process i of a machine takes the card i of those that it sees (torch.cuda.set_device): there is none. */
 static void find_few(vp_checked *c, const vp_checked_file *file, const vp_value *at,
                      const char *key, int64_t processes, int64_t cards)
@@ -169,6 +216,9 @@ void vp_judge_launch(vp_checked *c)
 {
     judge_processes(c);
     judge_seen(c);
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].doc->launch && c->files[f].dialect == &vp_dialect_swift)
+            judge_shares(c, &c->files[f]);
     for (int f = 0; f < c->n_files; f++) {
         if (!c->files[f].doc)
             continue;

@@ -25,7 +25,9 @@
 #define LITGPTS \
     "bitsandbytes.optim.AdamW|bitsandbytes.optim.PagedAdamW|bitsandbytes.optim.AdamW8bit|bitsandbytes.optim.PagedAdamW8bit|bitsandbytes.optim.Lion|" \
     "bitsandbytes.optim.PagedLion|bitsandbytes.optim.Lion8bit|bitsandbytes.optim.PagedLion8bit|torchao.optim.AdamW8bit|torchao.optim.AdamW4bit|grokadamw.GrokAdamW"
-#define PROJECTS "keeps other states than the optimizer that is named"
+#define LOSES     "makes a loss of its own from the logits"
+#define GENERATES "generates what it trains on, beside a reference"
+#define PROJECTS  "keeps other states than the optimizer that is named"
 
 static const struct {
     const char *dialect, *key, *is, *what; /* is as in vp_rule */
@@ -157,6 +159,17 @@ static const struct {
     {"llamafactory", "use_badam", "=true", "trains a block of layers at a time"},
     {"llamafactory", "use_muon", "=true", PROJECTS},
     {"llamafactory", "use_adam_mini", "=true", PROJECTS},
+    {"llamafactory", "use_kt", "=true", "computes the experts on the CPU"},
+    {"llamafactory", "use_dft_loss", "=true", LOSES},
+    {"llamafactory", "use_asft_loss", "=true", LOSES},
+    {"llamafactory", "use_eaft_loss", "=true", LOSES},
+    {"ms-swift", "enable_dft_loss", "=true", LOSES},
+    {"ms-swift", "enable_channel_loss", "=true", LOSES},
+    {"torchtune", "quantizer._component_", "~QAT", "quantises as it trains"},
+    {"torchtune", "grpo_samples", "set", GENERATES},
+    {"torchtune", "ppo_epochs", "set", GENERATES},
+    {"deepspeed", "data_efficiency.data_routing.random_ltd.enabled", "=true",
+     "takes tokens out of the layers"},
     {"ms-swift", "use_galore", "=true", PROJECTS},
     {"ms-swift", "optimizer", "=galore|muon|muonclip", PROJECTS},
 };

@@ -437,7 +437,7 @@ vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, v
     int                first = c->n_files;
     vp_status          st    = VP_OK;
 
-    if (!doc)
+    if (!doc || (!d && vp_check_is_idle(doc)))
         return VP_OK;
     if (d)
         VP_TRY(open_of_keys(&x, doc, d));

@@ -260,19 +260,25 @@ static const char *as_trainer_takes(vp_document *doc, const char *arguments, con
     return "SFTConfig";
 }
 
+/* Unsloth's loader alone trains nothing: a trainer does, or what makes adapters or all weights ready for one. */
+static bool is_trained(const vp_document *doc)
+{
+    return doc->has_trainer || is_given(doc, "r") || is_given(doc, "full_finetuning");
+}
+
 void vp_python_settle(vp_document *doc, const char *arguments, const char *trainer)
 {
     drop_what_is_read(doc);
     drop_other_engines(doc);
-    bool is_given = arguments || doc->files;
+    bool is_made = arguments || doc->files;
     if (trainer && !is_of_unsloth(doc))
         arguments = as_trainer_takes(doc, arguments, trainer);
-    if (is_given)
+    if (is_made)
         doc->given = NULL;
     if (doc->takes_model && !doc->given)
         doc->given = "ModelConfig";
     doc->call    = arguments;
-    doc->program = is_of_unsloth(doc) ? "unsloth" : arguments;
+    doc->program = is_of_unsloth(doc) && (arguments || is_trained(doc)) ? "unsloth" : arguments;
     if (!doc->program && has_own_loop(doc))
         doc->program = "Accelerator";
     for (vp_value *v = doc->root->first; v; v = v->next)

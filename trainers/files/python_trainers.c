@@ -134,6 +134,10 @@ vp_status vp_python_read_import(vp_python_reader *r, bool *is_one)
     for (int i = 0; begins_with(module, r->at, "trl") && trl_classes[i]; i++)
         if (has_word(module, r->at, trl_classes[i]))
             r->imports |= VP_PYTHON_TRL;
+    for (int i = 0; strncmp(from, "from", 4) == 0 && trl_classes[i]; i++)
+        if (!begins_with(module, r->at, "trl") && !begins_with(module, r->at, "unsloth") &&
+            has_word(module, r->at, trl_classes[i]))
+            r->imports |= VP_PYTHON_OTHERS_TRLS;
     if (begins_with(module, r->at, "transformers") && has_word(module, r->at, "TrainingArguments"))
         r->imports |= VP_PYTHON_ARGUMENTS;
     if (begins_with(module, r->at, "transformers") &&
@@ -323,6 +327,13 @@ out:
     return st;
 }
 
+/* A class by the name of one of transformers' or TRL's, of a library that is neither. */
+static bool is_anothers(const vp_python_reader *r, const vp_value *v)
+{
+    return ((r->imports & VP_PYTHON_OTHERS_TRAINER) && strcmp(v->call, "Trainer") == 0) ||
+           ((r->imports & VP_PYTHON_OTHERS_TRLS) && is_one_of(v->call, trl_classes));
+}
+
 vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
 {
     static const char *const judged[] = {"Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer",
@@ -330,12 +341,12 @@ vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
     vp_value                *own;
     vp_status                st = VP_OK;
 
+    r->doc->has_trainer = true;
     if (is_lightnings(r, v)) {
         VP_TRY(take_lightnings(r, v));
         goto out;
     }
-    if ((r->imports & VP_PYTHON_OTHERS_TRAINER) && strcmp(v->call, "Trainer") == 0 &&
-        !vp_value_member(v, "args") && !vp_value_member(v, "1"))
+    if (is_anothers(r, v) && !vp_value_member(v, "args") && !vp_value_member(v, "1"))
         goto out;                         /* what such a one is given says nothing here */
     if (r->imports & VP_PYTHON_UNSLOTH) { /* it gives TRL's trainers back what they had */
         VP_TRY(vp_python_join_root(r, v));
