@@ -716,6 +716,22 @@ static vp_status check_trl(const vp_hf_request *q, vp_err *err)
                            err);
 }
 
+/* SFTTrainer adds the loss that spreads tokens over experts, whatever output_router_logits says; its backward pass is a phase of its
+ * own, which several cards' rules know nothing of. */
+static vp_status weigh_routers(search *r, vp_err *err)
+{
+    if (!r->found->sizes.symbols.at[VP_SYM_E])
+        return VP_OK;
+    if (vp_hf_is_shared(r->request))
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "%s by TRL on several cards was not recorded, whose SFTTrainer adds a loss "
+            "on the routers of experts; on one card it was, and --trainer hf has several",
+            r->model->family);
+    vp_hf_assume(r->out, "TRL adds the loss on routers, as router_aux_loss_coef is not 0");
+    return VP_OK;
+}
+
 static vp_status find_training(search *r, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -725,6 +741,7 @@ static vp_status find_training(search *r, vp_err *err)
         VP_TRY(vp_hf_refuse_other_heads(r->model, err));
         VP_TRY(check_trl(r->request, err));
         VP_TRY(find_step(r, &r->found->program, err));
+        VP_TRY(weigh_routers(r, err));
         if (vp_hf_is_reward(r->request)) {
             vp_hf_assume(
                 r->out,

@@ -11,6 +11,7 @@ import sizes
 
 HEAD_SIZES = [80, 128, 104, 64, 96, 112, 72]
 WIDE_HEADS = [256, 160, 192, 224, 136, 248, 176]
+MANY_SAMPLES = 43                        # in a batch of few rows, where a narrow sum over them takes scratch
 TILES = 6                                # of Liger's loss there would be so many
 WORKSPACES = {1048576, 33554432}         # sizes that must mean nothing else
 
@@ -130,7 +131,7 @@ FAMILIES = {
     "mixtral": Family("mixtral", DECODER + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),), window="sliding_window"),
     "qwen3_moe": Family("qwen3_moe", DECODER.replace("f=intermediate_size", "f=moe_intermediate_size") +
                         " E=num_experts t=num_experts_per_tok", combos=((GROUPED, 0),), decoder_sparse_step=1, mlp_only_layers=[]),
-    "gpt_oss": Family("gpt_oss", DECODER + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),), window="sliding_window", period=2, few=43, injects=False),
+    "gpt_oss": Family("gpt_oss", DECODER + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),), window="sliding_window", period=2, few=MANY_SAMPLES, injects=False),
     "olmoe": Family("olmoe", NARROW + " E=num_experts t=num_experts_per_tok", combos=((EVEN, 0),)),
     "granitemoe": Family("granitemoe", NARROW + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0), (GROUPED, 1))),
     "olmo2": Family("olmo2", NARROW, combos=((EVEN, 0), (GROUPED, 0))),
@@ -204,6 +205,7 @@ def draw(rng, family, v, index):
     """One shape: sizes that share no accidental relation. Three kinds take turns: some 6,000 rows, a small table of tokens and a larger one of positions; 80,000
     rows (60,000 with layer norms, whose backward is another kernel above 65,536); 18,000 rows and a larger table. No tensor that is summed over its rows has 2^31 bytes (PyTorch cuts those). With one sample a batch, or samples packed to one, 3,200 to 6,400 rows."""
     kind, grouped = index % 3, v["gqa"] != EVEN
+    few = MANY_SAMPLES if "E" in family.symbols() and v.get("trainer") == "trl" else family.few         # the loss on routers sums over the rows of each
     while True:
         k = 1 if v["gqa"] == MQA else rng.choice([2, 3, 5])
         a = k * rng.choice([2, 3, 4]) if grouped and k > 1 else rng.choice([6, 7, 9, 10, 11, 13])
@@ -220,7 +222,7 @@ def draw(rng, family, v, index):
         if s % 4 != (1 if index % 2 else 3):        # so that 8 and 16 and 32 are told apart
             continue
         s = 8 * s + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
-        b = 1 if alone else [rng.choice([family.few, family.few + 2]), family.most_rows // s, 18000 // s][kind]
+        b = 1 if alone else [rng.choice([few, few + 2]), family.most_rows // s, 18000 // s][kind]
         if v.get("trainer") in ("dpo", "reward"):         # pairs; each half is beyond what a scan takes without scratch
             b = 2 * b if kind == 0 else b - b % 2
         b -= b % TILES if v.get("liger") else 0
@@ -238,7 +240,7 @@ def draw(rng, family, v, index):
             if v["task"] in ("seqcls", "tokcls") and not has_one_label(v):
                 # of tokens the sum over so many columns takes scratch at every shape, as it does not below 32 with few rows
                 shape["C"] = prime_above(rng.randrange(33 if v["task"] == "tokcls" else 10, 100))
-            if family.few > 11 and not sizes.sum_scratch(shape["E"], b * s)[0]:
+            if few > 11 and not sizes.sum_scratch(shape["E"], b * s)[0]:
                 continue
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             shape.update({"q": 4 * rng.randrange(5, d // 4 - 1)} if v.get("partial") else {})
@@ -273,6 +275,8 @@ def shapes(name, v, n, seed=1):
     while v["gqa"] == GROUPED and seed == 1 and len({s["a"] // s["k"] for s in out[:-1]}) == 1:         # heads would be a multiple of others
         out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
     while seed == 1 and all(-s["S"] % 32 == -s["S"] % (64 if s["d"] <= 64 else 128) for s in out[:-1]):         # S32 would be 64 SQ
+        out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
+    while "t" in out[0] and seed == 1 and all(s["B"] * s["S"] >= 1 << 16 or s["B"] * s["S"] * s["t"] < 1 << 16 for s in out[:-1]):         # XN would be XI
         out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
     if v["task"] == "seq2seq":
         return [with_targets(rng, s, i) for i, s in enumerate(out)]

@@ -16,6 +16,7 @@ TRL = ("trl", "dpo", "reward")
 PROMPTS = ("prompt", "prefix")                 # methods of peft that put virtual tokens before a sequence, or before its keys and values
 PACKED = []                                    # not empty: documents lie behind each other in a batch of one row
 EXPERTS = []                                   # not empty: a family's layers have experts, whose weights are parameters that peft adapts behind all modules
+ROUTED = []                                    # not empty: tokens are sent to experts, of which TRL's SFTTrainer has a loss besides, layer by layer
 GATHERED = []                                  # not empty: a classifier's loss gathers its logits, which backward keeps
 PADDED = []                                    # not empty: masks hold padding, else those that a model makes itself are of ones
 WORKSPACE_BYTES = (33554432, 1048576)
@@ -39,6 +40,10 @@ def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90, total_byt
              VPLAN_NULL_LIMIT_BYTES=str(total_bytes), VPLAN_NULL_CONTEXT_BYTES="0")
     e["LD_LIBRARY_PATH"] = null_dir + ":" + e.get("LD_LIBRARY_PATH", "")
     os.execve(sys.executable, [sys.executable, "-W", "ignore"] + sys.argv, e)
+
+
+def weighs_routers(v):
+    return bool(ROUTED) and v.get("trainer") == "trl"
 
 
 def is_v4():
@@ -352,6 +357,8 @@ class Recording:
         grads = {}
         if v["lora"] == "prefix":
             self.mark_prefix(m)
+        if weighs_routers(v):
+            self.mark_routers(m)
         if v.get("freeze") == "layers":
             self.mark_frozen(before_layers(m)[1][v["n_frozen"]])
         for self.step in (1, 2, 3):
@@ -384,6 +391,20 @@ class Recording:
                 if args[0].requires_grad:
                     args[0].register_hook(lambda grad: self.mark("ending%d" % self.step))
         layer.register_forward_pre_hook(begin)
+
+    def mark_routers(self, m):
+        """Where the loss of all layers' routers begins, and where backward comes to the layers themselves. Its function is looked up in each step."""
+        import transformers.models.mixtral.modeling_mixtral as mixtral
+        plain = mixtral.load_balancing_loss_func
+
+        def loss(*args, **kwargs):
+            self.mark("reference%d" % self.step)
+            return plain(*args, **kwargs)
+
+        def begin(module, args):
+            args[0].register_hook(lambda grad: self.mark("ending%d" % self.step))
+        mixtral.load_balancing_loss_func = loss
+        m.get_decoder().norm.register_forward_pre_hook(begin)
 
     def mark_prefix(self, m):
         """Where the forward pass of the model begins behind that of its virtual tokens, and where backward comes back to those: to what was made
@@ -522,6 +543,8 @@ HARMLESS += ("image_token_index",)
 
 # Numbers above 0 where there is a parameter that a model without them has not.
 POSITIVE = ("layer_scale_init_value",)
+# Those of losses that TRL adds where they are not 0.
+WEIGHTS = ("router_aux_loss_coef",)
 
 
 def class_default(family, **fields):
@@ -556,7 +579,7 @@ def fields(family):
     return out
 
 
-def requirements(family):
+def requirements(family, by_trl=False):
     """Fields of the config that choose what runs, as they were: choice KEY JSON; stated KEY JSON, where a config that has it not means another
     value; dropout KEY zero|some; positive KEY VALUE, a number of which only the sign matters; below KEY ABSENT SYMBOL, a token that the table has."""
     import json
@@ -571,5 +594,5 @@ def requirements(family):
     choices = [k for k in sorted(c) if (isinstance(c[k], (bool, str)) or k in family.extra) and (name(k) not in HARMLESS or family.extra.get(k, 0) is None) and not k.endswith("_token_id")]
     out = ["%s %s %s" % ("stated" if is_stated(k) else "choice", k, json.dumps(c[k])) for k in choices]
     out += ["dropout %s %s" % (k, "some" if c[k] else "zero") for d in DROPOUTS for k in c if name(k) == d]
-    out += ["positive %s %s" % (k, json.dumps(c[k])) for k in POSITIVE if c.get(k, 0) > 0]
+    out += ["positive %s %s" % (k, json.dumps(c[k])) for k in POSITIVE + WEIGHTS * by_trl if c.get(k, 0) > 0]
     return out + ["below %s %d V" % (k, default[k]) for k in default if k == "image_token_index"]

@@ -30,14 +30,15 @@ DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none",
 
 def phases_of(v):
     """Of a program. "output" is where the model's output is let go of; "prefix" and "ending" are what is done to virtual tokens of all layers
-    before the forward pass and behind the backward pass; or the passes of frozen layers."""
+    before the forward pass and behind the backward pass; or the passes of frozen layers; "reference" and "ending" are DPO's reference, or the loss on
+    routers and the layers' own backward pass, which comes behind that loss's."""
     other = [n + "2" for n in EVALUATION[:1]] if not v["eval"] else [n + i for n in STEP for i in "23" if n + i != "output2"]
     return [n for n in NAMES if not (n in other or n.startswith("adapters") and v["lora"] == "none" or n == "adapters_cast" and v["lora"] in play.PROMPTS or n in ("upcast", "biases") and not v["upcast"]
                                       or n == "expert_adapters" and not (play.EXPERTS and v["lora"] == "all-linear")
                                       or n == "halved" and (v["trainer"] not in play.TRL or v["quantised"] == "none")
                                       or n == "load_reference" and (v["trainer"] != "dpo" or v["lora"] != "none")
-                                      or n.startswith("reference") and v["trainer"] != "dpo"
-                                      or n.startswith(("prefix", "ending")) and v["lora"] != "prefix" and v["freeze"] != "layers"
+                                      or n.startswith("reference") and v["trainer"] != "dpo" and not play.weighs_routers(v)
+                                      or n.startswith(("prefix", "ending")) and v["lora"] != "prefix" and v["freeze"] != "layers" and not (n.startswith("ending") and play.weighs_routers(v))
                                       or n == "load_trained" and v["freeze"] != "layers" or n.startswith("ending") and v["freeze"] == "layers" and v["recompute"] == "none"
                                       or n.startswith("output") and not play.has_output(v))]
 
@@ -339,7 +340,7 @@ def owners(program, model, run, slots):
                 letter = "G"
             elif {"B", "V"} <= symbols and symbols & {"D", "S"} or {"B", "C"} <= symbols:
                 letter = "L"
-            elif n.startswith("forward") and freed != n or n.startswith("prefix") and not freed.startswith(("prefix", "forward")):
+            elif n.startswith(("forward", "reference")) and freed != n or n.startswith("prefix") and not freed.startswith(("prefix", "forward")):
                 letter = "A"
             elif n.startswith(("prefix", "forward", "reference", "evaluate")) and not symbols & {"B", "S", "D"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
                 letter = "C"
@@ -510,6 +511,7 @@ def main():
     play.prepare(os.path.abspath(a.null))
     begin()
     play.EXPERTS[:] = [True] * ("E" in families.FAMILIES[a.family].symbols() and families.FAMILIES[a.family].injects)
+    play.ROUTED[:] = [True] * ("E" in families.FAMILIES[a.family].symbols())
     play.GATHERED[:] = [True] * (families.FAMILIES[a.family].kind == "deberta-v2")
     out = File(a.out)
     for v in variants_like(a.like, a.only, a.of) if a.like else variants(a.family, a.only):
@@ -554,7 +556,7 @@ def save(a, out):
             "vplan-recording 2", "family " + f.kind,
             "versions " + versions(out), "device capability=%s" % os.environ["VPLAN_NULL_CC"]]
     head += ["field " + x for x in play.fields(f)]
-    head += ["requires " + x for x in play.requirements(f)]
+    head += ["requires " + x for x in play.requirements(f, any(" trainer=trl" in key for key in out.programs))]
     out.save(a.out, head + [x for x in out.head if x.startswith("also ")])
 
 
