@@ -123,10 +123,11 @@ void vp_check_stranger(vp_checked *c, const vp_checked_file *file, const vp_sect
                                : is_argument ? vp_check_by_words(v->key, names, n)
                                              : NULL;
     size_t       letters     = strlen(v->key);
-    vp_strangers fate = s->unless && vp_value_at(file->doc->root, s->unless) ? VP_STRANGERS_KEPT
-                        : is_argument || (file->dialect->refuses && vp_check_is_run(file))
-                            ? VP_STRANGERS_REFUSED
-                            : s->strangers;
+    vp_strangers fate        = file->doc->is_anothers ? VP_STRANGERS_KEPT
+                               : s->unless && vp_value_at(file->doc->root, s->unless) ? VP_STRANGERS_KEPT
+                               : is_argument || (file->dialect->refuses && vp_check_is_run(file))
+                                   ? VP_STRANGERS_REFUSED
+                                   : s->strangers;
 
     /* among keys of the user's own only what is as good as the same word was meant */
     int most = letters >= 16 && near && strncmp(v->key, near, letters) == 0 ? 3 /* its end is cut */

@@ -12,6 +12,7 @@
 static const vp_key deepspeed_keys[] = {
     {"train_micro_batch_size_per_gpu", VP_KEY_INT, .min = 1, .max = BIG, .or_auto = true},
     {"gradient_accumulation_steps", VP_KEY_INT, .min = 1, .max = BIG, .or_auto = true},
+    {"sequence_parallel_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
     {"train_batch_size", VP_KEY_INT, .min = 1, .max = BIG, .or_auto = true},
     {"gradient_clipping", VP_KEY_REAL, "1.0", .min = 0, .max = BIG, .or_auto = true},
     {"zero_optimization", VP_KEY_MAP},
@@ -136,7 +137,7 @@ static const vp_section deepspeed_sections[] = {
      "csv_monitor wandb tensorboard comet monitor_config comms_logger aio checkpoint "
      "dataloader_drop_last:b pipeline data_efficiency "
      "hybrid_engine weight_quantization "
-     "use_data_before_expert_parallelism tensor_parallel sequence_parallel_size:i "
+     "use_data_before_expert_parallelism tensor_parallel data_parallel_size:i "
      "seq_parallel_communication_data_type fp32_allreduce:b timers zenflow "
      "managed_gradient_accumulation gradient_allreduce_op keep_in_fp32_modules ddp_bf16 "
      "data_parallel_group log_level load_universal_checkpoint use_node_local_storage_checkpoint "
@@ -341,6 +342,7 @@ const vp_dialect vp_dialect_deepspeed = {
     .signs      = "zero_optimization train_micro_batch_size_per_gpu train_batch_size bf16.enabled "
                   "fp16.enabled zero_allow_untested_optimizer",
     .flag_signs = "",
+    .shards     = "sequence_parallel_size", /* runtime/config.py of 0.19, DeepSpeedConfig() */
     .hjson      = true,
     .maps_take_reals = true,
 };

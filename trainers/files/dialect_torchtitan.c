@@ -98,6 +98,20 @@ static const vp_key torchtitan_keys[] = {
     {"parallelism.enable_compiled_autograd", VP_KEY_BOOL, .until = "0.2.1", .instead = "nothing"},
     {"parallelism.pipeline_parallel_split_points", VP_KEY_ANY, .until = "0.2",
      .instead = "parallelism.module_fqns_per_model_part"},
+    {"checkpoint.initial_load_model_weights_only", VP_KEY_BOOL, .until = "0.2",
+     .instead = "checkpoint.initial_load_model_only"},
+    {"checkpoint.interval_type", VP_KEY_ANY, .until = "0.1", .instead = "nothing: steps"},
+    {"training.debug_moe_force_load_balance", VP_KEY_BOOL, .until = "0.2.1",
+     .instead = "debug.moe_force_load_balance"},
+    {"training.data_parallel_degree", VP_KEY_INT, .until = "0.1",
+     .instead = "parallelism.data_parallel_shard_degree"},
+    {"training.enable_float8_linear", VP_KEY_BOOL, .until = "0.1",
+     .instead = "model.converters = [\"quantize.linear.float8\"]"},
+    {"model.norm_type", VP_KEY_ANY, .until = "0.1", .instead = "nothing"},
+    {"job.use_for_integration_test", VP_KEY_BOOL, .until = "0.2", .instead = "nothing"},
+    {"job.print_args", VP_KEY_BOOL, .until = "0.2", .instead = "job.print_config"},
+    {"memory_estimation.enabled", VP_KEY_BOOL, .until = "0.2",
+     .instead = "memory_estimation.enable"},
 };
 
 /* A module that job.custom_config_module names has sections and keys of its own. */
@@ -113,6 +127,7 @@ static const vp_section torchtitan_sections[] = {
      "config_file dump_folder description print_config save_config_file "
      "custom_config_module",
      TITAN_OWN},
+    {"memory_estimation", VP_STRANGERS_REFUSED, "enable:b disable_fake_mode:b", TITAN_OWN},
     {"profiling", VP_STRANGERS_REFUSED,
      "enable_profiling:b save_traces_folder profile_freq:i profiler_active:i profiler_warmup:i "
      "enable_memory_snapshot:b save_memory_snapshot_folder",

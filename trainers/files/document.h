@@ -145,7 +145,9 @@ typedef struct vp_document {
     /* of a script of Python: an argument that its trainer is given and nothing in the text makes, "args=training_args";
      * NULL: none is */
     const char *given;
-    bool        has_trainer; /* of such a script: it calls a trainer's class */
+    bool
+        is_anothers; /* of a call: its class is another library's by that name, with arguments of its own */
+    bool has_trainer; /* of such a script: it calls a trainer's class */
     /* of a script of Python: the settings files that it reads, a list of strings; NULL: none */
     vp_value *files;
     /* what stood in the file and was not read: statements of Python, words without a key */

@@ -144,9 +144,10 @@ vp_status vp_python_add_part(vp_python_reader *r, const vp_value *v)
     VP_TRY_ALLOC(r->err, part);
     while (*end)
         end = &(*end)->next;
-    *end             = part;
-    part->call       = v->call;
-    part->may_run    = r->may_run;
+    *end              = part;
+    part->call        = v->call;
+    part->may_run     = r->may_run;
+    part->is_anothers = (r->imports & VP_PYTHON_OTHERS_LORA) && strcmp(v->call, "LoraConfig") == 0;
     part->root->line = v->line, part->root->column = r->indent;
     for (const vp_value *m = v->first; m; m = m->next) {
         if (strcmp(m->key, VP_PYTHON_UNKNOWN) == 0) {

@@ -10,6 +10,7 @@
 
 typedef struct batch {
     const vp_value *all, *micro, *accumulation; /* as written; NULL: not, or auto */
+    const vp_value *cut;                        /* over how many processes a sequence is cut */
 } batch;
 
 static const vp_value *number_at(const vp_checked_file *file, const char *key)
@@ -55,7 +56,9 @@ static void judge_product(vp_checked *c, const vp_checked_file *file, const batc
 {
     int64_t micro = said(c, VP_SETTING_MICRO_BATCH), world = said(c, VP_SETTING_WORLD);
     int64_t accumulation = b->accumulation || !b->micro ? said(c, VP_SETTING_ACCUMULATION) : 0;
-    int64_t all          = b->all->integer, own;
+    int64_t all = b->all->integer, cut = b->cut ? b->cut->integer : 1, own;
+
+    world = world % cut == 0 ? world / cut : 0; /* those of a sequence count once */
 
     if (!micro || micro > all || accumulation > all || world > all) {
         if (micro > all)
@@ -71,7 +74,7 @@ static void judge_product(vp_checked *c, const vp_checked_file *file, const batc
         find(c, file, b->all, "not", micro, accumulation, world);
     } else if (accumulation && !world && !c->settings.value[VP_SETTING_WORLD]) {
         c->settings.value[VP_SETTING_WORLD] =
-            vp_arena_printf(c->arena, "%lld", (long long)(all / own));
+            vp_arena_printf(c->arena, "%lld", (long long)(all / own * cut));
         c->by_default[VP_SETTING_WORLD] = false;
     } else if (!accumulation && !world) {
         vp_find(c, file, VP_NOTE, b->all, "train_batch_size", NULL,
@@ -89,7 +92,8 @@ void vp_judge_batch(vp_checked *c)
             continue;
         batch b = {number_at(file, "train_batch_size"),
                    number_at(file, "train_micro_batch_size_per_gpu"),
-                   number_at(file, "gradient_accumulation_steps")};
+                   number_at(file, "gradient_accumulation_steps"),
+                   number_at(file, "sequence_parallel_size")};
         if (b.all)
             judge_product(c, file, &b);
         else if (b.micro && !vp_value_at(file->doc->root, "gradient_accumulation_steps") &&

@@ -15,7 +15,8 @@ enum {
     VP_PYTHON_ARGUMENTS          = 32, /* the class that makes Trainer's arguments */
     VP_PYTHON_TRLS_ARGUMENTS     = 64,
     VP_PYTHON_SEQ2SEQ_ARGUMENTS  = 256,
-    VP_PYTHON_OTHERS_TRLS        = 512, /* a class called SFTTrainer, of another library */
+    VP_PYTHON_OTHERS_LORA    = 1024, /* a class called LoraConfig, of another library than peft */
+    VP_PYTHON_OTHERS_TRLS    = 512,  /* a class called SFTTrainer, of another library */
     VP_PYTHON_OTHERS_TRAINER = 128 /* a class called Trainer, of a library that is none of these */
 };
 

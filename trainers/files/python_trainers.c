@@ -138,6 +138,9 @@ vp_status vp_python_read_import(vp_python_reader *r, bool *is_one)
         if (!begins_with(module, r->at, "trl") && !begins_with(module, r->at, "unsloth") &&
             has_word(module, r->at, trl_classes[i]))
             r->imports |= VP_PYTHON_OTHERS_TRLS;
+    if (strncmp(from, "from", 4) == 0 && !begins_with(module, r->at, "peft") &&
+        has_word(module, r->at, "LoraConfig"))
+        r->imports |= VP_PYTHON_OTHERS_LORA;
     if (begins_with(module, r->at, "transformers") && has_word(module, r->at, "TrainingArguments"))
         r->imports |= VP_PYTHON_ARGUMENTS;
     if (begins_with(module, r->at, "transformers") &&

@@ -275,6 +275,26 @@ static bool has_unknown(const vp_value *v)
     return v->kind == VP_VALUE_MAP && !v->call && vp_value_member(v, VP_PYTHON_UNKNOWN);
 }
 
+static bool is_type(const vp_value *v, const void *user)
+{
+    return v == user;
+}
+
+/* dict(type=TrainingArguments, a=1), which a registry calls later on (mmengine, xtuner): TrainingArguments(a=1). */
+static bool take_type(vp_value *v)
+{
+    const vp_value *type = vp_value_member(v, "type");
+    const char     *dot  = type && type->text ? strrchr(type->text, '.') : NULL;
+    const char     *name = dot ? dot + 1 : type ? type->text : NULL;
+
+    if (!type || type->kind != VP_VALUE_STRING || type->quoted || !name ||
+        !(isupper((unsigned char)*name) || strcmp(name, "from_pretrained") == 0))
+        return false;
+    v->call = type->text;
+    vp_value_drop(v, is_type, type);
+    return true;
+}
+
 /* dict(other, a=1): what is in the other, and what stands beside it. */
 static vp_status settle_dict(vp_python_reader *r, vp_value *v)
 {
@@ -285,6 +305,8 @@ static vp_status settle_dict(vp_python_reader *r, vp_value *v)
         if (isdigit((unsigned char)m->key[0]) &&
             (strcmp(m->key, "0") != 0 || m->kind != VP_VALUE_MAP || m->call))
             return VP_OK; /* pairs, or what nobody knows */
+    if (take_type(v))
+        return VP_OK;
     m        = v->first;
     v->first = v->last = NULL, v->n_children = 0, v->index = NULL, v->call = NULL;
     for (; m; m = next) {

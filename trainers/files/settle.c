@@ -44,6 +44,16 @@ static void settle_unsloth(vp_checked *c)
     }
 }
 
+/* DeepSpeed's engine whose file has ZeRO off: none of the ways that there are words for. */
+static bool is_without_zero(const vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].dialect == &vp_dialect_deepspeed &&
+            vp_check_holds(c, &c->files[f], "zero_optimization.stage", "=0"))
+            return true;
+    return false;
+}
+
 /* Cards that share nothing but gradients and a card alone are told alike: the number of processes says which. */
 static void settle_parallel(vp_checked *c)
 {
@@ -52,6 +62,8 @@ static void settle_parallel(vp_checked *c)
                             ? NULL
                             : c->settings.value[VP_SETTING_WORLD];
 
+    if (may && strncmp(may, "zero", 4) == 0 && is_without_zero(c))
+        c->settings.value[VP_SETTING_PARALLEL] = c->may_be[VP_SETTING_PARALLEL] = may = NULL;
     if (!may || !world || strcmp(may, "none or ddp") != 0)
         return;
     c->settings.value[VP_SETTING_PARALLEL] = strcmp(world, "1") == 0 ? "none" : "ddp";
