@@ -363,6 +363,14 @@ static bool is_unread(const vp_value *v)
     return v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0;
 }
 
+/* "<num-labels>": what a user is to fill in. */
+static bool is_placeholder(const char *text)
+{
+    size_t n = strlen(text);
+
+    return n > 2 && text[0] == '<' && text[n - 1] == '>';
+}
+
 bool vp_value_is_unknown(const vp_checked_file *file, const vp_value *v, bool is_name)
 {
     if (v->call)
@@ -370,7 +378,7 @@ bool vp_value_is_unknown(const vp_checked_file *file, const vp_value *v, bool is
     if (v->kind != VP_VALUE_STRING)
         return false;
     if (file->doc->format == VP_FORMAT_FLAGS)
-        return strpbrk(v->text, "$`") != NULL;
+        return strpbrk(v->text, "$`") != NULL || is_placeholder(v->text);
     return is_name && file->doc->format == VP_FORMAT_PYTHON && !v->quoted &&
            (isalpha((unsigned char)v->text[0]) || v->text[0] == '_');
 }
@@ -428,7 +436,8 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
         k->type == VP_KEY_WORD) /* a command's words are text: no is not false */
         snprintf(text, sizeof text, "%s", v->text);
     vp_text_escape(text, shown, sizeof shown);
-    if (v->kind == VP_VALUE_NULL || k->type == VP_KEY_ANY || strchr(text, '$'))
+    if (v->kind == VP_VALUE_NULL || k->type == VP_KEY_ANY || strchr(text, '$') ||
+        (file->doc->format == VP_FORMAT_FLAGS && is_placeholder(text)))
         return;
     if (is_name_of_python(file, k, v) || is_unread(v)) {
         if (!is_said_elsewhere(c, file, k))

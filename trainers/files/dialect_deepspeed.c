@@ -128,6 +128,7 @@ static const vp_key deepspeed_keys[] = {
     {"compile.offload_activation", VP_KEY_BOOL, "false"},
     {"compile.offload_opt_states", VP_KEY_BOOL, "false"},
     {"compile.offload_parameters", VP_KEY_BOOL, "false"},
+    {"aio.thread_count", VP_KEY_INT, .until = "0.16.4", .instead = "aio.intra_op_parallelism"},
 };
 
 static const vp_section deepspeed_sections[] = {
@@ -142,6 +143,17 @@ static const vp_section deepspeed_sections[] = {
      "managed_gradient_accumulation gradient_allreduce_op keep_in_fp32_modules ddp_bf16 "
      "data_parallel_group log_level load_universal_checkpoint use_node_local_storage_checkpoint "
      "train_batch_size_per_gpu domino mpu"},
+    /* monitor/config.py, comm/config.py, profiling/config.py and runtime/swap_tensor/aio_config.py of 0.19 */
+    {"tensorboard", VP_STRANGERS_REFUSED, "enabled:b output_path job_name"},
+    {"csv_monitor", VP_STRANGERS_REFUSED, "enabled:b output_path job_name"},
+    {"wandb", VP_STRANGERS_REFUSED, "enabled:b group team project"},
+    {"comet", VP_STRANGERS_REFUSED,
+     "enabled:b samples_log_interval:i project workspace api_key experiment_name experiment_key online:b mode"},
+    {"comms_logger", VP_STRANGERS_REFUSED, "enabled:b prof_all:b prof_ops verbose:b debug:b"},
+    {"flops_profiler", VP_STRANGERS_DROPPED,
+     "enabled:b recompute_fwd_factor:r profile_step:i module_depth:i top_modules:i detailed:b output_file"},
+    {"aio", VP_STRANGERS_DROPPED,
+     "block_size:i queue_depth:i intra_op_parallelism:i single_submit:b overlap_events:b use_gds:b"},
     {"zero_optimization", VP_STRANGERS_REFUSED,
      "use_multi_rank_bucket_allreduce:b compute_grad_norm:b load_from_fp32_weights:b elastic_checkpoint:b "
      "zenflow cpu_offload_param:b cpu_offload_use_pin_memory:b prefetch_bucket_size:i "

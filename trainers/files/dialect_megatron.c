@@ -12,6 +12,7 @@ static const vp_key megatron_keys[] = {
     {"micro_batch_size", VP_KEY_INT, NULL, .min = 1, .max = BIG},
     {"global_batch_size", VP_KEY_INT, NULL, .min = 1, .max = BIG},
     {"seq_length", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"encoder_seq_length", VP_KEY_INT, NULL, .min = 1, .max = BIG},
     {"bf16", VP_KEY_FLAG, "false"},
     {"fp16", VP_KEY_FLAG, "false"},
     {"clip_grad", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
@@ -132,7 +133,7 @@ static const vp_section megatron_sections[] = {
      "embedding_init_method_std:r embedding_path empty_unused_memory_level "
      "enable_chunked_prefill:b enable_cuda_graph:b enable_experimental:b "
      "enable_ft_package:b enable_full_sharding_in_hsdp:b enable_mhc_connections:b "
-     "enable_msc:b encoder_num_layers:i encoder_seq_length:i end_weight_decay:r "
+     "enable_msc:b encoder_num_layers:i end_weight_decay:r "
      "eod_mask_loss:b ep_overlap_early_attn_memory_release:b error_injection_rate:i "
      "error_injection_type eval_global_batch_size:i eval_interval:i eval_iters:i "
      "eval_micro_batch_size:i evidence_data_path exit_duration_in_mins:i exit_interval:i "
@@ -378,6 +379,8 @@ static const vp_saying megatron_says[] = {
     {VP_SETTING_MICRO_BATCH, "*", "micro_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "global_batch_size", "$global"},
     {VP_SETTING_SEQ, "*", "seq_length", "$"},
+    {VP_SETTING_SEQ, "*", "encoder_seq_length", "$",
+     .read_only = true}, /* arguments.py takes one of them */
     {VP_SETTING_CLIP_NORM, "R", "clip_grad", "$"},
     {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
     {VP_SETTING_PRECISION, "fp32", "fp16", "false"},

@@ -221,8 +221,15 @@ static const vp_key litgpt_keys[] = {
 static const vp_section litgpt_sections[] = {
     {"", VP_STRANGERS_REFUSED,
      "model_config out_dir initial_checkpoint_dir resume data eval log logger_name seed "
-     "tokenizer_dir access_token lora_query lora_key lora_value lora_projection lora_mlp "
-     "lora_head"},
+     "tokenizer_dir access_token lora_query:b lora_key:b lora_value:b lora_projection:b lora_mlp:b "
+     "lora_head:b"},
+    /* arguments of litgpt/data's classes; a class of the user's own has others */
+    {"data", VP_STRANGERS_KEPT, "class_path init_args"},
+    {"data.init_args", VP_STRANGERS_KEPT,
+     "mask_prompt:b val_split_fraction prompt_style ignore_index:i seed:i num_workers:i "
+     "download_dir file_url file_name repo_id json_path data_path include_multiturn_conversations:b "
+     "subsets use_starcoder:b split_names train_data_path val_data_path path"},
+    {"optimizer", VP_STRANGERS_KEPT, "class_path init_args"},
     {"train", VP_STRANGERS_REFUSED,
      "save_interval:i log_interval:i lr_warmup_steps:i lr_warmup_fraction:r epochs:i max_tokens:i max_steps:i "
      "max_time:r tie_embeddings:b min_lr:r"},
@@ -463,6 +470,8 @@ static const vp_section torchtune_sections[] = {
     {"profiler", VP_STRANGERS_KEPT,
      "_component_ enabled:b output_dir cpu:b cuda:b profile_memory:b with_stack:b record_shapes:b "
      "with_flops:b wait_steps:i warmup_steps:i active_steps:i num_cycles:i"},
+    {"metric_logger", VP_STRANGERS_KEPT,
+     "_component_ log_dir filename project entity group name organize_logs:b output_dir"},
     {"lr_scheduler", VP_STRANGERS_KEPT,
      "_component_ num_warmup_steps:i num_training_steps num_cycles"},
     {"dataset", VP_STRANGERS_KEPT,

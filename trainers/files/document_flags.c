@@ -208,6 +208,8 @@ static vp_status take_of_launcher(taker *t, char *word, bool quoted, int line, i
 
     if (word[0] == '-' && word[1] == '-' && isalpha((unsigned char)word[2])) {
         VP_TRY(take_key(t, word, line, column));
+        if (t->into->root->last)
+            t->into->root->last->is_option = true;
         if (t->open && vp_launch_is_switch(t->open->key))
             t->open = NULL;
     } else if (word[0] == '-' && !isdigit((unsigned char)word[1])) {

@@ -1,9 +1,82 @@
 /* trainers/files/judge_launch.c: how many processes start, on how many cards. */
+#include "base/options.h"
 #include "trainers/files/check_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* accelerate launch of 1.15, torchrun of torch 2.11, deepspeed 0.19: the options of their parsers. */
+static const char launchers_options[] =
+    "autotuning aws_access_key_id aws_secret_access_key bind_core_list bind_cores_to_rank "
+    "config_file cpu debug deepspeed_config_file deepspeed_exclusion_filter "
+    "deepspeed_hostfile deepspeed_inclusion_filter deepspeed_moe_layer_cls_names "
+    "deepspeed_multinode_launcher downcast_bf16 duplicate_stderr_filters "
+    "duplicate_stdout_filters dynamo_backend dynamo_mode dynamo_use_dynamic "
+    "dynamo_use_fullgraph dynamo_use_regional_compilation enable_cpu_affinity "
+    "enable_each_rank_log env event_log_handler exclude force_multi fp8_amax_compute_algo "
+    "fp8_amax_history_len fp8_backend fp8_enable_fsdp_float8_all_gather fp8_format "
+    "fp8_interval fp8_margin fp8_opt_level fp8_override_linear_precision fp8_pad_inner_dim "
+    "fp8_use_autocast_during_eval fsdp_activation_checkpointing "
+    "fsdp_activation_checkpointing_offload fsdp_auto_wrap_policy fsdp_backward_prefetch "
+    "fsdp_cpu_ram_efficient_loading fsdp_forward_prefetch fsdp_min_num_params "
+    "fsdp_offload_params fsdp_reshard_after_forward fsdp_sharding_strategy "
+    "fsdp_state_dict_type fsdp_sync_module_states fsdp_transformer_layer_cls_to_wrap "
+    "fsdp_use_orig_params fsdp_version gpu_ids gradient_accumulation_steps gradient_clipping "
+    "hostfile include launcher launcher_args local_addr local_ranks_filter log_dir log_level "
+    "logs_specs machine_rank main_process_ip main_process_port main_training_function "
+    "master_addr master_port max_restarts megatron_lm_attention_backend "
+    "megatron_lm_attention_dropout megatron_lm_attention_softmax_in_fp32 "
+    "megatron_lm_calculate_per_token_loss megatron_lm_context_parallel_size "
+    "megatron_lm_decoder_last_pipeline_num_layers megatron_lm_eod_mask_loss "
+    "megatron_lm_expert_model_parallel_size megatron_lm_expert_tensor_parallel_size "
+    "megatron_lm_gradient_clipping megatron_lm_hidden_dropout megatron_lm_no_load_optim "
+    "megatron_lm_no_save_optim megatron_lm_num_micro_batches "
+    "megatron_lm_optimizer_cpu_offload megatron_lm_overlap_cpu_optimizer_d2h_h2d "
+    "megatron_lm_pp_degree megatron_lm_recompute_activations "
+    "megatron_lm_recompute_granularity megatron_lm_recompute_method "
+    "megatron_lm_recompute_num_layers megatron_lm_sequence_parallelism megatron_lm_tp_degree "
+    "megatron_lm_use_custom_fsdp megatron_lm_use_distributed_optimizer "
+    "megatron_lm_use_precision_aware_optimizer megatron_lm_use_rotary_position_embeddings "
+    "mixed_precision module monitor_interval mpirun_hostfile multi_gpu nnodes no_local_rank "
+    "no_python no_ssh no_ssh_check no_tpu_cluster node_rank nproc_per_node num_accelerators "
+    "num_cpu_threads_per_process num_gpus num_machines num_nodes num_processes numa_binding "
+    "offload_optimizer_device offload_optimizer_nvme_path offload_param_device "
+    "offload_param_nvme_path parallelism_config_cp_backend "
+    "parallelism_config_cp_comm_strategy parallelism_config_cp_size "
+    "parallelism_config_dp_replicate_size parallelism_config_dp_shard_size "
+    "parallelism_config_sp_attn_implementation parallelism_config_sp_backend "
+    "parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable "
+    "parallelism_config_sp_size parallelism_config_tp_size quiet rdzv_backend rdzv_conf "
+    "rdzv_endpoint rdzv_id redirects role run_path same_network save_pid signals_to_handle "
+    "ssh_port standalone start_method tee tpu tpu_cluster tpu_use_sudo use_deepspeed use_fsdp "
+    "use_megatron_lm use_parallelism_config venv_script virtual_local_rank vm zero3_init_flag "
+    "zero3_save_16bit_model zero_stage";
+
+enum { MAX_OPTIONS = 256 };
+
+/* An option that no launcher has and that is nearly one: argparse refuses it, or what begins an option is that one. */
+static void judge_options(vp_checked *c, const vp_checked_file *file)
+{
+    const char *names[MAX_OPTIONS];
+    int         n = 0;
+
+    for (const char *p = launchers_options; *p && n < MAX_OPTIONS;
+         p += strcspn(p, " "), p += *p == ' ')
+        if (!(names[n++] = vp_arena_printf(c->arena, "%.*s", (int)strcspn(p, " "), p)))
+            return;
+    for (const vp_value *v = file->doc->launch->root->first; v; v = v->next) {
+        int nearest = v->is_option && strlen(v->key) > 5 && !vp_listed(launchers_options, v->key)
+                          ? vp_word_nearest(v->key, names, n)
+                          : -1;
+        if (nearest < 0 ||
+            vp_word_distance(v->key, names[nearest]) > (strlen(v->key) < 12 ? 1 : 2) ||
+            strncmp(names[nearest], v->key, strlen(v->key)) == 0)
+            continue;
+        vp_find(c, file, VP_ERROR, v, v->key, names[nearest],
+                "no option of the launcher's: it ends with an error");
+    }
+}
 
 /* A launcher that is told to start none. */
 static bool judge_none(vp_checked *c, const vp_checked_file *file)
@@ -29,6 +102,8 @@ static void judge_processes(vp_checked *c)
     for (int f = 0; f < c->n_files; f++) {
         const vp_document *launch = c->files[f].doc ? c->files[f].doc->launch : NULL;
         const vp_value    *at     = launch ? vp_value_at(launch->root, "processes") : NULL;
+        if (launch && launch->has_launcher)
+            judge_options(c, &c->files[f]);
         if (launch && judge_none(c, &c->files[f]))
             continue;
         if (!launch || c->world ||

@@ -54,6 +54,29 @@ static bool is_without_zero(const vp_checked *c)
     return false;
 }
 
+/* --deepspeed --zero_stage 3: a script that makes DeepSpeed's settings itself (DeepSpeed-Chat) is told the stage by that name. */
+static const char *stage_of_script(const vp_checked *c)
+{
+    static const char *const words[] = {NULL, "zero1", "zero2", "zero3"};
+
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_value *v = c->files[f].doc && c->files[f].doc->format == VP_FORMAT_FLAGS
+                                ? vp_value_at(c->files[f].doc->root, "zero_stage")
+                                : NULL;
+        if (v && v->kind == VP_VALUE_INT && v->integer >= 1 && v->integer <= 3)
+            return words[v->integer];
+    }
+    return NULL;
+}
+
+static bool reads_deepspeed(const vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].dialect == &vp_dialect_deepspeed)
+            return true;
+    return false;
+}
+
 /* Cards that share nothing but gradients and a card alone are told alike: the number of processes says which. */
 static void settle_parallel(vp_checked *c)
 {
@@ -64,6 +87,13 @@ static void settle_parallel(vp_checked *c)
 
     if (may && strncmp(may, "zero", 4) == 0 && is_without_zero(c))
         c->settings.value[VP_SETTING_PARALLEL] = c->may_be[VP_SETTING_PARALLEL] = may = NULL;
+    const char *stage = stage_of_script(c);
+    if (may && stage && strcmp(may, "zero1 or zero2 or zero3") == 0 && !reads_deepspeed(c)) {
+        c->settings.value[VP_SETTING_PARALLEL] = stage;
+        c->may_be[VP_SETTING_PARALLEL] = may = NULL;
+        if (!c->uncounted)
+            c->uncounted = "a script that makes DeepSpeed's settings itself (zero_stage)";
+    }
     if (!may || !world || strcmp(may, "none or ddp") != 0)
         return;
     c->settings.value[VP_SETTING_PARALLEL] = strcmp(world, "1") == 0 ? "none" : "ddp";
@@ -302,10 +332,44 @@ vp_status vp_check_order(vp_checked *c, vp_err *err)
     return vp_check_sort(c, err);
 }
 
+static void say(vp_checked *c, const vp_checked_file *file, int setting, const char *key)
+{
+    const vp_value *v = key ? vp_value_at(file->doc->root, key) : NULL;
+    char            text[64];
+
+    if (!v || c->settings.value[setting] || (v->kind != VP_VALUE_INT && v->kind != VP_VALUE_REAL))
+        return;
+    c->settings.value[setting] = vp_arena_strdup(c->arena, vp_value_text(v, text, sizeof text));
+}
+
+/* Adapters of torchtune's and litgpt's, whose steps nothing here counts: what they are stands in the files. */
+static void settle_adapters(vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_checked_file *file         = &c->files[f];
+        bool                   is_torchtune = file->doc && file->dialect == &vp_dialect_torchtune;
+        bool                   is_litgpt    = file->doc && file->dialect == &vp_dialect_litgpt;
+        const vp_value *model = is_torchtune ? vp_value_at(file->doc->root, "model._component_")
+                                : is_litgpt  ? vp_value_at(file->doc->root, "lora_r")
+                                             : NULL;
+        const vp_value *quant = is_litgpt ? vp_value_at(file->doc->root, "quantize") : NULL;
+        if (!model || !model->text || c->settings.value[VP_SETTING_TUNING] ||
+            (is_torchtune && !strstr(model->text, "lora_")))
+            continue;
+        c->settings.value[VP_SETTING_TUNING] =
+            (quant && quant->kind == VP_VALUE_STRING) || strstr(model->text, ".qlora_") ? "qlora"
+                                                                                        : "lora";
+        say(c, file, VP_SETTING_LORA_R, is_torchtune ? "model.lora_rank" : "lora_r");
+        say(c, file, VP_SETTING_LORA_ALPHA, is_torchtune ? "model.lora_alpha" : "lora_alpha");
+        say(c, file, VP_SETTING_LORA_DROPOUT, is_torchtune ? "model.lora_dropout" : "lora_dropout");
+    }
+}
+
 void vp_settle(vp_checked *c)
 {
     settle_precision(c);
     settle_unsloth(c);
     settle_parallel(c);
+    settle_adapters(c);
     settle_preparation(c);
 }
