@@ -155,7 +155,7 @@ static void estimate_padded(vp_estimate_answer *a, const vp_estimate_options *o)
     vp_err         why    = {0};
 
     a->assumes_no_padding = !o->padding && !o->lengths && !q.padded && !q.packed && q.batch > 1 &&
-                            strcmp(a->estimate.task, "imgcls") != 0;
+                            strcmp(a->estimate.task, "imgcls") != 0 && !a->estimate.heard;
     if (!a->assumes_no_padding)
         return;
     q.padded = q.terse = true;

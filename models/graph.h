@@ -112,6 +112,7 @@ typedef struct vp_template {
     vp_param    *params;
     int64_t      n_params, cap_params;
     int          in, out; /* tensors; -1: none */
+    int64_t seq; /* tokens of a sample in it, where they are others than the model's; 0: those */
 } vp_template;
 
 /* The window of an attention that its instance decides. */

@@ -258,7 +258,9 @@ COUNTS = {"distilbert-base-uncased": 66985530, "t5-small": 60506624, "t5-base": 
           "modernbert-base": 149655232, "modernbert-large": 395881664, "olmo-3-7b": 7298011136, "glm-4-9b": 9400279040, "ernie-4.5-0.3b": 360748032,
           "flan-t5-small": 76961152, "flan-t5-base": 247577856, "flan-t5-large": 783150080, "flan-t5-xl": 2849757184, "flan-t5-xxl": 11135332352,         # with the heads of their own that the files have
           "deberta-v3-small": 141896450, "deberta-v3-base": 184423682, "deberta-v3-large": 435063810, "bart-base": 139420416, "bart-large": 406291456, "electra-base": 109483778,
-          "gpt-oss-20b": 20914757184, "dinov2-base": 86583554}
+          "gpt-oss-20b": 20914757184, "dinov2-base": 86583554,
+          "whisper-tiny": 37760640, "whisper-base": 72593920, "whisper-small": 241734912, "whisper-medium": 763857920, "whisper-large-v2": 1543304960,
+          "whisper-large-v3": 1543490560, "whisper-large-v3-turbo": 808878080, "distil-large-v3": 756405760}
 _, j = said("models", "--json")
 recorded = {m["name"]: m["params_total"] for m in j["models"] if not m["has_graph"]}
 ok(recorded == COUNTS, "counts of what is only recorded", set(recorded.items()) ^ set(COUNTS.items()))
@@ -353,6 +355,30 @@ refused("a stochastic depth", dict(dino, drop_path_rate=0.1), [], 4, ["drop_path
 refused("a BEiT without scales of its layers, which are 2 L h parameters fewer", dict(beit, layer_scale_init_value=0.0), [], 4, ["above 0"])
 ok(estimate(dict(beit, layer_scale_init_value=1e-5))[0] == 0, "how large the scales are at first changes nothing")
 refused("a regression of images", dict(beit, id2label={"0": "much"}), [], 4, ["regression"])
+# ---- sounds: --seq is what is written of one, and every sample is heard as long ----
+sounds = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/sound_steps.csv", scratch)]
+for row, errors in sounds:
+    name = " ".join([row["name"], row["trainer"]] + row["options"])
+    if ok(not isinstance(errors, str), name, errors):
+        ok(abs(errors["peak"]) <= 2e-6 and abs(errors["reserved"]) <= 0.0015 and abs(errors["load"]) <= 1e-6 and abs(errors.get("evaluate", 0)) <= 2e-6, name, errors)
+ok(len(sounds) >= 52 and len({row["name"] for row, _ in sounds}) >= 7, "rows of sounds", len(sounds))
+whisper = dict(model_type="whisper", architectures=["WhisperForConditionalGeneration"], d_model=384, encoder_layers=4, decoder_layers=4, encoder_attention_heads=6, decoder_attention_heads=6,
+               encoder_ffn_dim=1536, decoder_ffn_dim=1536, vocab_size=51865, num_mel_bins=80, max_source_positions=1500, max_target_positions=448, pad_token_id=50257)
+rc, j = estimate(whisper, "--trainer", "hf", "--micro-batch", "2")
+ok(rc == 0 and j["settings"]["seq"] == 448 and j["model"]["params_total"] == 37760640 and any("3000 frames of 80 bands" in a for a in j["assumptions"]), "Whisper writes as much as it has positions unless told", (rc, j.get("error")))
+same = [estimate(whisper, "--trainer", "hf", "--micro-batch", "2", "--seq", "100", *more)[1]["allocated_peak_bytes"] for more in ([], ["--padding", "mask"], ["--target-seq", "100"])]
+ok(len(set(same)) == 1, "padding of what is written is in its labels", same)
+ok(estimate(whisper, "--trainer", "torch", "--precision", "fp16", "--micro-batch", "8", "--seq", "100")[1]["allocated_peak_bytes"] > 1.01 * estimate(whisper, "--trainer", "torch", "--precision", "bf16", "--micro-batch", "8", "--seq", "100")[1]["allocated_peak_bytes"],
+   "the first stack clamps what is fp16")
+# DDP clones what a model returns, two stacks' first states too: runs of Seq2SeqTrainer as rank 0 of 2 that vplan dryrun counted
+for name, words, peak, within in (("whisper-small", ("--precision", "fp16-mixed", "--seq", "225"), 12477557760, 0.0002), ("t5-small", ("--precision", "bf16-mixed", "--seq", "512"), 6686423040, 0.01)):
+    code, j = said("estimate", name, "--trainer", "hf", "--world", "2", "--device", "a100-sxm-80gb", "--micro-batch", "8", *words, "--json")
+    ok(code == 0 and abs(j["allocated_peak_bytes"] / peak - 1) < within, "%s on two cards" % name, (code, j.get("allocated_peak_bytes"), peak))
+refused("more than 448 tokens", whisper, ["--seq", "449"], 2, ["longer than the 448 positions"])
+refused("two lengths of what is written", whisper, ["--seq", "100", "--target-seq", "50"], 2, ["both are the tokens that are written", "1500"])
+refused("a spectrum that is masked", dict(whisper, apply_spec_augment=True), [], 4, ["was recorded with false"])
+refused("layers that chance leaves out", dict(whisper, decoder_layerdrop=0.1), [], 4, ["was recorded with 0.0"])
+refused("Trainer's sounds are wider than their weights", whisper, ["--trainer", "hf", "--precision", "bf16"], 4, ["fp32", "bf16-mixed"])
 refused("several labels an image", dict(dino, problem_type="multi_label_classification"), [], 4, ["one label a sample"])
 
 # ---- the table of trainers/hf/README.md ----

@@ -65,6 +65,7 @@ static const struct {
     {"electra", {ENCODER_LINEARS}, "query+value"},
     {"electra_narrow", {ENCODER_LINEARS, "embeddings_project"}, "query+value"},
     {"bart", {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}, "q_proj+v_proj"},
+    {"whisper", {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}, NULL},
     {"t5", {"q", "k", "v", "o", "wi", "wo"}, "q+v"},
     {"t5_gated", {"q", "k", "v", "o", "wi_0", "wi_1", "wo"}, "q+v"},
     {"deberta-v2", {"query_proj", "key_proj", "value_proj", "dense"}, "query_proj+value_proj"},

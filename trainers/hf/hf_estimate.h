@@ -118,9 +118,11 @@ typedef struct vp_hf_estimate {
     int             n_phases, peak; /* peak: the phase of the largest allocated_bytes */
     int64_t         allocated_bytes, reserved_bytes, seq;
     int64_t         positions; /* that the model was made for; 0: its config names none */
-    int64_t         pinned_bytes, host_bytes; /* of one rank: pinned, and all that is offloaded */
-    vp_hf_host      host;
-    vp_hf_batch     batch;
+    int64_t
+        heard; /* tokens that a sample's sound makes, where there is one; seq is what is written of it */
+    int64_t     pinned_bytes, host_bytes; /* of one rank: pinned, and all that is offloaded */
+    vp_hf_host  host;
+    vp_hf_batch batch;
     int64_t
         n_returns; /* times in the last step that PyTorch gave back its cache: none without a limit */
     int64_t     n_trained, n_params; /* parameters */

@@ -5,12 +5,12 @@
 #include "trainers/hf/hf_attention.h"
 #include "trainers/hf/hf_cudnn.h"
 #include "trainers/hf/hf_layers.h"
+#include "trainers/hf/hf_lengths.h"
 #include "trainers/hf/hf_refuse.h"
 #include "trainers/hf/hf_task.h"
 #include "trainers/hf/hf_versions.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +31,19 @@ typedef struct search {
     vp_hf_request        moved;      /* the request, with other checkpoints */
 } search;
 
+/* Whether such steps were recorded in fp16 too: those of a class that looks for it, and clamps what is. */
+static bool is_apart(const search *r, const char *precision)
+{
+    const char *key;
+    char        words[80];
+
+    snprintf(words, sizeof words, "precision=%s attention=%s ", precision, r->attention);
+    for (int64_t i = 0; (key = vp_recording_key(r->found->recording, i)); i++)
+        if (strstr(key, words) && !strstr(key, " quantised="))
+            return true;
+    return false;
+}
+
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
  * attention, where PyTorch's softmax reads fp16 and writes fp32 without a copy between, and products of 8-bit weights, which
  * read fp16. */
@@ -42,7 +55,7 @@ static const char *recorded_precision(const search *r)
     bool differs = quantised ? strcmp(q->load, "int8") == 0 : strcmp(r->attention, "eager") == 0;
     const char *precision = vp_hf_computed_precision(q);
 
-    if (differs)
+    if (differs || (!quantised && strncmp(precision, "fp16", 4) == 0 && is_apart(r, precision)))
         return precision;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (strcmp(precision, same[i][0]) == 0)
@@ -66,11 +79,16 @@ static bool is_windowed(const search *r)
     return r->found->sizes.window && seen_tokens(r) >= r->found->sizes.window;
 }
 
+/* Padding is a mask's; but of a sound's text it is in the labels alone, and a sound is as long as others. */
+static bool is_padded(const search *r)
+{
+    return r->request->padded && !vp_hf_hears(&r->found->sizes);
+}
+
 /* Keys of a prefix have no queries: sdpa gets a mask. */
 static bool has_mask(const search *r)
 {
-    return r->request->padded || r->request->packed || is_windowed(r) ||
-           vp_hf_has_prefix(r->request);
+    return is_padded(r) || r->request->packed || is_windowed(r) || vp_hf_has_prefix(r->request);
 }
 
 static bool is_fp32(const search *r)
@@ -175,7 +193,7 @@ static void key_of(const search *r, char *buf, size_t size)
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
              "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
-             r->out->task, recorded_precision(r), r->attention, q->padded, (int)heads,
+             r->out->task, recorded_precision(r), r->attention, is_padded(r), (int)heads,
              s->tied && !r->unties, recompute_of(r), q->lora.targets, vp_hf_drops_out(q),
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
              q->lora.is_dora ? " dora=1" : "", saved[0] ? " save=" : "", saved,
@@ -341,88 +359,6 @@ static vp_status choose_labels(search *r, vp_err *err)
                                    : VP_OK;
 }
 
-/* Of a model that takes square pictures of any size: the tokens of one, whose patches come behind one more. Other pictures than
- * the config's have its positions made larger or smaller. */
-static vp_status choose_picture(search *r, vp_err *err)
-{
-    const int64_t *at = r->found->sizes.symbols.at;
-    int64_t of_config = vp_patches_of(&r->found->sizes.symbols) + 1, side = 224 / at[VP_SYM_p];
-    int64_t seq     = r->request->seq ? r->request->seq : of_config;
-    int64_t patches = (int64_t)(sqrt((double)seq) + 1e-9);
-
-    r->out->seq   = seq;
-    r->is_resized = seq != of_config;
-    if (patches < 1 || patches * patches + 1 != seq)
-        return VP_FAIL(err, VP_ERR_USAGE,
-                       "--seq %lld: no square picture makes so many tokens, one for each patch of "
-                       "%lld x %lld and one more; one of 224 x 224 makes %lld",
-                       (long long)seq, (long long)at[VP_SYM_p], (long long)at[VP_SYM_p],
-                       (long long)(side * side + 1));
-    if (!r->request->seq)
-        vp_hf_assume(r->out,
-                     "pictures of %lld x %lld, as the config says (image_size); of 224 x 224, as "
-                     "many processors cut them, each makes %lld tokens: --seq %lld",
-                     (long long)at[VP_SYM_I], (long long)at[VP_SYM_I], (long long)(side * side + 1),
-                     (long long)(side * side + 1));
-    return VP_OK;
-}
-
-/* The sequence, and that the model has so many positions, where they are learnt. */
-static vp_status choose_seq(search *r, vp_err *err)
-{
-    const vp_graph    *graph = &r->model->graph;
-    const vp_hf_sizes *sizes = &r->found->sizes;
-    int64_t            positions =
-        graph->max_seq ? graph->max_seq : sizes->symbols.at[VP_SYM_P] - sizes->unused_positions;
-    bool    is_bound = graph->max_seq ? graph->learns_positions : sizes->learns_positions;
-    int64_t of_image = sizes->symbols.at[VP_SYM_S], more = r->request->lora.virtual_tokens;
-
-    if (sizes->symbols.at[VP_SYM_p])
-        vp_hf_assume(r->out,
-                     "convolutions: PyTorch's own kernels; cuDNN's have workspaces of their "
-                     "own, by the card, which are not counted");
-    if (!of_image && sizes->symbols.at[VP_SYM_p])
-        return choose_picture(r, err);
-    r->out->positions = positions;
-    r->out->seq       = of_image ? of_image : r->request->seq;
-    if (of_image && r->request->seq && r->request->seq != of_image)
-        return VP_FAIL(err, VP_ERR_USAGE, "--seq %lld: an image of this model makes %lld tokens",
-                       (long long)r->request->seq, (long long)of_image);
-    if (!r->out->seq)
-        r->out->seq = positions && positions - more < r->request->default_seq
-                          ? positions - more
-                          : r->request->default_seq;
-    if (positions && !is_bound)
-        return VP_OK;
-    if (positions && more && seen_tokens(r) > positions)
-        return VP_FAIL(err, VP_ERR_USAGE,
-                       "--seq %lld and %lld virtual tokens are more than the %lld positions of "
-                       "this model",
-                       (long long)r->out->seq, (long long)more, (long long)positions);
-    if (positions && r->out->seq > positions)
-        return VP_FAIL(err, VP_ERR_USAGE,
-                       "--seq %lld is longer than the %lld positions of this model",
-                       (long long)r->out->seq, (long long)positions);
-    return VP_OK;
-}
-
-/* The sequence that is learnt from the other one, where there are two. */
-static vp_status choose_target(search *r, vp_err *err)
-{
-    int64_t target = r->request->target_seq;
-
-    if (strcmp(r->out->task, "seq2seq") == 0 && !target)
-        vp_hf_assume(r->out,
-                     "the sequence that is written is as long as the one that is read; estimate "
-                     "--target-seq N says what another takes");
-    if (strcmp(r->out->task, "seq2seq") == 0)
-        r->found->sizes.symbols.at[VP_SYM_D] = target ? target : r->out->seq;
-    else if (target)
-        return VP_FAIL(err, VP_ERR_USAGE, "--target-seq is for --task seq2seq, not for %s",
-                       r->out->task);
-    return VP_OK;
-}
-
 enum { MOST_BESIDE = 5 }; /* layers: gemma 3's repeat after six */
 
 /* The program of a key; where layers repeat in blocks, and the model's are no whole ones, that with so many beside them. */
@@ -561,8 +497,8 @@ static vp_status open_recording(search *r, const char *part, vp_err *err)
     VP_TRY(refuse_lone_head(r, err));
     VP_TRY(part_layers(r, err));
     VP_TRY(choose_labels(r, err));
-    VP_TRY(choose_seq(r, err));
-    VP_TRY(choose_target(r, err));
+    VP_TRY(
+        vp_hf_choose_lengths(r->model, r->request, &r->found->sizes, r->out, &r->is_resized, err));
 out:
     return st;
 }

@@ -11,13 +11,15 @@
 typedef enum norm_kind { NORM_LAYER, NORM_RMS } norm_kind;
 
 /* What runs around the two halves: a norm before each; one for both, which run side by side; one behind each as well; those behind
- * alone. Of two stacks, a layer of each, the second with attention to the first's states beside its own. */
+ * alone. Of two stacks, a layer of each, the second with attention to the first's states beside its own; or, where the first hears, a layer
+ * of the second, and the first beside it, for its tokens are others. */
 typedef enum block_kind {
     BLOCK_PRE,
     BLOCK_PARALLEL,
     BLOCK_SANDWICH,
     BLOCK_POST,
-    BLOCK_OF_BOTH
+    BLOCK_OF_BOTH,
+    BLOCK_WRITING
 } block_kind;
 
 /* A block as the family's modules have it (transformers 5.17, models/FAMILY/modeling_FAMILY.py). */
@@ -85,6 +87,7 @@ static const form forms[] = {
     {"pegasus", NORM_LAYER, BLOCK_OF_BOTH, .act = VP_ACT_RELU},
     {"marian", NORM_LAYER, BLOCK_OF_BOTH, .act = VP_ACT_SILU},
     {"m2m_100", NORM_LAYER, BLOCK_OF_BOTH, .act = VP_ACT_RELU},
+    {"whisper", NORM_LAYER, BLOCK_WRITING, .act = VP_ACT_GELU},
     {"vit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
     {"deit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
     {"beit", NORM_LAYER, BLOCK_PRE, .encodes = true, .of_images = true, .act = VP_ACT_GELU},
@@ -182,9 +185,10 @@ static vp_status read_sizes(const vp_model *model, vp_hf_shelf *shelf, vp_hf_siz
 typedef struct work {
     const form *form;
     vp_builder  b;
-    int64_t     hidden, inner, heads, kv_heads, head, vocab, positions, window, patch, image;
-    int         rope;
-    double      dropout;
+    int64_t     hidden, inner, heads, kv_heads, head, vocab, positions, window, patch, image, heard,
+        bands;
+    int    rope;
+    double dropout;
 } work;
 
 static int linear(work *w, const char *name, int x, int64_t out)
@@ -275,6 +279,14 @@ static int both_layers(work *w, int x)
     return add(w, "mlp.residual", x, mlp(w, norm(w, "mlp.norm", x, 0)));
 }
 
+/* Attention to what was heard: keys and values are products of the sound's tokens, and so many that asking them is a product too. */
+static int attention_heard(work *w, int x)
+{
+    x = linear(w, "cross.q_proj", x, w->heads * w->head);
+    x = linear(w, "cross.values", linear(w, "cross.keys", x, w->heard), w->heads * w->head);
+    return linear(w, "cross.o_proj", x, w->hidden);
+}
+
 static void block(work *w)
 {
     int x, y;
@@ -299,6 +311,11 @@ static void block(work *w)
         break;
     case BLOCK_OF_BOTH:
         x = both_layers(w, x);
+        break;
+    case BLOCK_WRITING:
+        x = add(w, "attention.residual", x, attention(w, norm(w, "attention.norm", x, 0)));
+        x = add(w, "cross.residual", x, attention_heard(w, norm(w, "cross.norm", x, 0)));
+        x = add(w, "mlp.residual", x, mlp(w, norm(w, "mlp.norm", x, 0)));
         break;
     case BLOCK_PRE:
         x = add(w, "attention.residual", x, attention(w, norm(w, "input_layernorm", x, 0)));
@@ -378,6 +395,55 @@ static int64_t *windows_of(work *w, int64_t n_layers)
     return list;
 }
 
+/* What runs over the tokens of a sound: two convolutions, of which the first has twice as many rows; the first stack's layers; of each of
+ * the second's the keys and values. */
+static void heard(work *w, int which)
+{
+    static const char *const names[] = {"convolutions", "encoder", "cross"};
+    int                      x;
+
+    if (which == 1)
+        vp_build_block_template(&w->b, names[which]);
+    else
+        vp_build_template(&w->b, names[which]);
+    w->b.model->graph.templates[w->b.template_idx].seq = w->heard;
+    x = vp_build_input(&w->b, which == 0 ? 6 * w->bands : w->hidden);
+    if (which == 0)
+        x = linear(w, "conv2", linear(w, "conv1", x, w->hidden), 3 * w->hidden);
+    else if (which == 1) {
+        x = add(w, "attention.residual", x,
+                attention_to(w, norm(w, "attention.norm", x, 0), x, true));
+        x = add(w, "mlp.residual", x, mlp(w, norm(w, "mlp.norm", x, 0)));
+    } else
+        x = linear(w, "kv_proj", x, 2 * w->heads * w->head);
+    vp_build_output(&w->b, x);
+}
+
+/* The chain of what is written has these before it: n of each. */
+static vp_status hear(work *w, const int64_t n[3], vp_err *err)
+{
+    vp_graph    *g    = &w->b.model->graph;
+    int64_t      more = n[0] + n[1] + n[2], at = 0;
+    vp_instance *chain = vp_arena_array(w->b.model->arena, g->n_instances + more, sizeof *chain);
+    vp_status    st    = VP_OK;
+
+    VP_TRY_ALLOC(err, chain);
+    memcpy(chain + more, g->instances, (size_t)g->n_instances * sizeof *chain);
+    for (int which = 0; which < 3; which++) {
+        heard(w, which);
+        for (int64_t i = 0; i < n[which]; i++)
+            chain[at++] = (vp_instance){.template_idx = w->b.template_idx, .index = i};
+    }
+    for (int64_t i = 0; i < g->n_instances + more; i++)
+        chain[i].chain_idx = i;
+    g->instances = chain;
+    g->n_instances += more;
+    g->spans[g->labels_span].first_instance = g->spans[g->labels_span].last_instance =
+        g->n_instances - 1;
+out:
+    return st;
+}
+
 static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes, vp_err *err)
 {
     const int64_t *at       = sizes->symbols.at;
@@ -391,6 +457,8 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
                                .positions = at[VP_SYM_P] - sizes->unused_positions,
                                .window    = sizes->window,
                                .patch     = at[VP_SYM_p],
+                               .heard     = at[VP_SYM_c] ? at[VP_SYM_S] : 0,
+                               .bands     = at[VP_SYM_c],
                                .image = at[VP_SYM_S] ? at[VP_SYM_S] : vp_patches_of(&sizes->symbols) + 1,
                                .dropout = f->drops ? json_number_value(vp_model_field(model, "dropout_rate")) : 0};
     int64_t        n_layers = sizes->n_layers[0] + sizes->n_layers[1], *windows = NULL;
@@ -406,8 +474,8 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
         windows = windows_of(&w, n_layers);
         VP_TRY_ALLOC(err, windows);
     }
-    if (f->block == BLOCK_OF_BOTH)
-        n_layers = sizes->n_layers[0];
+    if (f->block == BLOCK_OF_BOTH || w.heard)
+        n_layers = sizes->n_layers[w.heard ? 1 : 0];
     model->graph.max_seq          = f->of_images ? w.image : w.positions;
     model->graph.learns_positions = (f->of_images && !f->resizes) || sizes->learns_positions;
     model->image_tokens           = f->of_images ? w.image : 0;
@@ -419,6 +487,8 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
     block(&w);
     head(&w, sizes->tied);
     VP_TRY(vp_build_finish(&w.b, n_layers, windows, err));
+    if (w.heard)
+        VP_TRY(hear(&w, (int64_t[]){1, sizes->n_layers[0], n_layers}, err));
     VP_TRY_ALLOC(err, !vp_arena_failed(model->arena));
 out:
     return st;

@@ -611,18 +611,21 @@ static vp_status refuse_optimizers(const vp_hf_request *q, vp_err *err)
     return VP_OK;
 }
 
-/* BEiT's first convolution takes pictures as they come (transformers 5.17), and Trainer hands them on in fp32, as processors make them. */
-static vp_status refuse_wide_pictures(const vp_model *model, const vp_hf_request *q, vp_err *err)
+/* Convolutions of BEiT and Whisper take pictures and sounds as they come (transformers 5.17), and Trainer hands them on in fp32, as processors make them. */
+static vp_status refuse_wide_signals(const vp_model *model, const vp_hf_request *q, vp_err *err)
 {
     bool narrow = strcmp(q->precision, "bf16") == 0 || strcmp(q->precision, "fp16") == 0;
 
-    if (!narrow || vp_hf_is_plain(q) || strcmp(model->family, "beit") != 0)
+    bool sees = strcmp(model->family, "beit") == 0;
+
+    if (!narrow || vp_hf_is_plain(q) || !(sees || strcmp(model->family, "whisper") == 0))
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT,
-                   "--precision %s: Trainer hands pictures on in fp32, which beit with weights in "
+                   "--precision %s: Trainer hands %s on in fp32, which %s with weights in "
                    "%s does not take (RuntimeError: Input type (float) and bias type should be the "
                    "same); --precision %s-amp or %s-mixed does",
-                   q->precision, q->precision, q->precision, q->precision);
+                   q->precision, sees ? "pictures" : "sounds", model->family, q->precision,
+                   q->precision, q->precision);
 }
 
 vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *q, vp_err *err)
@@ -633,7 +636,7 @@ vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *q, vp_err
     VP_TRY(refuse_trl_ways(q, err));
     VP_TRY(refuse_recomputed(model, q, err));
     VP_TRY(refuse_tower(model, q, err));
-    VP_TRY(refuse_wide_pictures(model, q, err));
+    VP_TRY(refuse_wide_signals(model, q, err));
     VP_TRY(refuse_lost(q, err));
     VP_TRY(refuse_optimizers(q, err));
 out:

@@ -659,7 +659,7 @@ static vp_status play_inputs(run *r, vp_err *err)
     if (r->world && vp_world_joins(q->parallel))
         vp_optimizer_step_one_by_one(r->optimizer);
     if (!vp_hf_is_plain(q) && !r->moved)
-        vp_optimizer_step_widen(r->optimizer, t->n_tables);
+        vp_optimizer_step_widen_tables(r->optimizer);
     vp_ledger_begin(&r->ledger, phase_name(r, "inputs", 0, 0));
     VP_TRY(vp_optimizer_step_begin(r->optimizer, err));
     VP_TRY(check_rest(r, err));

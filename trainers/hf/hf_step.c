@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "trainers/hf/hf_cudnn.h"
+#include "trainers/hf/hf_lengths.h"
 
 #include <string.h>
 
@@ -46,7 +47,8 @@ vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "--recompute first:%lld: the model has %lld layers",
                        (long long)vp_hf_first_recomputed(q), (long long)n_layers));
     symbols->at[VP_SYM_B] = q->packed ? 1 : vp_hf_has_pairs(q) ? 2 * q->batch : q->batch;
-    symbols->at[VP_SYM_S] = q->packed ? vp_mul(q->batch, seq) : seq;
+    if (!vp_hf_hears(&found->sizes))
+        symbols->at[VP_SYM_S] = q->packed ? vp_mul(q->batch, seq) : seq;
     symbols->at[VP_SYM_o] = vp_mul(q->batch, q->packed);
     symbols->at[VP_SYM_r] = q->lora.rank;
     symbols->at[VP_SYM_x] = q->lora.tokens ? q->lora.tokens : q->lora.virtual_tokens;

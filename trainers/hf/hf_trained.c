@@ -71,9 +71,9 @@ static void list_with_copies(const vp_hf_request *q, const vp_recorded *step, co
             if (of == place)
                 out->list[n++] = (vp_trained){.bytes         = bytes[i],
                                               .element_bytes = trained_bytes(q, step, i),
-                                              .columns       = copied ? hidden : q->lora.rank};
+                                              .columns       = copied ? hidden : q->lora.rank,
+                                              .is_table      = place == FIRST};
         }
-    out->n_tables = n_first;
 }
 
 typedef enum grouping { BY_DECAY, MATRICES_FIRST, MATRICES_LAST } grouping;
@@ -105,12 +105,25 @@ static vp_status check_kernels(const vp_hf_request *q, const vp_hf_trained *t, v
 
     for (int64_t i = 0; i < t->n && is_rmsprop && is_bf16; i++)
         if (t->list[i].element_bytes == 2 &&
-            (is_wide || vp_optimizer_step_is_small(&t->list[i]) || i < t->n_tables))
+            (is_wide || vp_optimizer_step_is_small(&t->list[i]) || t->list[i].is_table))
             return VP_FAIL_AT(err, VP_ERR_INPUT, NULL, 0, VP_HF_REFUSED_BY_CARD "optimizer",
                               "%s does not run here: bitsandbytes has no kernel for bf16 "
                               "gradients with fp32 states (ValueError); rmsprop and adamw_8bit run",
                               q->optimizer);
     return VP_OK;
+}
+
+/* Which are look-up tables: of positions and types all that there are, of tokens the first; another is the head. */
+static void mark_tables(const vp_recorded *step, bool all, vp_hf_trained *out)
+{
+    int64_t of_tokens = 0, n;
+
+    vp_recorded_parameters(step, &n);
+    for (int64_t i = 0; i < out->n && i < n; i++) {
+        int64_t rows          = vp_recorded_is_vector(step, i) ? 0 : vp_recorded_rows(step, i);
+        out->list[i].is_table = all || (rows && rows != of_tokens);
+        of_tokens             = of_tokens ? of_tokens : rows;
+    }
 }
 
 /* Of a matrix that is trained; IA3 has vectors, which peft keeps as one row or one column. */
@@ -135,14 +148,14 @@ vp_status vp_hf_trained_list(const vp_model *model, const vp_hf_request *q, cons
         world ? vp_world_trained(world, &out->n, &each) : vp_recorded_parameters(step, &out->n);
     vp_status st = VP_OK;
 
-    out->list     = calloc(2 * (size_t)out->n + 1, sizeof *out->list);
-    out->n_first  = out->n;
-    out->n_tables = world && vp_world_joins(q->parallel) ? 0
-                    : has_prompt                         ? out->n
-                                                         : vp_recorded_tables(step);
+    out->list    = calloc(2 * (size_t)out->n + 1, sizeof *out->list);
+    out->n_first = out->n;
     VP_TRY_ALLOC(err, out->list);
     for (int64_t i = 0; i < out->n; i++)
         out->list[i] = (vp_trained){.bytes = bytes[i], .element_bytes = each, .columns = columns};
+    if (!(world && vp_world_joins(q->parallel)) &&
+        (has_prompt || !(vp_hf_has_adapters(q) || vp_hf_freezes(q))))
+        mark_tables(step, has_prompt, out);
     if (!world && vp_hf_saves_modules(q))
         list_with_copies(q, step, bytes, hidden, out);
     else if (!world)

@@ -11,9 +11,9 @@
 #include "trainers/torch/world.h"
 
 typedef struct vp_hf_trained {
-    vp_trained *list;        /* in the optimizer's order; the caller's */
-    int64_t     n, n_tables; /* the first n_tables are look-up tables */
-    int64_t     n_first;     /* the first group: Trainer's with weight decay, Muon's matrices */
+    vp_trained *list; /* in the optimizer's order; the caller's */
+    int64_t     n;
+    int64_t     n_first; /* the first group: Trainer's with weight decay, Muon's matrices */
 } vp_hf_trained;
 
 /* step: loaded. world: or NULL, then it is one rank. hidden: the model's width, which most of its matrices have;

@@ -15,19 +15,25 @@ static bool finds_unused(const vp_hf_request *q)
 
 /* Then what the model returns is cloned (torch 2.11, distributed.py: _DDPSink): its logits, of which Accelerate has made a copy in
  * fp32 under autocast. TRL's and Liger's losses make none. Trainer's recorded step has let go of that copy, or of the logits
- * themselves, where its forward pass ends; a plain loop's that stands in has its logits still, and no copy. */
+ * themselves, where its forward pass ends; a plain loop's that stands in has its logits still, and no copy, but of two stacks. */
 static void add_output(const vp_hf_request *q, const vp_hf_found *found,
                        const vp_hf_estimate *estimate, vp_world_opts *out)
 {
-    bool    has_logits = strcmp(estimate->task, "clm") == 0 || strcmp(estimate->task, "mlm") == 0;
-    bool    autocast   = strstr(q->precision, "-mixed") || strstr(q->precision, "-amp");
-    int64_t n          = vp_mul(vp_mul(q->batch, estimate->seq), found->sizes.symbols.at[VP_SYM_V]);
-    int64_t bytes      = vp_mul(n, autocast ? 4 : vp_hf_weight_bytes(q->precision));
+    const int64_t *at     = found->sizes.symbols.at;
+    bool           writes = strcmp(estimate->task, "seq2seq") == 0;
+    bool           has_logits =
+        writes || strcmp(estimate->task, "clm") == 0 || strcmp(estimate->task, "mlm") == 0;
+    bool    autocast = strstr(q->precision, "-mixed") || strstr(q->precision, "-amp");
+    int64_t each     = autocast ? 4 : vp_hf_weight_bytes(q->precision);
+    int64_t rows     = vp_mul(q->batch, writes ? at[VP_SYM_D] : estimate->seq);
+    int64_t bytes    = vp_mul(vp_mul(rows, at[VP_SYM_V]), each);
+    int64_t read     = vp_mul(q->batch, estimate->heard ? estimate->heard : estimate->seq);
 
     if (!out->finds_unused || !has_logits || vp_hf_is_trl(q) || vp_hf_has_liger(q))
         return;
-    out->cast_bytes  = autocast || !found->plain ? bytes : 0;
-    out->clone_bytes = bytes;
+    out->cast_bytes   = autocast || !found->plain || writes ? bytes : 0;
+    out->clone_bytes  = bytes;
+    out->states_bytes = writes ? vp_mul(vp_mul(read, at[VP_SYM_h]), each) : 0;
 }
 
 /* Of families whose layers are norms, attention and a gated product: what goes into q, k and v, into the gate and up, and down. The

@@ -156,7 +156,8 @@ static vp_status lower_and_price(job *j, clock_pair *out, clock_pair *again, vp_
 
     for (int t = 0; t < g->n_templates; t++) {
         vp_lowered    lowered = {0};
-        vp_lower_opts opts    = {.symbols            = {j->x->batch, j->x->seq, 1, 1},
+        int64_t       seq     = g->templates[t].seq ? g->templates[t].seq : j->x->seq;
+        vp_lower_opts opts    = {.symbols            = {j->x->batch, seq, 1, 1},
                                  .compute_capability = j->device.compute_capability,
                                  .heights            = VP_HEIGHTS_NONE};
         int64_t       n = 0, blocks = 0;

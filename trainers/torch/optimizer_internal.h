@@ -12,8 +12,8 @@ enum { MAX_STATES = 6, MAX_MAPS = 2 };
 struct vp_optimizer_step {
     vp_ledger            *ledger;
     vp_trained           *trained;
-    int64_t               n, n_wide, n_first;
-    bool                  one_by_one;
+    int64_t               n, n_first;
+    bool                  one_by_one, widens_tables;
     vp_optimizer_settings settings;
     vp_symbol_card        card; /* no multiprocessors: sums without scratch */
     /* MAX_STATES of each parameter, two that are made in a step */

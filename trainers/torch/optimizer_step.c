@@ -249,9 +249,9 @@ void vp_optimizer_step_on(vp_optimizer_step *o, const vp_symbol_card *card)
     o->card = *card;
 }
 
-void vp_optimizer_step_widen(vp_optimizer_step *o, int64_t n)
+void vp_optimizer_step_widen_tables(vp_optimizer_step *o)
 {
-    o->n_wide = n;
+    o->widens_tables = true;
 }
 
 void vp_optimizer_step_group(vp_optimizer_step *o, int64_t n_first)
@@ -355,12 +355,12 @@ static int n_tensors(const vp_optimizer_step *o)
 /* The states of parameter i of bitsandbytes' forms: codes, then scales; AdEMAMix makes the scales first. */
 static vp_status make_small_states(vp_optimizer_step *o, int64_t i, vp_err *err)
 {
-    const vp_trained *t     = &o->trained[i];
-    int64_t           n     = vp_trained_elements(t);
-    bool              is_8  = is_8bit(o) && !vp_optimizer_step_is_small(t) && i >= o->n_wide;
-    vp_ledger_block  *state = &o->states[i * MAX_STATES];
-    bool              paged = table[o->row].is_paged && n >= LEAST_PAGED;
-    vp_status         st    = VP_OK;
+    const vp_trained *t = &o->trained[i];
+    int64_t           n = vp_trained_elements(t);
+    bool is_8 = is_8bit(o) && !vp_optimizer_step_is_small(t) && !(o->widens_tables && t->is_table);
+    vp_ledger_block *state = &o->states[i * MAX_STATES];
+    bool             paged = table[o->row].is_paged && n >= LEAST_PAGED;
+    vp_status        st    = VP_OK;
 
     for (int part = 0; part < 2; part++) {
         bool    scales = is_mixed(o) == (part == 0);

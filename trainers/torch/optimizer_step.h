@@ -19,7 +19,7 @@ typedef struct vp_optimizer_step vp_optimizer_step;
  * (vp_optimizer_step_asks_matrices()). */
 typedef struct vp_trained {
     int64_t bytes, element_bytes, columns;
-    bool    is_matrix;
+    bool    is_matrix, is_table; /* is_table: an embedding */
 } vp_trained;
 
 /* Name i of those that are known, by transformers' words; NULL past the end. Where a name is asked for, one with what it is told
@@ -42,9 +42,8 @@ vp_status vp_optimizer_step_new(const char *name, const vp_trained *trained, int
                                 vp_ledger *ledger, vp_optimizer_step **out, vp_err *err);
 /* Of which card: Adafactor's sums over many rows take scratch by its multiprocessors. None, unless told otherwise. */
 void vp_optimizer_step_on(vp_optimizer_step *optimizer, const vp_symbol_card *card);
-/* The first n parameters have fp32 states where others have 8 bits, as transformers' Trainer asks
- * bitsandbytes for embeddings. */
-void vp_optimizer_step_widen(vp_optimizer_step *optimizer, int64_t n);
+/* Tables have fp32 states where others have 8 bits, as transformers' Trainer asks bitsandbytes for embeddings. */
+void vp_optimizer_step_widen_tables(vp_optimizer_step *optimizer);
 /* The first n are a group of their own, stepped before the others: by transformers' Trainer those with
  * weight decay. One group, unless told otherwise. */
 void vp_optimizer_step_group(vp_optimizer_step *optimizer, int64_t n);

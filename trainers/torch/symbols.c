@@ -184,6 +184,14 @@ static void complete_experts(vp_symbols *s)
     at[VP_SYM_XE] = scratch_of_index(n, bits_of(at[VP_SYM_E]));
 }
 
+/* Targets' positions that index their table; a sort of few rows is one kernel. */
+static void complete_written(vp_symbols *s)
+{
+    int64_t *at = s->at, n = at[VP_SYM_ND];
+
+    at[VP_SYM_XDP] = n > 2304 ? scratch_of_index(n, bits_of(at[VP_SYM_P] - 1)) : 1;
+}
+
 /* Of counting what a mask of n elements holds. */
 static int64_t scratch_of_count(int64_t n, int64_t processors)
 {
@@ -290,6 +298,7 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     at[VP_SYM_XC] = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 4928)), 256);
     at[VP_SYM_YW] = card->workspace;
     complete_targets(s);
+    complete_written(s);
     complete_experts(s);
     complete_learnt(s);
     at[VP_SYM_YC] = tile_of_liger(n, at[VP_SYM_V], at[VP_SYM_h]);

@@ -37,9 +37,10 @@ typedef struct vp_world_opts {
     /* ZeRO 3: what a layer keeps for its backward pass that the recorded one lets go (inputs of frozen weights) */
     int64_t kept_bytes[VP_WORLD_KEPT];
     int64_t device_bytes; /* of the card; 0: not known, enough */
-    /* DDP's find_unused_parameters, and behind each forward pass what is made of its output then: a cast of it, and of that a clone */
+    /* DDP's find_unused_parameters, and behind each forward pass what is made of its output then: a cast of it, and of that a clone; of two
+     * stacks the first one's states are there beside, and cloned */
     bool    finds_unused;
-    int64_t cast_bytes, clone_bytes;
+    int64_t cast_bytes, clone_bytes, states_bytes;
 } vp_world_opts;
 
 /* Whether its optimizer works on one tensor of all weights. */

@@ -264,7 +264,7 @@ out:
     return st;
 }
 
-enum { CAST, CLONE };
+enum { CAST, CLONE, STATES, STATES_CLONE, OUTPUTS };
 
 /* The gradient of tied tables is there first and whole last: the look-up, which is the first thing forward, adds to it. */
 static void put_tied_last(vp_world *w)
@@ -285,8 +285,8 @@ static void put_tied_last(vp_world *w)
 /* After the first step the buckets are made anew, in the order in which gradients were whole. The output is gone before backward. */
 static vp_status begin(vp_world *w, vp_err *err)
 {
-    vp_ledger_free(w->ledger, &w->buffers[CAST]);
-    vp_ledger_free(w->ledger, &w->buffers[CLONE]);
+    for (int i = 0; i < OUTPUTS; i++)
+        vp_ledger_free(w->ledger, &w->buffers[i]);
     if (w->opts.finds_unused || w->n_steps != 1 || w->is_backward || w->filled)
         return VP_OK;
     w->filled = w->n_gradients;
@@ -294,20 +294,31 @@ static vp_status begin(vp_world *w, vp_err *err)
     return make_buckets(w, w->gradients, w->n_gradients, FIRST_BUCKET, BUCKET, err);
 }
 
+static vp_status take_output(vp_world *w, int which, int64_t bytes, vp_err *err)
+{
+    return bytes ? vp_world_take(w, VP_OWNER_TEMPORARY, bytes, &w->buffers[which], err) : VP_OK;
+}
+
 static vp_status clone(vp_world *w, vp_err *err)
 {
-    return w->opts.clone_bytes
-               ? vp_world_take(w, VP_OWNER_TEMPORARY, w->opts.clone_bytes, &w->buffers[CLONE], err)
-               : VP_OK;
+    vp_status st = VP_OK;
+
+    VP_TRY(take_output(w, CLONE, w->opts.clone_bytes, err));
+    VP_TRY(take_output(w, STATES_CLONE, w->opts.states_bytes, err));
+out:
+    return st;
 }
 
 static vp_status end(vp_world *w, vp_err *err)
 {
+    vp_status st = VP_OK;
+
     if (w->is_backward)
         return VP_OK;
-    return w->opts.cast_bytes
-               ? vp_world_take(w, VP_OWNER_TEMPORARY, w->opts.cast_bytes, &w->buffers[CAST], err)
-               : clone(w, err);
+    VP_TRY(take_output(w, STATES, w->opts.states_bytes, err));
+    st = w->opts.cast_bytes ? take_output(w, CAST, w->opts.cast_bytes, err) : clone(w, err);
+out:
+    return st;
 }
 
 const vp_world_form vp_world_ddp = {.name          = "ddp",

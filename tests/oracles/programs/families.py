@@ -25,6 +25,8 @@ ENCODER = LEARNED + " T=type_vocab_size" + CLASSES
 IMAGE = "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size I=image_size p=patch_size C=id2label"
 STACKS = ("h=d_model a=encoder_attention_heads a=decoder_attention_heads k=|a d=|h/a f=encoder_ffn_dim f=decoder_ffn_dim V=vocab_size "
           "P=max_position_embeddings+2")
+# what is heard is so many frames of a spectrum in twice S steps, which two convolutions make S tokens of; D tokens are written
+HEARD = STACKS.replace("P=max_position_embeddings+2", "P=max_target_positions S=max_source_positions c=num_mel_bins")
 UNDROPPED = dict(encoder_layerdrop=0.0, decoder_layerdrop=0.0)         # no layer is left out by chance
 GROUPED, EVEN, MQA = 1, 0, 2             # key and value heads: fewer than heads, as many, one
 
@@ -173,6 +175,8 @@ FAMILIES = {
                       scale_embedding=True, activation_function="relu", **UNDROPPED),
     "marian": Family("marian", STACKS.replace("+2", "") + " V=decoder_vocab_size|V", "seq2seq", ((EVEN, 1),), layers="encoder_layers decoder_layers",
                      layer_norm=True, scale_embedding=True, activation_function="swish", pad_token_id=0, decoder_start_token_id=0, **UNDROPPED),
+    "whisper": Family("whisper", HEARD, "seq2seq", ((EVEN, 1),), layers="encoder_layers decoder_layers", layer_norm=True, pad_token_id=0, decoder_start_token_id=0,
+                      **UNDROPPED),
     "m2m_100": Family("m2m_100", STACKS, "seq2seq", ((EVEN, 1),), layers="encoder_layers decoder_layers", layer_norm=True, **UNDROPPED),
     # DeBERTa-v3: no table of positions, none of token types, distances in buckets
     "deberta-v2": Family("deberta-v2", LEARNED + " W=position_buckets C=id2label|2 h=pooler_hidden_size|h h=embedding_size|h", "mlm", ((EVEN, 1),), layer_norm=True,
@@ -236,7 +240,7 @@ def draw(rng, family, v, index):
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
             positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][0 if alone else kind]))
             shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),
-                         E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]), W=prime_above(rng.randrange(100, 300)))
+                         E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]), W=prime_above(rng.randrange(100, 300)), c=rng.choice([76, 84, 92, 100, 116]))
             if v["task"] in ("seqcls", "tokcls") and not has_one_label(v):
                 # of tokens the sum over so many columns takes scratch at every shape, as it does not below 32 with few rows
                 shape["C"] = prime_above(rng.randrange(33 if v["task"] == "tokcls" else 10, 100))

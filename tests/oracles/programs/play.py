@@ -149,7 +149,7 @@ def make_model(v, config, mark=lambda phase: None):
             if hasattr(c, key):
                 setattr(c, key, 0.0 if v["dropout"] == 0 else 0.1)
     cls = {"clm": transformers.AutoModelForCausalLM, "mlm": transformers.AutoModelForMaskedLM,
-           "seq2seq": transformers.AutoModelForSeq2SeqLM, "seqcls": transformers.AutoModelForSequenceClassification,
+           "seq2seq": transformers.AutoModelForSpeechSeq2Seq if hasattr(c, "num_mel_bins") else transformers.AutoModelForSeq2SeqLM, "seqcls": transformers.AutoModelForSequenceClassification,
            "tokcls": transformers.AutoModelForTokenClassification,
            "imgcls": transformers.AutoModelForImageClassification}[v["task"]]
     half = torch.float16 if v["precision"].startswith("fp16") else torch.bfloat16
@@ -221,7 +221,7 @@ def freeze(m, v):
 TYPES = {"clm": "CAUSAL_LM", "seqcls": "SEQ_CLS", "tokcls": "TOKEN_CLS", "seq2seq": "SEQ_2_SEQ_LM", "imgcls": None, "mlm": None}
 
 
-def adapters_of(v):
+def adapters_of(v, m):
     """peft's config: LoRA's for sets of targets, else another method's with its own choices, and so many virtual tokens."""
     import peft
     if v["lora"] == "ia3":
@@ -231,14 +231,14 @@ def adapters_of(v):
         return kind(task_type="CAUSAL_LM", num_virtual_tokens=v["x"])
     targets = {"all-linear": "all-linear"}.get(v["lora"], v["lora"].split("+"))
     return peft.LoraConfig(r=v["r"], lora_alpha=16, lora_dropout=0.1 if v["lora_dropout"] else 0.0, target_modules=targets,
-                           task_type=TYPES[v["task"]], use_dora=bool(v.get("dora")),
+                           task_type=TYPES[v["task"]] if m.main_input_name == "input_ids" else None, use_dora=bool(v.get("dora")),
                            modules_to_save=v["save"].split("+") if v.get("save", "none") != "none" else None,
                            trainable_token_indices=list(range(v["x"])) if v.get("tokens") else None)
 
 
 def add_adapters(m, v, mark):
     import peft
-    c = adapters_of(v)
+    c = adapters_of(v, m)
     real = peft.tuners.tuners_utils.BaseTuner._cast_adapter_dtype
 
     def cast(self, *args, **kwargs):
@@ -294,15 +294,22 @@ def in_child(f):
     return json.loads(text) if text else {"failed": "the process died"}
 
 
+def dtype_of_signal(v):
+    """Of pictures and sounds: a plain loop's are as wide as its weights, Trainer's have 32 bits."""
+    import torch
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(v["precision"] if v["trainer"] == "torch" else "", torch.float32)
+
+
 def batch(v, shape):
     import torch
     PADDED[:] = [True] * (bool(v["mask"]) and v["task"] != "seq2seq")         # of two stacks it is the encoder's, and causal masks are the decoder's
     B, S = shape["B"], shape["u"] if v["lora"] == "prompt" and "u" in shape else shape["S"]
     if v["task"] == "imgcls":
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(v["precision"] if v["trainer"] == "torch" else "", torch.float32)
         side = round((shape["S"] - 1) ** 0.5) * shape["p"] if v["resized"] else shape["I"]
-        return {"pixel_values": torch.zeros(B, 3, side, side, device="cuda", dtype=dtype),
+        return {"pixel_values": torch.zeros(B, 3, side, side, device="cuda", dtype=dtype_of_signal(v)),
                 "labels": torch.zeros(B, device="cuda", dtype=torch.int64)}
+    if "c" in shape:
+        return {"input_features": torch.zeros(B, shape["c"], 2 * S, device="cuda", dtype=dtype_of_signal(v)), "labels": torch.zeros(B, shape["D"], device="cuda", dtype=torch.int64)}
     inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
     if v.get("packed"):         # as TRL's collator has them, from the card's side: it makes them in host memory
         inputs["labels"], inputs["position_ids"] = [torch.zeros(B, S, device="cuda", dtype=torch.int64) for _ in "lp"]

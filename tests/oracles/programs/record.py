@@ -70,7 +70,7 @@ def is_worth_it(v, family, asked):
     biased = "W" in family.symbols()     # T5's distances are a mask to sdpa
     if v["ragged"] and not (sdpa and (v["mask"] or v["window"] or biased or v["lora"] == "prefix")):
         return False
-    if v["window"] and not family.window or v["mask"] and v["task"] == "imgcls":
+    if v["window"] and not family.window or v["mask"] and (v["task"] == "imgcls" or "c" in family.symbols()):
         return False
     return "attention" in asked or v["attention"] in ("sdpa:flash", "eager") or not (v["mask"] or v["window"])
 

@@ -991,6 +991,8 @@ def measure(row):
         opt = loop.trainer.optimizer = loop.trainer.accelerator.prepare(opt)
         loop.trainer.create_scheduler(10, opt)
     of_batch = dict(B=1, S=batch * seq, o=batch * packing) if packing else dict(B=batch, S=seq, I=fields.get("image_size"), p=fields.get("patch_size"))
+    if "num_mel_bins" in fields:
+        of_batch = dict(B=batch, S=fields["max_source_positions"], D=seq, c=fields["num_mel_bins"])
     play.PACKED[:] = [True] * bool(packing)
     inputs = play.batch(v, of_batch)
     for step in (1, 2):
@@ -1006,6 +1008,8 @@ def measure(row):
         sample = {"input_ids": [1] * seq, "labels": 1 if task == "seqcls" else [1] * seq}
         if task == "imgcls":
             sample = {"pixel_values": inputs["pixel_values"][0].float().cpu(), "labels": 1}
+        if "num_mel_bins" in fields:
+            sample = {"input_features": inputs["input_features"][0].float().cpu(), "labels": [1] * seq}
         if padding == "mask":
             sample["attention_mask"] = [1] * (seq - 1) + [0]
         loops.evaluate_all(loop, [sample] * (2 * eval_batch))

@@ -8,10 +8,10 @@ from math import gcd
 
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", "k q", "dq", "a dq", "k dq", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
           "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "g", "h g", "g p p", "n p p", "G", "G a", "GB a", "C", "h C",
-          "e", "e n", "e h", "e V", "e r",
+          "e", "e n", "e h", "e V", "e r", "c", "c h",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "S S16", "u"]
-EXTRA = ["XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d"]
+EXTRA = ["XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d", "XDP"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
@@ -97,7 +97,7 @@ def values(shape):
     patches of an image; g those of one of the size that the config has, G their distances with three more, GB without, XG the scratch of the
     sort in the gradient of all pairs' look-ups; N = B S. RG and QG: of the mean of each picture's patches. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
     partial_width(); NS is flash_splits(), NSD and NSC those of D targets that look at each other and at S. XS, XU, XV the scratch of its sort, of finding
-    runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0); XB and XC are those of its sort
+    runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0); XDP that of the sort of D targets' positions where they index a table of P; XB and XC are those of its sort
     and its runs in torch 2.15, whose sort passes over the bits of V alone. YW is cuBLAS's workspace, where each product takes its own (2.15)."""
     v = dict(shape, YW=WORKSPACE_BYTES)
     for m in (8, 16, 32, 128):
@@ -173,6 +173,9 @@ def of_targets(v):
         v["D%d" % m] = up(v["D"], m)
     v["DK"], v["m"] = up(v["D"], v["dk"]), v["D"] - 1
     v["DQ"], v["DH"] = v["DK"] // 64, v["DK"] // v["dk"]
+    if "P" in v:
+        n = v["B"] * v["D"]
+        v["XDP"] = scratch_of_index(n, v["P"] - 1) if n > 2304 else 1
     v["NSD"], v["NSC"] = [flash_splits(v["B"] * v["a"], v["D"], keys, v["d"]) for keys in (v["D"], v["S"])]
 
 
