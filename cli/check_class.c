@@ -5,12 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CLASSIFIES "AutoModelForSequenceClassification"
-#define TAGS       "AutoModelForTokenClassification"
-#define ANSWERS    "AutoModelForQuestionAnswering"
-#define CHOOSES    "AutoModelForMultipleChoice"
-#define FILLS      "AutoModelForMaskedLM"
-#define REWRITES   "AutoModelForSeq2SeqLM"
+#define CLASSIFIES  "AutoModelForSequenceClassification"
+#define TAGS        "AutoModelForTokenClassification"
+#define ANSWERS     "AutoModelForQuestionAnswering"
+#define CHOOSES     "AutoModelForMultipleChoice"
+#define FILLS       "AutoModelForMaskedLM"
+#define REWRITES    "AutoModelForSeq2SeqLM"
+#define TRANSCRIBES "AutoModelForSpeechSeq2Seq"
 
 /* What transformers' example scripts load (examples/pytorch of 5.17; of those that are gone, 4.57). */
 static const struct {
@@ -28,6 +29,7 @@ static const struct {
     {"run_seq2seq_qa", REWRITES},
     {"run_summarization", REWRITES},
     {"run_translation", REWRITES},
+    {"run_speech_recognition_seq2seq", TRANSCRIBES},
 };
 
 /* The class of what is called: AutoModelForCausalLM of transformers.AutoModelForCausalLM.from_pretrained. */
@@ -71,13 +73,15 @@ static bool is_counted(const char *loads, const vp_model *model)
 {
     size_t      n, m;
     const char *task = task_of(loads, &n), *counted = task_of(model->class_name, &m);
-    bool        sees = vp_model_field(model, "vision_config") != NULL;
+    bool        sees  = vp_model_field(model, "vision_config") != NULL;
+    bool        hears = vp_model_field(model, "num_mel_bins") != NULL;
 
     if (!n)
         return !strstr(loads, "AutoModel");
     if (is_causal(task))
         return model->head == VP_HEAD_NEXT_TOKEN && (sees || !m || is_causal(counted));
-    if (strncmp(task, "ForSeq2SeqLM", n) == 0 && !sees)
+    if ((strncmp(task, "ForSeq2SeqLM", n) == 0 && !sees && !hears) ||
+        (strncmp(task, "ForSpeechSeq2Seq", n) == 0 && hears))
         return m == strlen("ForConditionalGeneration") &&
                strncmp(counted, "ForConditionalGeneration", m) == 0;
     return n == m && strncmp(task, counted, n) == 0;

@@ -854,6 +854,7 @@ ok(code == 0 and j["fits"] is True and 0 <= j["allocated_peak_bytes"] - counted[
 stacks = next(m["config"] for m in json.loads(subprocess.run([vplan, "models", "--json"], stdout=subprocess.PIPE).stdout)["models"] if m["name"] == "t5-small")
 write("stacks.json", json.dumps(dict(stacks, num_decoder_layers=2)))
 for loads, model, more in (("AutoModelForSeq2SeqLM", "t5-small", ["--seq", "128"]), ("T5ForConditionalGeneration", "google-t5/t5-small", ["--seq", "128"]), ("AutoModelForImageClassification", "google/vit-base-patch16-224", []), ("ViTForImageClassification", "google/vit-base-patch16-224", []),
+                           ("AutoModelForSpeechSeq2Seq", "whisper-tiny", ["--seq", "128"]), ("WhisperForConditionalGeneration", "openai/whisper-tiny", ["--seq", "128"]),
                            ("AutoModelForSeq2SeqLM", "stacks.json", ["--seq", "128", "--model", "stacks.json"])):
     priced = model != "stacks.json"
     for card, fits in (("4090", True), ("t4", True)):
@@ -864,6 +865,8 @@ for loads, model, more in (("AutoModelForSeq2SeqLM", "t5-small", ["--seq", "128"
     ok(code == 3 and j["fits"] is False and (j["changes"] != []) == priced, "and is too large, %s of %s" % (loads, model), (code, j.get("fits_not_answered"), j.get("changes"), err))
 code, j, err = check(write("loads.py", (LOADS % (("AutoModelForCausalLM",) * 2)).replace("'x'", "'t5-small'")), "--device", "t4", "--seq", "128")
 ok(j["fits"] is None and "AutoModelForCausalLM in loads.py: of t5 no such" in j["fits_not_answered"], "T5 is no causal model", (code, j.get("fits_not_answered"), err))
+code, j, err = check(write("loads.py", (LOADS % (("AutoModelForSeq2SeqLM",) * 2)).replace("'x'", "'openai/whisper-tiny'")), "--device", "t4", "--seq", "128")
+ok(j["fits"] is None and "AutoModelForSeq2SeqLM in loads.py: of whisper no such" in j["fits_not_answered"], "Whisper is no model of two texts", (code, j.get("fits_not_answered"), err))
 text = subprocess.run([vplan, "check", write("loads.py", (LOADS % (("AutoModelForSequenceClassification",) * 2)).replace("'x'", "'bert-large-uncased'").replace("batch_size=2", "batch_size=64")), "--device", "t4", "--seq", "512"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True).stdout
 ok("--class BertForSequenceClassification" in text, "the next command plans the class", text)
 

@@ -698,22 +698,25 @@ ok(j["fits"] is False and j["changes"], "check answers for it, with lines to cha
 # ---- two stacks, and images: products and attention are those of transformers' modules ----
 # forward and backward of a micro-batch by torch.utils.flop_counter (torch 2.11, transformers 5.17, on meta tensors, where sdpa is its two products): products, attention. Fused attention makes one of its products
 # once more in backward: 7 in place of 6. On this card nothing else takes time. BERT's and ViT's heads score all tokens here, and transformers' the first: 0.6 % with the pooler's product, 0.9 % with 1,000 classes.
+# Of Whisper half of the second stack's own attention is masked, and that to what is heard is priced as products.
 rates = {"bf16_flop_per_s": 1e10, "fp32_flop_per_s": 1e18, "memory_bytes_per_s": 1e17}
 write("slow.json", json.dumps(dict({"schema_version": 1, "name": "slow", "usable_bytes": 800000000000, "compute_capability": 90, "multiprocessors": 132, "fp16_flop_per_s": 1e10}, **rates,
                                    sources={k: {"class": "measured", "source": "for this test"} for k in rates})))
 for model, words, products, attends, within in (("t5-small", ("--seq", "512", "--global-batch", "4"), 743297777664, 115964116992, 0.001), ("t5-base", ("--seq", "512", "--global-batch", "4"), 2738444304384, 347892350976, 0.001),
+                                                ("whisper-small", ("--seq", "448", "--global-batch", "4"), 5133501333504, 1381384323072, -0.016), ("whisper-large-v3-turbo", ("--seq", "448", "--global-batch", "4"), 25021950197760, 4638155735040, -0.002),
                                                 ("vit-base-patch16-224", ("--global-batch", "8"), 806878347264, 34335719424, 0.012),
                                                 ("bert-base-uncased", ("--class", "BertForSequenceClassification", "--seq", "512", "--global-batch", "4"), 1043691245568, 115964116992, 0.007)):
     code, j, err = plan(model, "--trainer", "hf", "--device", "slow.json", "--recompute", "none", "--precision", "bf16-mixed", "--micro-batch", words[-1], *words)
     counted = (products + 7 / 6 * attends) / 1e10
-    ok(code == 0 and 0 <= j["step_time_s"] / counted - 1 < within, "%s: seconds are those of its products" % model, (code, j.get("step_time_s"), counted, err))
-for model, loads, has, words in (("t5-small", "AutoModelForSeq2SeqLM", '"input_ids": ids, "labels": ids', ("--seq", "128")), ("vit-base-patch16-224", "AutoModelForImageClassification", '"pixel_values": pixels', ())):
+    ok(code == 0 and min(0, within) <= j["step_time_s"] / counted - 1 <= max(0, within), "%s: seconds are those of its products" % model, (code, j.get("step_time_s"), counted, err))
+for model, loads, has, words in (("t5-small", "AutoModelForSeq2SeqLM", '"input_ids": ids, "labels": ids', ("--seq", "128")), ("bart-base", "AutoModelForSeq2SeqLM", '"input_ids": ids, "labels": ids', ("--seq", "128")),
+                                ("whisper-small", "AutoModelForSpeechSeq2Seq", '"input_features": heard, "labels": ids', ("--seq", "128")), ("vit-base-patch16-224", "AutoModelForImageClassification", '"pixel_values": pixels', ())):
     code, j, err = plan(model, "--trainer", "hf", "--device", "t4", "--global-batch", "16", *words, "-o", "two.json", "--force")
     ok(code == 0 and j["common"]["seq"] == (128 if words else 197), "%s is planned" % model, (code, j.get("common"), err))
     e = json.loads(call("estimate", model, "--trainer", "hf", "--device", "t4", "--json", "--micro-batch", str(j["common"]["micro_batch"]), "--accumulation", str(j["common"]["accumulation"]),
                         "--precision", j["common"]["precision"], "--recompute", j["common"]["recompute"], *words)[1])
     ok(j["common"]["allocator"] != "default" or e["device_bytes"] == j["device_bytes"], "bytes of %s are estimate's" % model, (e.get("device_bytes"), j["device_bytes"]))
-    ok(any("--target-seq" in a for a in j["assumptions"]) == bool(words), "what is taken of a target is said", j["assumptions"])
+    ok(any("--target-seq" in a or "frames" in a for a in j["assumptions"]) == bool(words), "what is taken of a target is said", j["assumptions"])
     call("emit", "two.json", "--for", "hf", "-o", "two", "--force")
     script = open("two/train.py").read()
     ok(loads + ".from_pretrained(" in script and has in script and "@" not in script, "%s: its script" % model, script)

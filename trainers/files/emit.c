@@ -469,7 +469,12 @@ static const sample texts  = {"tokens of the planned length",
                     images = {"pixels",
                               "side = int(length**0.5) * model.config.patch_size\n        "
                               "pixels = torch.rand(model.config.num_channels, side, side",
-                              "\"pixel_values\": pixels"};
+                              "\"pixel_values\": pixels"},
+                    sounds = {"noise and tokens of the planned length",
+                              "heard = torch.rand(model.config.num_mel_bins, "
+                              "2 * model.config.max_source_positions)\n        "
+                              "ids = torch.randint(model.config.vocab_size, (length,)",
+                              "\"input_features\": heard"};
 static const struct {
     const char   *ends, *loads, *answers;
     const char   *padding; /* of one that finds a sample's last token by what fills it up */
@@ -485,7 +490,12 @@ static const struct {
     {"ForImageClassification", "AutoModelForImageClassification", "i % model.config.num_labels",
      NULL, &images},
     {"ForMaskedLM", "AutoModelForMaskedLM", "ids", NULL, &texts},
+    {"WhisperForConditionalGeneration", "AutoModelForSpeechSeq2Seq", "ids", NULL, &sounds},
     {"T5ForConditionalGeneration", "AutoModelForSeq2SeqLM", "ids", NULL, &texts},
+    {"BartForConditionalGeneration", "AutoModelForSeq2SeqLM", "ids", NULL, &texts},
+    {"PegasusForConditionalGeneration", "AutoModelForSeq2SeqLM", "ids", NULL, &texts},
+    {"M2M100ForConditionalGeneration", "AutoModelForSeq2SeqLM", "ids", NULL, &texts},
+    {"MarianMTModel", "AutoModelForSeq2SeqLM", "ids", NULL, &texts},
     {"", "AutoModelForCausalLM", "ids", NULL, &texts},
 };
 
