@@ -254,22 +254,31 @@ static bool is_closed_to(const vp_dialect *d, const vp_document *doc)
            d->sections[0].strangers == VP_STRANGERS_REFUSED;
 }
 
+/* Whether half of its keys or more are no trainer's. */
+static bool is_mostly_strange(const vp_dialect *d, const vp_document *doc)
+{
+    int named = 0, strangers = 0;
+
+    for (const vp_value *v = doc->root->first; v; v = v->next)
+        is_named_in(d, v->key) ? named++ : strangers++;
+    return strangers >= named;
+}
+
 /* A file that scripts share with a trainer, half of whose keys are no trainer's, its batch among them: settings of somebody's own, whose
  * defaults are not the trainer's either. */
 static bool is_somebodys(const vp_dialect *d, const vp_document *doc)
 {
     bool is_shared = vp_dialect_is_based_on(d, &vp_dialect_transformers) &&
                      d->sections[0].strangers == VP_STRANGERS_KEPT;
-    int named = 0, strangers = 0;
 
+    if (d == &vp_dialect_megatron && !vp_check_is_run_by(d, doc))
+        return is_mostly_strange(d, doc);
     if ((!is_shared && d != &vp_dialect_axolotl) ||
         (doc->format != VP_FORMAT_YAML && doc->format != VP_FORMAT_JSON &&
          doc->format != VP_FORMAT_TOML) ||
         vp_value_member(doc->root, is_shared ? "per_device_train_batch_size" : "micro_batch_size"))
         return false;
-    for (const vp_value *v = doc->root->first; v; v = v->next)
-        is_named_in(d, v->key) ? named++ : strangers++;
-    return strangers >= named;
+    return is_mostly_strange(d, doc);
 }
 
 /* Whether any key of Trainer's or TRL's stands in it. */

@@ -14,12 +14,15 @@ static const struct {
     const char *whose, *keys, *programs;
     const char *beside; /* only where one of these keys stands there too; NULL: alone */
     bool        flags;  /* only on a command line */
+    bool        files;  /* only in a file */
 } others[] = {
     {"GPT-NeoX", "pipe_parallel_size pipe-parallel-size attention_config attention-config"},
     {"torchtitan's command line from 0.3 on",
      "training.num_tokens_per_microbatch_per_dp_rank compile.mode", .flags = true},
     {"open-instruct", "dataset_mixer_list dataset_mix_dir hf_metadata_dataset", NULL,
      "model_name_or_path"},
+    {"open-instruct", "with_tracking checkpointing_steps use_slow_tokenizer", NULL,
+     "model_name_or_path", .files = true},
     {"nanotron", "parallelism.pp_engine parallelism.recompute_layer optimizer.optimizer_factory"},
     {"LLM Foundry", "device_train_microbatch_size"},
     {"LLaMA-Factory's v1", "kernel_config dist_config model_class"},
@@ -178,7 +181,8 @@ const char *vp_check_others(const vp_document *doc, const vp_value **at)
         *at = NULL;
         if (vp_check_is_program(others[i].programs, doc))
             return others[i].whose;
-        if (others[i].flags && doc->format != VP_FORMAT_FLAGS)
+        if (others[i].flags ? doc->format != VP_FORMAT_FLAGS
+                            : others[i].files && doc->format == VP_FORMAT_FLAGS)
             continue;
         if (others[i].beside && !first_of(doc, others[i].beside))
             continue;

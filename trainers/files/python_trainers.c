@@ -330,9 +330,21 @@ out:
     return st;
 }
 
-/* A class by the name of one of transformers' or TRL's, of a library that is neither. */
+/* class SFTTrainer: of the script's own. */
+static bool is_defined(const vp_python_reader *r, const char *name)
+{
+    const char *line = vp_arena_printf(r->doc->arena, "\nclass %s", name);
+    size_t      n    = line ? strlen(line) : 0;
+    const char *at   = line ? memmem(r->begin, (size_t)(r->end - r->begin), line, n) : NULL;
+
+    return at && at + n < r->end && strchr("(: ", at[n]);
+}
+
+/* A class by the name of one of transformers' or TRL's, of the script's own or a library that is neither. */
 static bool is_anothers(const vp_python_reader *r, const vp_value *v)
 {
+    if (is_one_of(v->call, trl_classes) && is_defined(r, v->call))
+        return true;
     return ((r->imports & VP_PYTHON_OTHERS_TRAINER) && strcmp(v->call, "Trainer") == 0) ||
            ((r->imports & VP_PYTHON_OTHERS_TRLS) && is_one_of(v->call, trl_classes));
 }
