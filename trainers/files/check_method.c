@@ -121,6 +121,23 @@ static const char *method_of_loss(const vp_value *root, const char **said)
     return NULL;
 }
 
+/* Of a recipe of torchtune's, by what it has keys for. */
+static const char *method_of_recipe(const vp_value *root, const char **said)
+{
+    static const char *const rows[][2] = {{"grpo_samples", "grpo"}, {"ppo_epochs", "ppo"}};
+    const vp_value          *loss      = vp_value_at(root, "loss._component_");
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (vp_value_at(root, rows[i][0])) {
+            *said = rows[i][0];
+            return rows[i][1];
+        }
+    if (!loss || !loss->text || !strstr(loss->text, "DPOLoss"))
+        return NULL;
+    *said = "loss._component_";
+    return "dpo";
+}
+
 const char *vp_checked_method(const vp_checked *c, const char **said)
 {
     const char *method = NULL;
@@ -139,6 +156,8 @@ const char *vp_checked_method(const vp_checked *c, const char **said)
                 method = method_named(v->text, strlen(v->text));
             *said = says[i];
         }
+        if (!method && c->files[f].dialect == &vp_dialect_torchtune)
+            method = method_of_recipe(doc->root, said);
         for (size_t i = 0; i < sizeof switches / sizeof *switches && !method; i++) {
             const vp_value *v = vp_value_at(doc->root, switches[i].key);
             if (v && v->kind == VP_VALUE_BOOL && v->boolean) /* a text is a model's name */

@@ -172,6 +172,19 @@ static bool is_idle(const vp_document *doc, const vp_value **at)
     return false;
 }
 
+/* class Mine(SDPOConfig), which a parser reads: one of these by its name's end. */
+static bool is_class(const char *programs, const char *parsed)
+{
+    char word[64];
+
+    for (const char *p = parsed ? programs : NULL; p && *p; p += strcspn(p, " "), p += *p == ' ') {
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, " "), p);
+        if (vp_python_ends_in(word, "Config") && vp_python_ends_in(parsed, word))
+            return true;
+    }
+    return false;
+}
+
 /* Whose the file is, where it is one of theirs; NULL. *at: the key that says so; NULL: its command does. */
 const char *vp_check_others(const vp_document *doc, const vp_value **at)
 {
@@ -179,7 +192,8 @@ const char *vp_check_others(const vp_document *doc, const vp_value **at)
         return IDLE;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         *at = NULL;
-        if (vp_check_is_program(others[i].programs, doc))
+        if (vp_check_is_program(others[i].programs, doc) ||
+            is_class(others[i].programs, doc->parsed))
             return others[i].whose;
         if (others[i].flags ? doc->format != VP_FORMAT_FLAGS
                             : others[i].files && doc->format == VP_FORMAT_FLAGS)
