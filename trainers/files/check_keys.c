@@ -698,7 +698,7 @@ bool vp_check_holds(const vp_checked *c, const vp_checked_file *file, const char
     double          x;
 
     if (is[0] == 'u' && file->doc->format == VP_FORMAT_FLAGS &&
-        vp_value_member(file->doc->root, "config"))
+        (vp_value_member(file->doc->root, "config") || (file->doc->has_gap && c->missing)))
         return false; /* the file that the command names may say it */
     if (strcmp(is, "set") == 0 || strcmp(is, "unset") == 0)
         return (v && v->kind != VP_VALUE_NULL) == (is[0] == 's');

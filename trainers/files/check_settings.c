@@ -544,9 +544,12 @@ static void merge_setting(vp_checked *c, vp_setting setting)
     if ((setting == VP_SETTING_QUANT || setting == VP_SETTING_PREPARE) &&
         !vp_setting_counts(setting, c->settings.value[VP_SETTING_TUNING]))
         return;
-    for (int f = 0; f < c->n_files; f++)
-        if (c->files[f].doc && c->files[f].dialect)
-            merge_file(c, setting, &c->files[f], &m);
+    for (int f = 0; f < 2 * c->n_files;
+         f++) { /* a command before the file that it names, in whatever order they are given */
+        const vp_checked_file *file = &c->files[f % c->n_files];
+        if (file->doc && file->dialect && (f < c->n_files) == (file->yields_to == NULL))
+            merge_file(c, setting, file, &m);
+    }
     for (int f = 0; f < 2 * c->n_files; f++) { /* what a command names first: its options win */
         const vp_checked_file *file = &c->files[f % c->n_files];
         if (file->doc && file->doc->launch && (f < c->n_files) == (file->yields_to != NULL))

@@ -220,7 +220,7 @@ static const vp_key litgpt_keys[] = {
 
 static const vp_section litgpt_sections[] = {
     {"", VP_STRANGERS_REFUSED,
-     "model_config out_dir initial_checkpoint_dir resume data eval log logger_name seed "
+     "config model_config out_dir initial_checkpoint_dir resume data eval log logger_name seed "
      "tokenizer_dir access_token lora_query:b lora_key:b lora_value:b lora_projection:b lora_mlp:b "
      "lora_head:b"},
     /* arguments of litgpt/data's classes; a class of the user's own has others */

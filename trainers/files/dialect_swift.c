@@ -64,6 +64,7 @@ static const vp_key swift_keys[] = {
     {"rescale_image", VP_KEY_ANY, .until = "3.0", .instead = "max_pixels"},
     {"sft_beta", VP_KEY_ANY, .until = "2.5", .instead = "rpo_alpha"},
     /* of ms-swift 3 */
+    {"config", VP_KEY_TEXT, .until = "4.1", .instead = "the file alone: swift sft FILE"},
     {"use_liger", VP_KEY_ANY, .until = "3.2", .instead = "use_liger_kernel"},
     {"tools_prompt", VP_KEY_ANY, .until = "3.4", .instead = "agent_template"},
     {"num_infer_workers", VP_KEY_ANY, .until = "3.4", .instead = "vllm_mode"},

@@ -261,7 +261,9 @@ static const char *without_owner(vp_python_reader *r, const char *name)
     const vp_python_name *x   = dot ? vp_python_name_last(r, name, (size_t)(dot - name)) : NULL;
     bool                  is_settings = x && x->v->call && vp_python_tells_settings(x->v->call);
 
-    return strncmp(name, "config.", 7) == 0 || is_settings ? dot + 1 : name;
+    bool is_models = x && x->v->call && vp_python_ends_in(x->v->call, ".from_pretrained");
+
+    return (strncmp(name, "config.", 7) == 0 && !is_models) || is_settings ? dot + 1 : name;
 }
 
 /* The names that a statement assigns to: "a", of "a, b" the last; NULL: it assigns nothing. *changes: what was there

@@ -89,8 +89,8 @@ void vp_judge_unasked(vp_checked *c)
     for (int f = 0; f < c->n_files && !at; f++) /* the first, a command where there is one */
         if (c->files[f].doc && c->files[f].dialect == &vp_dialect_llamafactory)
             at = &c->files[f];
-    if (!at || is_on(c, "bf16") || is_on(c, "fp16") || is_on(c, "pure_bf16") ||
-        c->unread[VP_SETTING_PRECISION] ||
+    if (!at || (at->doc->has_gap && c->missing) || is_on(c, "bf16") || is_on(c, "fp16") ||
+        is_on(c, "pure_bf16") || c->unread[VP_SETTING_PRECISION] ||
         (c->settings.value[VP_SETTING_PRECISION] && tuning && strcmp(tuning, "full") == 0))
         return;
     c->settings.value[VP_SETTING_PRECISION] = c->may_be[VP_SETTING_PRECISION] = NULL;

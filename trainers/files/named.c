@@ -133,6 +133,8 @@ static vp_status open_named(namer *x, const vp_value *at, const char *key, const
                 "missing from this answer",
                 vp_text_escape(path, shown, sizeof shown));
         c->missing = vp_arena_strdup(c->arena, path);
+        if (beaten)
+            file->doc->has_gap = true; /* no default is one: the file may say it */
         return VP_OK;
     }
     if (c->n_files == VP_CHECK_MAX_FILES)
