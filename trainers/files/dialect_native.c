@@ -472,10 +472,10 @@ static const vp_section torchtune_sections[] = {
      "with_flops:b wait_steps:i warmup_steps:i active_steps:i num_cycles:i"},
     /* recipes/dev/async_grpo_full_finetune_distributed.py reads its settings apart */
     {"orchestration", VP_STRANGERS_KEPT, "num_inference_workers:i num_postprocessing_workers:i"},
-    {"inference", VP_STRANGERS_KEPT, "batch_size:i max_generated_tokens:i temperature:r top_k"},
+    {"inference", VP_STRANGERS_KEPT, "batch_size:i"},
     {"training", VP_STRANGERS_KEPT,
      "batch_size:i clip_grad_norm:r enable_activation_checkpointing:b "
-     "enable_activation_offloading:b ppo_epochs:i seed"},
+     "enable_activation_offloading:b"},
     {"metric_logger", VP_STRANGERS_KEPT,
      "_component_ log_dir filename project entity group name organize_logs:b output_dir"},
     {"lr_scheduler", VP_STRANGERS_KEPT,
