@@ -59,6 +59,26 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "sliding_window": null
      }),
      "Qwen/Qwen3-30B-A3B", "config.json"},
+    {"qwen1.5-moe-a2.7b", JSON({
+         "architectures": ["Qwen2MoeForCausalLM"],
+         "model_type": "qwen2_moe",
+         "hidden_size": 2048,
+         "intermediate_size": 5632,
+         "moe_intermediate_size": 1408,
+         "shared_expert_intermediate_size": 5632,
+         "num_experts": 60,
+         "num_experts_per_tok": 4,
+         "num_hidden_layers": 24,
+         "num_attention_heads": 16,
+         "num_key_value_heads": 16,
+         "vocab_size": 151936,
+         "max_position_embeddings": 8192,
+         "decoder_sparse_step": 1,
+         "norm_topk_prob": false,
+         "tie_word_embeddings": false,
+         "use_sliding_window": false
+     }),
+     "Qwen/Qwen1.5-MoE-A2.7B", "not compared with its file; its count"},
     {"gemma-3-270m", JSON({
          "architectures": ["Gemma3ForCausalLM"],
          "model_type": "gemma3_text",

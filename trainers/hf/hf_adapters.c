@@ -17,11 +17,14 @@ static const struct {
 } families[] = {
     {"gpt2", {"c_attn", "c_proj", "c_fc"}, "c_attn"},
     {"llama", {LLAMA_LINEARS}, "q_proj+v_proj"},
+    {"llama_biased", {LLAMA_LINEARS}, "q_proj+v_proj"},
+    {"llama_qkvo", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"mistral", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"qwen2", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"qwen3", {LLAMA_LINEARS}, "q_proj+v_proj"},
     /* of a mixture of experts peft's all-linear adapts the router's and the experts' parameters too */
     {"qwen3_moe", {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "experts"}, NULL},
+    {"qwen2_moe", {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "experts"}, NULL},
     {"olmoe", {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "experts"}, NULL},
     {"gemma", {LLAMA_LINEARS}, "q_proj+v_proj"},
     {"gemma2", {LLAMA_LINEARS}, "q_proj+v_proj"},
@@ -171,7 +174,7 @@ bool vp_hf_lora_lacks(const char *family, const char *name, const char **nearest
 {
     /* families whose versions, towers or experts have other names too */
     static const char other_names[] =
-        "mixtral+qwen3_moe+olmoe+gemma3+vit+deit+beit+t5+t5_gated+distilbert";
+        "mixtral+qwen2_moe+qwen3_moe+olmoe+gemma3+vit+deit+beit+t5+t5_gated+distilbert";
     /* what is no linear layer of a block: embeddings, heads, what is made of several */
     static const char others[] =
         "lm_head+embed_out+embed_in+embed_tokens+embed_positions+wte+wpe+"

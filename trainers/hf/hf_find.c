@@ -270,7 +270,7 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
                       r->pass == VP_HF_SECOND ? "pass of a second model"
                       : evaluates(r)          ? "evaluation"
                                               : "training step",
-                      r->model->family,
+                      vp_hf_recorded_family(r->model),
                       vp_hf_is_quantised(r->request)         ? " with quantised weights"
                       : vp_hf_has_other_adapters(r->request) ? " with --peft"
                       : vp_hf_has_adapters(r->request)       ? " with adapters"

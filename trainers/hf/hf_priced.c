@@ -46,6 +46,7 @@ static const form forms[] = {
     {"mixtral", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"qwen3_moe", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true,
      .act = VP_ACT_SILU},
+    {"qwen2_moe", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"olmoe", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true,
      .act = VP_ACT_SILU},
     {"gpt_oss", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .full_every = 2,
@@ -375,7 +376,7 @@ static void head(work *w, bool tied)
         b, &(vp_lm_head){.x = x, .vocab = w->vocab, .tied = tied, .prefix = "lm_head"}, "score");
 }
 
-/* What products see of a layer with experts: those that a token is sent to. The others are read besides. */
+/* What products see of a layer with experts: those that a token is sent to, and a layer beside them. The others are read besides. */
 static void route(work *w, const vp_symbols *sizes, int64_t n_layers)
 {
     int64_t n = sizes->at[VP_SYM_E], seen = sizes->at[VP_SYM_t];
@@ -383,7 +384,7 @@ static void route(work *w, const vp_symbols *sizes, int64_t n_layers)
     if (!n)
         return;
     w->b.model->n_other_experts = n_layers * (n - seen) * 3 * w->hidden * w->inner;
-    w->inner *= seen;
+    w->inner                    = w->inner * seen + sizes->at[VP_SYM_s];
 }
 
 static int64_t *windows_of(work *w, int64_t n_layers)

@@ -153,6 +153,9 @@ const char *vp_hf_recorded_family(const vp_model *model)
     if (strcmp(model->family, "exaone4") == 0 &&
         json_is_null(vp_model_field(model, "sliding_window")))
         return "exaone4_full";
+    if (strcmp(model->family, "llama") == 0 &&
+        json_is_true(vp_model_field(model, "attention_bias")))
+        return json_is_true(vp_model_field(model, "mlp_bias")) ? "llama_biased" : "llama_qkvo";
     return model->family;
 }
 

@@ -23,7 +23,8 @@ typedef struct vp_hf_sizes {
     char    defaults[400]; /* sizes that the class gave: "h 768, f 3072" */
 } vp_hf_sizes;
 
-/* Whose recordings a config's are: its family's; but OPT with norms behind the sums (350M) has some of its own, and so have T5 with gated layers and
+/* Whose recordings a config's are: its family's; but Llama with biases, in all linear layers or in those of attention, OPT
+ * with norms behind the sums (350M) and others have some of their own, and so have T5 with gated layers and
  * mT5, which is the same. */
 const char *vp_hf_recorded_family(const vp_model *model);
 

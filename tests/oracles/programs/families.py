@@ -1,6 +1,6 @@
 """Families whose training step is recorded: the fields of a config that are sizes, and the config of given sizes.
 
-Symbols: h hidden, a heads, k key/value heads, d head size, q of which are rotated, e of an embedding where it is not the hidden one, f intermediate, V vocabulary, P positions, T token types; L layers.
+Symbols: h hidden, a heads, s of a layer beside experts, c bands of a spectrum, k key/value heads, d head size, q of which are rotated, e of an embedding where it is not the hidden one, f intermediate, V vocabulary, P positions, T token types; L layers.
 A row's `fields` say which key of a config.json holds a size: "k=num_key_value_heads|a", where the part behind | is what a null, or a key
 that the class gives no value, means; key+2 is two more than the key's value, key*d that share of d, rounded down. (h) is read, but no allocation depends on it.
 """
@@ -111,6 +111,9 @@ FAMILIES = {
     "gpt2": Family("gpt2", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size P=n_positions", combos=((EVEN, 1), (EVEN, 0)),
                    layers="n_layer", layer_norm=True),
     "llama": Family("llama", DECODER + CLASSES, combos=((EVEN, 0), (EVEN, 1), (GROUPED, 0), (GROUPED, 1))),
+    # with biases in all linear layers (Granite Code), and in those of attention alone
+    "llama_biased": Family("llama", DECODER, combos=((EVEN, 1), (GROUPED, 1)), attention_bias=True, mlp_bias=True),
+    "llama_qkvo": Family("llama", DECODER, combos=((EVEN, 0), (GROUPED, 0)), attention_bias=True),
     "mistral": Family("mistral", DECODER + CLASSES, window="sliding_window", combos=((EVEN, 0), (GROUPED, 0))),
     "qwen2": Family("qwen2", NARROW + CLASSES, combos=((EVEN, 0), (EVEN, 1), (GROUPED, 0), (GROUPED, 1))),
     "qwen3": Family("qwen3", DECODER + CLASSES, combos=((GROUPED, 0), (GROUPED, 1))),
@@ -133,6 +136,9 @@ FAMILIES = {
     "mixtral": Family("mixtral", DECODER + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),), window="sliding_window"),
     "qwen3_moe": Family("qwen3_moe", DECODER.replace("f=intermediate_size", "f=moe_intermediate_size") +
                         " E=num_experts t=num_experts_per_tok", combos=((GROUPED, 0),), decoder_sparse_step=1, mlp_only_layers=[]),
+    # Qwen 1.5 MoE: a gated layer beside the experts, of a width of its own
+    "qwen2_moe": Family("qwen2_moe", NARROW.replace("f=intermediate_size", "f=moe_intermediate_size") + " s=shared_expert_intermediate_size E=num_experts t=num_experts_per_tok",
+                        combos=((EVEN, 0),), decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=False),
     "gpt_oss": Family("gpt_oss", DECODER + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),), window="sliding_window", period=2, few=MANY_SAMPLES, injects=False),
     "olmoe": Family("olmoe", NARROW + " E=num_experts t=num_experts_per_tok", combos=((EVEN, 0),)),
     "granitemoe": Family("granitemoe", NARROW + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0), (GROUPED, 1))),
@@ -240,7 +246,7 @@ def draw(rng, family, v, index):
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
             positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][0 if alone else kind]))
             shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),
-                         E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]), W=prime_above(rng.randrange(100, 300)), c=rng.choice([76, 84, 92, 100, 116]))
+                         E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]), W=prime_above(rng.randrange(100, 300)), c=rng.choice([76, 84, 92, 100, 116]), s=8 * prime_above(rng.randrange(100, 300)))
             if v["task"] in ("seqcls", "tokcls") and not has_one_label(v):
                 # of tokens the sum over so many columns takes scratch at every shape, as it does not below 32 with few rows
                 shape["C"] = prime_above(rng.randrange(33 if v["task"] == "tokcls" else 10, 100))

@@ -546,6 +546,8 @@ HARMLESS = ("use_cache", "return_dict", "output_hidden_states", "output_attentio
 
 # What this one is, is another rule's: a token of the table.
 HARMLESS += ("image_token_index",)
+# Those of which a row says what was recorded.
+TOLD = ("norm_topk_prob",)
 
 
 # Numbers above 0 where there is a parameter that a model without them has not.
@@ -598,7 +600,7 @@ def requirements(family, by_trl=False):
     c.update((k, x) for k, x in derived.items() if k not in family.extra and x != default.get(k))
     def is_stated(k):         # what is no field of the class it takes as none
         return k in family.extra and c[k] != default.get(k) and (bool(c[k]) or "." in k or k in default)
-    choices = [k for k in sorted(c) if (isinstance(c[k], (bool, str)) or k in family.extra) and (name(k) not in HARMLESS or family.extra.get(k, 0) is None) and not k.endswith("_token_id")]
+    choices = [k for k in sorted(c) if (isinstance(c[k], (bool, str)) or k in family.extra) and (name(k) not in HARMLESS or family.extra.get(k, 0) is None or k in TOLD and k in family.extra) and not k.endswith("_token_id")]
     out = ["%s %s %s" % ("stated" if is_stated(k) else "choice", k, json.dumps(c[k])) for k in choices]
     out += ["dropout %s %s" % (k, "some" if c[k] else "zero") for d in DROPOUTS for k in c if name(k) == d]
     out += ["positive %s %s" % (k, json.dumps(c[k])) for k in POSITIVE + WEIGHTS * by_trl if c.get(k, 0) > 0]
