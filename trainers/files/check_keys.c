@@ -600,7 +600,9 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
             (isdigit((unsigned char)*v->key) || (v->is_variable && (v->call || v->first))))
             continue; /* an argument without a name: replace(old, ...); what a call made */
         const char *known = k ? NULL : vp_check_known_at(file, s->path, v->key);
-        if (!k && !known && is_of_named(c, file, s, v))
+        if (!k && !known &&
+            (is_of_named(c, file, s, v) ||
+             (file->doc->format == VP_FORMAT_FLAGS && vp_listed(file->dialect->options, v->key))))
             continue;
         if (!k && !known) {
             vp_check_stranger(c, file, s, path, v, &own);

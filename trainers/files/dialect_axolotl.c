@@ -562,9 +562,11 @@ const vp_dialect vp_dialect_axolotl = {
     ARRAY(axolotl_sections, sections),
     ARRAY(axolotl_says, says),
     ARRAY(axolotl_rules, rules),
-    .signs          = "base_model micro_batch_size sequence_len adapter sample_packing num_epochs",
-    .flag_signs     = "",
-    .programs       = "axolotl axolotl.cli.train",
+    .signs      = "base_model micro_batch_size sequence_len adapter sample_packing num_epochs",
+    .flag_signs = "",
+    .programs   = "axolotl axolotl.cli.train",
+    .options =
+        "launcher cloud sweep debug debug_text_only debug_num_examples prompter shard", /* axolotl/cli/main.py, args.py */
     .text_is_number = true,
     .bool_is_number = true,
     .sees_cards     = VP_DATA_PARALLEL,

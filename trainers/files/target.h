@@ -245,6 +245,7 @@ typedef struct vp_dialect {
     const char       *programs;   /* names of what runs it: program, script; NULL: the user's */
     /* of files that share keys with a user's own script: keys that only its own parser has */
     const char *own;
+    const char *options; /* of its own command, besides the keys; NULL: none */
     bool
          refuses; /* strangers that its section keeps are a script's own, and refused where its own program runs */
     bool text_is_number; /* "2e-5" as text becomes a number in its parser */
