@@ -20,6 +20,7 @@ PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backw
 PRECISIONS = {"amp": "bf16-mixed", "bf16amp": "bf16-amp"}
 OPTIMIZERS = {"adamw_foreach": "adamw_torch", "adamw_fused": "adamw_torch_fused", "adamw_forloop": "adamw_torch_forloop",
               "sgdm": "sgd_momentum"}
+METHODS = ("dpo", "reward", "grpo")                # of TRL
 PEFT = {"ia3": "ia3", "prompt": "prompt:tokens=%(tokens)s", "prefix": "prefix:tokens=%(tokens)s"}
 LORAS = {"qv8": "r=8,alpha=16,targets=q_proj+v_proj", "all16": "r=16,alpha=16,targets=all-linear"}
 
@@ -80,10 +81,12 @@ def of_ours(r, scratch):
     options += ["--alloc-conf", r.get("alloc_conf")] * bool(r.get("alloc_conf"))
     options += ["--offload", "activations"] * (r.get("offload") == "1")
     options += ["--versions", r.get("versions")] * bool(r.get("versions"))
-    options += ["--method", r["trainer"]] if r.get("trainer") in ("dpo", "reward") else []
+    options += ["--method", r["trainer"]] if r.get("trainer") in METHODS else []
+    options += ["--resident", "reference"] * (r.get("beta") == "1")
+    options += ["--vllm"] * (r.get("trainer") == "grpo")         # completions are there, as an engine makes them
     options += {"all": ["--liger"], "loss": ["--loss", "liger"]}.get(r.get("liger"), [])
     phases = {p: int(r["allocated_" + p]) for p in PHASES + ["evaluate"] if r.get("allocated_" + p)}
-    return dict(trainer=r.get("trainer", "torch").replace("dpo", "trl").replace("reward", "trl"), name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
+    return dict(trainer="trl" if r.get("trainer") in METHODS else r.get("trainer", "torch"), name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
                 reserved=int(r["reserved"]))
 
 

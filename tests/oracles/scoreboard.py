@@ -67,6 +67,7 @@ WHAT = {
     "trl_steps.csv": "TRL's SFTTrainer",
     "packed_steps.csv": "TRL's packing",
     "dpo_steps.csv": "TRL's DPOTrainer",
+    "grpo_steps.csv": "TRL's GRPOTrainer",
     "judged_steps.csv": "heads of classes, of a regression and of a reward on decoders",
     "decoder_steps.csv": "decoders recorded last: gpt-oss, Seed-OSS, GLM, EXAONE 4, Command R7B, OLMoE, Qwen 1.5 MoE, Granite Code",
     "eval_steps.csv": "evaluations between steps",

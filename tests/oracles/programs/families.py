@@ -233,7 +233,7 @@ def draw(rng, family, v, index):
             continue
         s = 8 * s + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
         b = 1 if alone else [rng.choice([few, few + 2]), family.most_rows // s, 18000 // s][kind]
-        if v.get("trainer") in ("dpo", "reward"):         # pairs; each half is beyond what a scan takes without scratch
+        if v.get("trainer") in ("dpo", "reward", "grpo"):         # pairs; each half is beyond what a scan takes without scratch
             b = 2 * b if kind == 0 else b - b % 2
         b -= b % TILES if v.get("liger") else 0
         if index == 0 and v.get("wide") and (v.get("window") or v.get("mask")) and b * a > 100:       # so that keys of wide heads are cut in parts (KS) once
@@ -257,6 +257,7 @@ def draw(rng, family, v, index):
             shape.update({"e": 8 * prime_above(rng.randrange(20, 60))} if "e" in family.symbols() else {})
             shape.update(B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
             shape.update({"o": rng.choice([3, 5, 7, 11, 13, 17])} if v.get("packed") else {})
+            shape.update({"l": 8 * rng.randrange(s // 32, s // 10) + rng.choice([1, 3, 5, 7])} if v.get("trainer") == "grpo" else {})
             shape.update({"x": rng.choice([3, 5, 7, 9, 13, 19])} if v.get("tokens") or v["lora"] == "prompt" else {})
             shape.update({"u": s - shape["x"]} if v["lora"] == "prompt" else {})         # S has the virtual tokens too
             if v["lora"] == "prefix":         # u is the keys of a sequence; B x is no more than 3072, beyond which a look-up's gradient is another kernel
@@ -314,6 +315,8 @@ def small_shapes(name, v, n):
             s["S"] = 8 * (s["S"] // 64) + s["S"] % 8
         else:
             s["B"], s["S"] = (TILES, 8 * (s["S"] // 24)) if v["liger"] else (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)
+        if "l" in s:
+            s["l"] = s["S"] // 2 - 3
         if "u" in s:
             s["u"] = s["S"] + (s["x"] if v["lora"] == "prefix" else -s["x"])
         if "t" in s:                      # what is routed is many rows still, whose sort is the one that was seen

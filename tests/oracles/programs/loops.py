@@ -151,8 +151,9 @@ class Silent:
         return lambda *args, **kwargs: None
 
 
-def expecting(torch):
-    """aten::nonzero as if every element was: what a mask of targets selects where all tokens are learnt from."""
+def expecting(torch, learnt=None):
+    """aten::nonzero as if every element was: what a mask of targets selects where all tokens are learnt from. learnt: of a batch's sequences so
+    many tokens are, where they are not all."""
     import ctypes
     expect = ctypes.CDLL(None).vplan_null_expect
     expect.argtypes = [ctypes.c_int, ctypes.c_uint64]
@@ -160,7 +161,7 @@ def expecting(torch):
 
     def nonzero(t):
         out = torch.empty(0, dtype=torch.int64, device=t.device)
-        expect(1, t.numel())
+        expect(1, learnt if learnt and t.dim() > 1 else t.numel())
         try:
             return plain(t, out=out)
         finally:
@@ -220,7 +221,7 @@ class Sft(Trainer):
         import trl.kernels.chunked_logprob as head
         warnings.simplefilter("ignore")
         self.v = v
-        self.library = expecting(torch)
+        self.library = expecting(torch, options.pop("learnt", None))
         head._forward_kernel = head._backward_kernel = Silent()
         self.torch = head.torch = Torch(torch, options.pop("count", lambda: 0))
         if options.pop("whole", False):
@@ -301,6 +302,47 @@ class Reward(Sft):
         return trl.RewardTrainer(model=m, args=trl.RewardConfig(**options), train_dataset=data, processing_class=tokenizer)
 
 
+class Grpo(Sft):
+    """trl.GRPOTrainer's training_step: completions of prompts, which are there at once here, as an engine of their own gives them; what they are worth
+    is known, and their tokens are learnt from. v["beta"]: their distance from a reference is in the loss."""
+
+    def __init__(self, v, m, batch, reference=None, **options):
+        self.n_completion, self.reference = options.pop("completion"), reference
+        Sft.__init__(self, v, m, batch, learnt=batch * self.n_completion, num_generations=2, beta=0.04 if v.get("beta") else 0.0, **options)
+
+    def make(self, m, tokenizer, **options):
+        import datasets
+        import trl
+        import trl.trainer.grpo_trainer as grpo
+        plain, grpo.create_model_from_path = grpo.create_model_from_path, lambda *of, **others: self.reference
+        data = datasets.Dataset.from_dict({"prompt": ["a"]})
+        del options["activation_offloading"]         # which it has not
+        args = trl.GRPOConfig(max_completion_length=self.n_completion, **options)
+        trainer = trl.GRPOTrainer(model=m, args=args, train_dataset=data, processing_class=tokenizer, reward_funcs=lambda completions, **of: [1.0] * len(completions))
+        grpo.create_model_from_path = plain
+        trainer._tokenize_prompts = lambda prompts: ([[1] * len(x) for x in prompts], None, {})
+        trainer._generate_single_turn = lambda prompts, *of, **others: ([[1] * self.n_completion for x in prompts], None)
+        return trainer
+
+    def step(self, inputs, mark):
+        """inputs: of each sequence a prompt, a text of so many letters. What comes before the model's own pass is the reference's."""
+        plain = self.trainer._compute_loss
+
+        def compute_loss(*of):
+            mark("forward")
+            return plain(*of)
+        def backward(loss, **kwargs):
+            mark("output")
+            mark("backward")
+            self.backward(loss, **kwargs)
+        self.trainer.accelerator.backward = backward
+        self.trainer._buffered_inputs = None
+        self.trainer._compute_loss = compute_loss if self.reference else plain
+        with yes():
+            self.trainer.training_step(self.m, inputs, None)
+        self.trainer._compute_loss = plain
+
+
 def evaluate_all(loop, samples):
     """A Trainer's whole evaluate()."""
     if isinstance(loop, Sft):
@@ -311,4 +353,4 @@ def evaluate_all(loop, samples):
         loop.trainer.evaluate(samples)
 
 
-LOOPS = {"torch": Plain, "hf": Trainer, "trl": Sft, "dpo": Dpo, "reward": Reward}
+LOOPS = {"torch": Plain, "hf": Trainer, "trl": Sft, "dpo": Dpo, "reward": Reward, "grpo": Grpo}

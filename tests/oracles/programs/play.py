@@ -12,7 +12,8 @@ import loops
 import sizes
 
 # Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
-TRL = ("trl", "dpo", "reward")
+TRL = ("trl", "dpo", "reward", "grpo")
+HEADED = ("trl", "dpo", "grpo")                # whose head and loss are in tiles
 PROMPTS = ("prompt", "prefix")                 # methods of peft that put virtual tokens before a sequence, or before its keys and values
 PACKED = []                                    # not empty: documents lie behind each other in a batch of one row
 EXPERTS = []                                   # not empty: a family's layers have experts, whose weights are parameters that peft adapts behind all modules
@@ -26,6 +27,16 @@ LOADING = ("load", "load_trained", "upcast", "biases", "adapters", "expert_adapt
 def has_output(v):
     """Whether the model's output goes as a whole between forward and backward: not where the encoder's goes too, which backward makes other sums of."""
     return v.get("eval") or v["task"] != "seq2seq" and not (GATHERED and v["task"] == "seqcls")
+
+
+def has_reference(v):
+    """Whether a second model is there, as large as the one that is trained whole."""
+    return v["lora"] == "none" and (v["trainer"] == "dpo" or v["trainer"] == "grpo" and bool(v.get("beta")))
+
+
+def is_prefixed(v):
+    """Whether something runs through all layers before the pass of those that are trained: virtual tokens, frozen layers, a reference."""
+    return v["lora"] == "prefix" or v.get("freeze") == "layers" or v["trainer"] == "grpo" and has_reference(v)
 
 
 def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90, total_bytes=1 << 44, name="NVIDIA H100 80GB HBM3"):
@@ -310,6 +321,8 @@ def batch(v, shape):
                 "labels": torch.zeros(B, device="cuda", dtype=torch.int64)}
     if "c" in shape:
         return {"input_features": torch.zeros(B, shape["c"], 2 * S, device="cuda", dtype=dtype_of_signal(v)), "labels": torch.zeros(B, shape["D"], device="cuda", dtype=torch.int64)}
+    if v["trainer"] == "grpo":
+        return [{"prompt": "a" * (S - shape["l"])}] * B
     inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
     if v.get("packed"):         # as TRL's collator has them, from the card's side: it makes them in host memory
         inputs["labels"], inputs["position_ids"] = [torch.zeros(B, S, device="cuda", dtype=torch.int64) for _ in "lp"]
@@ -348,7 +361,7 @@ class Recording:
         if v["trainer"] in TRL and v["quantised"] != "none":
             self.mark("halved")         # TRL makes the adapters 16 bits wide
         reference = None
-        if v["trainer"] == "dpo" and v["lora"] == "none":
+        if has_reference(v):
             self.mark("load_reference")
             reference = make_model(dict(v, recompute="none"), config)
         loop = loops.LOOPS[v["trainer"]](v, m, shape["B"], **self.options(v, shape, reference))
@@ -370,7 +383,7 @@ class Recording:
             self.mark_frozen(before_layers(m)[1][v["n_frozen"]])
         for self.step in (1, 2, 3):
             step = self.step
-            self.mark(("evaluate%d" if v.get("eval") else "prefix%d" if v["lora"] == "prefix" or v.get("freeze") == "layers" else "forward%d") % step)
+            self.mark(("evaluate%d" if v.get("eval") else "prefix%d" if is_prefixed(v) else "forward%d") % step)
             run = loop.evaluate if v.get("eval") else loop.step
             run(inputs, lambda phase, step=step: self.mark("%s%d" % (phase, step)))
             self.mark("after%d" % step)
@@ -388,7 +401,7 @@ class Recording:
         self.params = {}
         self.grads = {}
         self.split(trace, n0, live, grads)
-        self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape, "f" if v.get("eval") else {"trl": "fg", "dpo": "ffg"}[v["trainer"]]) if v["trainer"] in ("trl", "dpo") else {}
+        self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape, "f" if v.get("eval") else {"trl": "fg", "dpo": "ffg", "grpo": "ffg" if v.get("beta") else "fg"}[v["trainer"]]) if v["trainer"] in HEADED else {}
 
     def mark_frozen(self, layer):
         """Where the first layer that is trained begins, and where backward goes on to what is frozen."""
@@ -429,8 +442,9 @@ class Recording:
         """Of the loop: how its loss is cut in tiles."""
         if v.get("liger"):
             return {"tiling": (shape["M"], shape["B"] * shape["S"] // families.TILES, v["tiles"])}
-        of_dpo = {"reference": reference} if v["trainer"] == "dpo" else {}
-        return dict(of_dpo, whole=True, count=self.n_allocations) if v["trainer"] in TRL else {}
+        of_dpo = {"reference": reference} if v["trainer"] in ("dpo", "grpo") else {}
+        of_grpo = {"completion": shape["l"]} if v["trainer"] == "grpo" else {}
+        return dict(of_dpo, **of_grpo, whole=True, count=self.n_allocations) if v["trainer"] in TRL else {}
 
     @staticmethod
     def count():
@@ -501,7 +515,7 @@ class Recording:
     def find_tiles(self, seen, n0, shape, of_table):
         """Of what was allocated last before a product of TRL's head, id -> kind: the tile of logits, and where there are, casts of its
         rows and of its part of the table, by whose pass it is (f: gone before the next one is there; g: after)."""
-        rows, width, out = shape["B"] * (shape["S"] - 1), shape.get("e", shape["h"]), {}
+        rows, width, out = shape["B"] * sizes.n_learnt(shape), shape.get("e", shape["h"]), {}
         for k, n in enumerate(seen):
             last = n - n0 - 1
             for kind, fits in ((of_table[k % len(of_table)], lambda x: x == 2 * shape["V"] * width), ("h", lambda x: x == 2 * rows * width), ("b", lambda x: x % (65536 * rows) == 0)):

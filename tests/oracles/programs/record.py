@@ -25,7 +25,7 @@ N_SHAPES, N_SMALL = 6, 3
 STEP, EVALUATION = ["prefix", "forward", "reference", "output", "backward", "ending"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", partial=0, regression=0, one=0, packed=0, rest=0, resized=0)
+DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", partial=0, regression=0, one=0, packed=0, rest=0, resized=0, beta=0)
 
 
 def phases_of(v):
@@ -36,9 +36,10 @@ def phases_of(v):
     return [n for n in NAMES if not (n in other or n.startswith("adapters") and v["lora"] == "none" or n == "adapters_cast" and v["lora"] in play.PROMPTS or n in ("upcast", "biases") and not v["upcast"]
                                       or n == "expert_adapters" and not (play.EXPERTS and v["lora"] == "all-linear")
                                       or n == "halved" and (v["trainer"] not in play.TRL or v["quantised"] == "none")
-                                      or n == "load_reference" and (v["trainer"] != "dpo" or v["lora"] != "none")
+                                      or n == "load_reference" and not play.has_reference(v)
                                       or n.startswith("reference") and v["trainer"] != "dpo" and not play.weighs_routers(v)
-                                      or n.startswith(("prefix", "ending")) and v["lora"] != "prefix" and v["freeze"] != "layers" and not (n.startswith("ending") and play.weighs_routers(v))
+                                      or n.startswith("prefix") and not play.is_prefixed(v)
+                                      or n.startswith("ending") and v["lora"] != "prefix" and v["freeze"] != "layers" and not play.weighs_routers(v)
                                       or n == "load_trained" and v["freeze"] != "layers" or n.startswith("ending") and v["freeze"] == "layers" and v["recompute"] == "none"
                                       or n.startswith("output") and not play.has_output(v))]
 
@@ -261,7 +262,7 @@ def in_tiles(model, names, run, slots, marks):
             if kind:
                 (divisor, ((c, m),)), letter = slots[e[2]]
                 symbol = {"b": "YB", "h": "YL"}.get(kind, "VL")
-                m = tuple(s for s in m if s not in (("V",) if symbol == "VL" else ("B", "n"))) + (symbol,)
+                m = tuple(s for s in m if s not in (("V",) if symbol == "VL" else ("B", "n", "l"))) + (symbol,)
                 slots[e[2]] = (divisor, [(c, m)]), letter
                 if kind != "b":
                     marks[e[2]] = "%" + kind
@@ -338,11 +339,11 @@ def owners(program, model, run, slots):
                 letter = "I"
             elif freed is None:
                 letter = "G"
-            elif {"B", "V"} <= symbols and symbols & {"D", "S"} or {"B", "C"} <= symbols:
+            elif {"B", "V"} <= symbols and symbols & {"D", "S", "l"} or {"B", "C"} <= symbols:
                 letter = "L"
             elif n.startswith(("forward", "reference")) and freed != n or n.startswith("prefix") and not freed.startswith(("prefix", "forward")):
                 letter = "A"
-            elif n.startswith(("prefix", "forward", "reference", "evaluate")) and not symbols & {"B", "S", "D"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
+            elif n.startswith(("prefix", "forward", "reference", "evaluate")) and not symbols & {"B", "S", "D", "l"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
                 letter = "C"
             else:
                 letter = "T"

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--reentrant] [--optimizers] [--matrices] [--fused] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--judged] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--grpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--reentrant] [--optimizers] [--matrices] [--fused] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--judged] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
         [--attention WORD] [--trainer WORD] [--only COLUMN=VALUE,VALUE ...]]
     rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising, or with VPLAN_NULL_ADDRESSES=falling as a card's driver gives them. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --matrices: those that project matrices or orthogonalise them (`pip install --no-deps galore-torch apollo-torch`), with --adapters GaLore's Adafactor, its AdamW in 8 bits, and those of adapters. --fused: those that update in the backward pass, or from host memory (and lomo-optim grokadamw). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --configs: of models as these files have them, every option by chance. --classes: LoRA of classifiers and of T5. --judged: decoders with a head of classes or of a reward. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs; --grpo: by its GRPOTrainer, of completions behind prompts. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --beside: whole modules or tokens trained beside adapters. --checkpoints: every second layer, or in host memory. --parted: the first layers alone. --reentrant: by use_reentrant=True. --optimizers: AdEMAMix, schedule-free ones and others (`pip install schedulefree torch-optimi triton`). --matrices: those that project matrices or orthogonalise them (`pip install --no-deps galore-torch apollo-torch`), with --adapters GaLore's Adafactor, its AdamW in 8 bits, and those of adapters. --fused: those that update in the backward pass, or from host memory (and lomo-optim grokadamw). --narrow: adapters over weights of 8 and 4 bits, DoRA. --prepared: over 4 bits, prepared by peft where the trainer does not, and the other way round. --peft: its methods other than LoRA. --frozen: models of which parts are not trained. --allocators: PYTORCH_ALLOC_CONF. --windowed: adapters at and beyond the attention window of --models; --again: adapters of them as most ask for them. --asked: of them, steps as tutorials have them. --configs: of models as these files have them, every option by chance. --classes: LoRA of classifiers and of T5. --judged: decoders with a head of classes or of a reward. --recent: a list of what was recorded last. --padded: every batch has padding. --models: these, with sdpa. --attention: all rows with this one. --targets: adapters of these layers. --answered: only rows that
 VPLAN estimates and OLDER does not, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -367,6 +367,22 @@ def drawn_by_trl(n, seed, models, adapted):
         out.append((name, c, "bf16-amp" if load != "none" else rng.choice(["bf16-mixed", "bf16-mixed", "bf16-amp"]), "sdpa:flash",
                     rng.choice(["none", "full", "full"]), rng.choice(OPTIMIZERS), rng.choice([1, 2, 3, 4, 8]), seq, "clm",
                     "mask" if padded else "none", "trl", adapters, rng.choice([4, 8, 16, 32]) if adapters != "none" else 0, load))
+    return out
+
+
+def drawn_by_grpo(n, seed, models):
+    """By TRL's GRPOTrainer: completions of all lengths behind prompts."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models)
+        lora = rng.choice(["none", "all-linear", "all-linear", "q_proj+v_proj"])
+        load = rng.choice(["none", "nf4-dq"]) if lora == "all-linear" else "none"
+        seq = rng.choice([s for s in LENGTHS if s >= 100])
+        out.append((name, dict(NAMED, **MODELS)[name], "bf16-amp" if load != "none" else rng.choice(["bf16-mixed", "bf16-amp"]), "sdpa:flash", rng.choice(["none", "full", "full"]),
+                    rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "adamw_8bit", "paged_adamw_8bit"]), rng.choice([2, 4, 6, 8, 16]), seq, "clm", "mask", "grpo", lora,
+                    rng.choice([8, 16, 32]) if lora != "none" else 0, load, 0, "none", 0, 0, 0, "none", 0, 0, "none", "", "", rng.choice([seq // 4, seq // 2, seq * 3 // 4, seq - 20]),
+                    int(lora == "none" and rng.random() < 0.5)))
     return out
 
 
@@ -863,7 +879,7 @@ RECENT = [  # what was recorded last: adapters of experts too, whole models at a
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
-MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze", "alloc_conf", "prepare"]
+MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze", "alloc_conf", "prepare", "target_seq", "beta"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 
 
@@ -938,7 +954,7 @@ def answered(vplan, rows, n, older=None, recorded=False):
     return out
 
 
-INTEGERS = ("micro_batch", "rank", "eval_batch", "packing", "dora", "lora_dropout", "tokens", "offload")
+INTEGERS = ("micro_batch", "rank", "eval_batch", "packing", "dora", "lora_dropout", "tokens", "offload", "target_seq", "beta")
 
 
 def as_in(path, step):
@@ -965,7 +981,7 @@ def seq_of_picture(config, seq):
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
-    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen, alloc_conf, prepare = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none", "", "")[len(row) - len(COLUMNS):]
+    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen, alloc_conf, prepare, completion, beta = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none", "", "", 0, 0)[len(row) - len(COLUMNS):]
     if adapters != "none" and task in ("seqcls", "tokcls", "imgcls"):
         save = "classifier"
     if alloc_conf:
@@ -984,13 +1000,14 @@ def measure(row):
     v = dict(resized=of_picture != seq, task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and (prepare == "on" if prepare else trainer not in play.TRL),
              trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=lora_dropout, packed=packing, dora=dora,
              save=save, tokens=tokens, x=tokens, offload=offload, freeze=frozen.partition(":")[0], n_frozen=int(frozen.partition(":")[2] or 0),
-             liger=liger if liger != "none" else 0, regression=task == "seqcls" and trainer != "reward" and len(config.get("id2label", "two")) == 1)
+             beta=beta, liger=liger if liger != "none" else 0, regression=task == "seqcls" and trainer != "reward" and len(config.get("id2label", "two")) == 1)
     m = play.make_model(v, (config["model_type"], fields))
     of_dpo = {}
     if trainer in ("dpo", "reward"):
         batch *= 2
-    if trainer == "dpo":
-        of_dpo = {"reference": play.make_model(dict(v, recompute="none"), (config["model_type"], fields)) if adapters == "none" else None}
+    if trainer in ("dpo", "grpo"):
+        of_dpo = {"reference": play.make_model(dict(v, recompute="none"), (config["model_type"], fields)) if play.has_reference(v) else None}
+    of_dpo.update({"completion": completion} if trainer == "grpo" else {})
     loop = loops.LOOPS[trainer](v, m, batch, **of_dpo, **({} if trainer == "torch" else dict(optim_of(opt_name), per_device_eval_batch_size=eval_batch or 8)))
     gc.collect()
     end("load")
@@ -1001,7 +1018,7 @@ def measure(row):
     if opt_name in ("lomo", "adalomo"):         # Accelerate runs their backward pass, with the rate of a schedule
         opt = loop.trainer.optimizer = loop.trainer.accelerator.prepare(opt)
         loop.trainer.create_scheduler(10, opt)
-    of_batch = dict(B=1, S=batch * seq, o=batch * packing) if packing else dict(B=batch, S=seq, I=fields.get("image_size"), p=fields.get("patch_size"))
+    of_batch = dict(B=1, S=batch * seq, o=batch * packing) if packing else dict(B=batch, S=seq, l=completion, I=fields.get("image_size"), p=fields.get("patch_size"))
     if "num_mel_bins" in fields:
         of_batch = dict(B=batch, S=fields["max_source_positions"], D=seq, c=fields["num_mel_bins"])
     play.PACKED[:] = [True] * bool(packing)
@@ -1040,6 +1057,7 @@ def main():
     p.add_argument("--evaluate", action="store_true")
     p.add_argument("--liger", action="store_true")
     p.add_argument("--dpo", action="store_true")
+    p.add_argument("--grpo", action="store_true")
     p.add_argument("--features", action="store_true")
     p.add_argument("--dropout", action="store_true")
     p.add_argument("--beside", action="store_true")
@@ -1129,6 +1147,8 @@ def main():
         rows = drawn_features(n, a.seed, a.models)
     elif a.dropout:
         rows = drawn_with_dropout(n, a.seed, a.models)
+    elif a.grpo:
+        rows = drawn_by_grpo(n, a.seed, a.models)
     elif a.trl or a.dpo:
         rows = drawn_by_trl(n, a.seed, a.models, a.adapters)
         rows = [r[:9] + ("mask", "dpo") + r[11:] if a.dpo else r for r in rows]
@@ -1146,7 +1166,7 @@ def main():
         at = COLUMNS.index("lora")
         rows = [r[:at] + (a.targets,) + r[at + 1:] for r in rows if r[at] != "none"]
     for column, value in [x.split("=", 1) for x in a.only or []]:
-        rows = [r for r in rows if str(r[COLUMNS.index(column)]) in value.split(",")]
+        rows = [r for r in rows if str(r[(COLUMNS + MORE).index(column)]) in value.split(",")]
     rows = answered(a.answered, rows, a.random, a.unless, a.common) if a.answered else rows
     played_with = ["torch=%s,transformers=%s" % (torch.__version__.split("+")[0], transformers.__version__)] * bool(a.like)
     done = sum(not x.startswith("#") for x in open(a.out)) - 1 if (a.random or a.like or a.recent) and os.path.exists(a.out) else 0

@@ -10,7 +10,7 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", 
           "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "g", "h g", "g p p", "n p p", "G", "G a", "GB a", "C", "h C",
           "e", "e n", "e h", "e V", "e r", "c", "c h", "s", "s h", "r s",
           "E", "E h", "E h f", "t", "t h", "t f"]
-LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "S S16", "u"]
+LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "S S16", "u", "l", "y"]
 EXTRA = ["XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d", "XDP"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
@@ -108,6 +108,8 @@ def values(shape):
         v["dq"] = v["d"] - v["q"]
     n = v["N"] = v["B"] * v["S"]
     v["n"] = v["S"] - 1
+    if "l" in v:
+        v["y"] = v["S"] - v["l"]
     if "p" in v:
         v["g"] = (v["I"] // v["p"]) ** 2
         v["GB"] = (2 * (v["I"] // v["p"]) - 1) ** 2
@@ -156,6 +158,11 @@ def values(shape):
     return v
 
 
+def n_learnt(shape):
+    """Tokens of a sequence that are learnt from: its completion where a shape has one (l), else all but the last."""
+    return shape.get("l") or shape["S"] - 1
+
+
 def of_learnt(v):
     """Scratch of taking the rows that are learnt from, all but a sequence's last, by a mask: counting them, finding where they are, the
     prefix sum that puts them back, the sort in their gradient (CUB's, compute capability 9.0)."""
@@ -164,7 +171,7 @@ def of_learnt(v):
         v["YR" + half] = 255 + up(160 * MULTIPROCESSORS, 256) if rows > 4096 else 1
         v["YS" + half] = 511 + up(8 * (32 + -(-rows // 4224)), 256)
     v["YP"] = 511 + up(16 * (32 + -(-n // 896)), 256)
-    v["YG"], v["YI"] = [scratch_of_index(x, v["N"]) if x > 2304 else 1 for x in (n, v["N"])]
+    v["YG"], v["YI"] = [scratch_of_index(x, v["N"]) if x > 2304 else 1 for x in (v["B"] * n_learnt(v), v["N"])]
 
 
 def of_targets(v):
