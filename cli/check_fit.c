@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "dryrun/dryrun_run.h"
+#include "trainers/hf/hf_trl.h"
 #include "trainers/hf/hf_versions.h"
 
 #include <math.h>

@@ -14,6 +14,7 @@
 #include "dryrun/dryrun_run.h"
 #include "trainers/fit/choose.h"
 #include "trainers/hf/hf_sizes.h"
+#include "trainers/hf/hf_trl.h"
 #include "trainers/hf/hf_versions.h"
 #include "trainers/torch/optimizer_step.h"
 #include "trainers/torch/world.h"

@@ -13,7 +13,7 @@ typedef struct vp_estimate_options {
     vp_amount budget, reserve;
     int64_t   seq, target_seq, micro_batch, accumulation, eval_batch, packing, world, workers,
         prefetch;
-    bool no_pin_memory, keep_output, qlora, liger, compiles, syncs_each, all, ladder,
+    bool no_pin_memory, keep_output, qlora, liger, compiles, syncs_each, vllm, all, ladder,
         trainer_is_default;
 } vp_estimate_options;
 

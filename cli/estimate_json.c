@@ -240,12 +240,6 @@ static void add_cards(const vp_estimate_answer *a, json_t *settings)
     json_object_set_new(settings, "offload", json_string(q->offload));
 }
 
-/* --method tells TRL's trainers apart. */
-static const char *trl_or(const char *trainer)
-{
-    return strcmp(trainer, "dpo") == 0 || strcmp(trainer, "reward") == 0 ? "trl" : trainer;
-}
-
 static json_t *host_json(const vp_hf_host *h)
 {
     return h->is_known ? json_pack("{s:I, s:I, s:I, s:s}", "load_bytes", (json_int_t)h->load_bytes,
@@ -275,8 +269,10 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
                             json_sprintf("layers:%lld", (long long)q->frozen_layers));
     else if (vp_hf_freezes(q))
         json_object_set_new(settings, "freeze", json_string(q->freeze));
-    if (vp_hf_has_pairs(q))
+    if (vp_hf_is_trl(q) && strcmp(q->trainer, "trl") != 0)
         json_object_set_new(settings, "method", json_string(q->trainer));
+    if (q->target_seq)
+        json_object_set_new(settings, "target_seq", json_integer(q->target_seq));
     if (strcmp(q->liger, "none") != 0)
         json_object_set_new(settings, "liger", json_string(q->liger));
     if (q->packed)
@@ -285,8 +281,9 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
         json_object_set_new(settings, "eval_batch", json_integer(q->eval_batch));
     if (a->max)
         json_object_set_new(settings, "max", json_string(a->max));
-    if (q->resident)
-        json_object_set_new(settings, "resident", json_string(q->resident));
+    if (q->resident || q->has_reference)
+        json_object_set_new(settings, "resident",
+                            json_string(q->has_reference ? "reference" : q->resident));
     if (q->compiles)
         json_object_set_new(settings, "compile", json_true());
     if (q->syncs_each)
@@ -297,13 +294,14 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
     json_t *j = json_pack(
         "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "
         "s:o, s:o, s:o, s:o, s:I, s:o, s:s}",
-        "schema_version", 1, "trainer", trl_or(q->trainer), "model", "name", a->model->name,
-        "params_total", (json_int_t)e->n_params, "params_trainable", (json_int_t)e->n_trained,
-        "settings", settings, "assumptions", vp_estimate_assumptions(a), "budget_bytes",
-        vp_json_int_or_null(a->budget_bytes), "peak_bytes", (json_int_t)e->allocated_bytes,
-        "allocated_peak_bytes", (json_int_t)e->allocated_bytes, "reserved_peak_bytes",
-        (json_int_t)e->reserved_bytes, "peak_phase", e->phases[e->peak].name, "device_bytes",
-        (json_int_t)vp_estimate_device_bytes(a), "interval", vp_estimate_interval(a), "fits",
+        "schema_version", 1, "trainer", vp_hf_is_trl(q) ? "trl" : q->trainer, "model", "name",
+        a->model->name, "params_total", (json_int_t)e->n_params, "params_trainable",
+        (json_int_t)e->n_trained, "settings", settings, "assumptions", vp_estimate_assumptions(a),
+        "budget_bytes", vp_json_int_or_null(a->budget_bytes), "peak_bytes",
+        (json_int_t)e->allocated_bytes, "allocated_peak_bytes", (json_int_t)e->allocated_bytes,
+        "reserved_peak_bytes", (json_int_t)e->reserved_bytes, "peak_phase", e->phases[e->peak].name,
+        "device_bytes", (json_int_t)vp_estimate_device_bytes(a), "interval",
+        vp_estimate_interval(a), "fits",
         a->budget_bytes < 0 ? json_null() : json_boolean(vp_estimate_fits(a)), "items",
         items_json(e, &e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a),
         "fits_with", fitting_json(a), "host_bytes", (json_int_t)e->host_bytes, "host",

@@ -28,14 +28,16 @@ static const vp_option rows[] = {
                   "sequences, classes of images, of texts or of tokens",
      .otherwise = "that of the class in the config",
      .example   = "mlm"},
-    {.name      = "--target-seq",
-     .kind      = VP_OPTION_COUNT,
-     .at        = offsetof(vp_estimate_options, target_seq),
-     .value     = "N",
-     .unit      = "tokens",
-     .min       = 1,
-     .help      = "Tokens of the sequence that is to be written, with --task seq2seq",
-     .otherwise = "as many as --seq",
+    {.name  = "--target-seq",
+     .kind  = VP_OPTION_COUNT,
+     .at    = offsetof(vp_estimate_options, target_seq),
+     .value = "N",
+     .unit  = "tokens",
+     .min   = 1,
+     .help =
+         "Tokens of the sequence that is to be written, with --task seq2seq; with --method grpo "
+         "those of --seq that are the completion",
+     .otherwise = "as many as --seq; of grpo 256, half of --seq at most",
      .example   = "64"},
     {.name      = "--accumulation",
      .kind      = VP_OPTION_COUNT,
@@ -56,13 +58,19 @@ static const vp_option rows[] = {
     {.name  = "--method",
      .kind  = VP_OPTION_CHOICE,
      .at    = offsetof(vp_estimate_options, method),
-     .words = "sft|dpo|reward",
+     .words = "sft|dpo|reward|grpo",
      .help  = "Which of TRL's trainers, with --trainer trl: SFTTrainer; DPOTrainer, whose batch is "
               "pairs of sequences, and whose reference is a second model, or under adapters the "
               "model without them; RewardTrainer, pairs too, of a model with a head of one value "
-              "a sequence",
+              "a sequence; GRPOTrainer, whose batch is completions behind their prompts",
      .otherwise = "sft",
      .example   = "dpo"},
+    {.name = "--vllm",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_estimate_options, vllm),
+     .help = "With --method grpo: vLLM makes the completions (use_vllm). On the same card "
+             "(vllm_mode colocate) it takes its vllm_gpu_memory_utilization besides: --reserve. "
+             "Otherwise the model makes them, all of a step at once"},
     {.name      = "--eval-batch",
      .kind      = VP_OPTION_COUNT,
      .at        = offsetof(vp_estimate_options, eval_batch),
@@ -269,6 +277,7 @@ static const char *trainers_own(const vp_estimate_options *o)
            : o->padding      ? "padding"
            : o->accumulation ? "accumulation"
            : o->syncs_each   ? "sync-each-batch"
+           : o->vllm         ? "vllm"
            : o->eval_batch   ? "eval-batch"
            : o->workers      ? "workers"
            : o->prefetch     ? "prefetch"

@@ -151,6 +151,7 @@ static void print_setting(const vp_estimate_answer *a, bool all)
                    vp_count_text(a->estimate.n_trained, y, sizeof y),
                    vp_hf_is_dpo(q)      ? "trl (DPOTrainer)"
                    : vp_hf_is_reward(q) ? "trl (RewardTrainer)"
+                   : vp_hf_is_grpo(q)   ? "trl (GRPOTrainer)"
                                         : q->trainer,
                    a->has_device ? ", on " : "", a->has_device ? a->device.name : "");
     vp_screen_line("recipe", "%s, %s, attention %s, recompute %s%s", q->precision, q->optimizer,
@@ -193,7 +194,10 @@ static void print_setting(const vp_estimate_answer *a, bool all)
     if (q->packed)
         snprintf(x, sizeof x, ", %lld documents packed in each", (long long)q->packed);
     vp_screen_line("setting", "micro-batch %lld%s, sequence %lld, accumulation %lld%s%s",
-                   (long long)q->batch, vp_hf_has_pairs(q) ? " pairs" : "",
+                   (long long)q->batch,
+                   vp_hf_has_pairs(q) ? " pairs"
+                   : vp_hf_is_grpo(q) ? " completions"
+                                      : "",
                    (long long)a->estimate.seq, (long long)q->accumulation,
                    q->syncs_each ? " (each is reduced)" : "", x);
     if (a->reserve_bytes)

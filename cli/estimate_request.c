@@ -109,6 +109,8 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
                        o->loss);
     if (o->method && !is_trl)
         return VP_FAIL(err, VP_ERR_USAGE, "--method %s is of --trainer trl", o->method);
+    if (o->vllm && !(o->method && strcmp(o->method, "grpo") == 0))
+        return VP_FAIL(err, VP_ERR_USAGE, "--vllm makes the completions of --method grpo");
     if (o->liger && (is_trl || strcmp(o->trainer, "torch") == 0))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--liger: recorded were Liger's kernels as transformers' Trainer has them: "
@@ -191,6 +193,8 @@ static const trainer_defaults defaults[] = {
     {"dpo", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
      VP_ESTIMATE_SFT_SEQ, true},
     {"reward", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
+     VP_ESTIMATE_SFT_SEQ, true},
+    {"grpo", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
      VP_ESTIMATE_SFT_SEQ, true},
 };
 
@@ -306,6 +310,13 @@ static bool addresses_rise(void)
     return order && strcmp(order, "rising") == 0;
 }
 
+/* GRPOTrainer's, which is in its own step as beta is not 0. */
+static bool asks_reference(const vp_estimate_options *o)
+{
+    return o->resident && strcmp(o->resident, "reference") == 0 &&
+           strcmp(trainer_of(o), "grpo") == 0;
+}
+
 void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
 {
     const trainer_defaults *d = defaults_of(o->trainer);
@@ -332,8 +343,10 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .prepare         = !o->prepare                     ? VP_HF_PREPARE_AS_TRAINER
                                   : strcmp(o->prepare, "on") == 0 ? VP_HF_PREPARE_ON
                                                                   : VP_HF_PREPARE_OFF,
-               .resident        = resident_kind(o),
+               .resident        = asks_reference(o) ? NULL : resident_kind(o),
+               .has_reference   = asks_reference(o),
                .second          = a->second,
+               .generates       = strcmp(trainer_of(o), "grpo") == 0 && !o->vllm,
                .keep_output     = o->keep_output,
                .liger           = o->liger                                   ? "all"
                                   : o->loss && strcmp(o->loss, "liger") == 0 ? "loss"
@@ -385,10 +398,10 @@ static vp_status check_resident(const vp_estimate_options *o, vp_err *err)
                        "--resident %s: on one card only: how it is cut over several was not "
                        "recorded",
                        o->resident);
-    if (is_model && strcmp(o->trainer, "trl") == 0)
+    if (is_model && strcmp(o->trainer, "trl") == 0 && !asks_reference(o))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--resident %s beside TRL's own step was not recorded; the reference of "
-                       "--method dpo is in it",
+                       "--method dpo is in it, and --method grpo has one as --resident reference",
                        o->resident);
     if (is_model && !other && strcmp(kind, "reward") != 0 && (o->lora || o->qlora || o->peft))
         return VP_FAIL(err, VP_ERR_USAGE,

@@ -105,7 +105,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 33, 14), ("decoder_steps.csv", 74, 14), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 116, 22), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("common_steps.csv", 45, 14), ("encoder_steps.csv", 47, 20), ("encoder_adapted_steps.csv", 19, 7), ("encoder_eval_steps.csv", 3, 2)):
+for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 33, 14), ("grpo_steps.csv", 29, 7), ("decoder_steps.csv", 74, 14), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 116, 22), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("common_steps.csv", 45, 14), ("encoder_steps.csv", 47, 20), ("encoder_adapted_steps.csv", 19, 7), ("encoder_eval_steps.csv", 3, 2)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -478,6 +478,38 @@ judge = dict(json.load(open(llama_path)), architectures=["LlamaForSequenceClassi
 for options, words in (("--precision bf16", "bf16-amp it runs"), ("--trainer trl --method reward --world 2", "--method reward --parallel ddp")):
     refused("a head of one value: " + options, judge, options.split(), 4, [words])
 refused("several labels a sample", dict(judge, id2label={"0": "a", "1": "b"}, problem_type="multi_label_classification"), [], 4, ["one label a sample"])
+
+# ---- TRL's GRPOTrainer: completions that vLLM makes, or the model itself: what generate() took by vplan dryrun (torch 2.11, transformers 5.17, TRL 1.16) ----
+server, own = by_dpo("--method", "grpo", "--vllm", "--target-seq", "384"), by_dpo("--method", "grpo", "--target-seq", "384")
+ok((server["settings"]["method"], server["settings"]["target_seq"], server["settings"]["padding"], server["trainer"]) == ("grpo", 384, "mask", "trl"), "GRPO's settings", server["settings"])
+ok([p["name"] for p in own["phases"] if p["name"] not in {p["name"] for p in server["phases"]}] == ["generate1", "generate2"], "the model makes completions itself", own["phases"])
+cache = [i["bytes"] for p in own["phases"] for i in p["items"] if p["name"] == "generate1" and i["name"] == "kv_cache"]
+shape = json.load(open(llama_path))
+heads = shape["num_key_value_heads"] * shape.get("head_dim", shape["hidden_size"] // shape["num_attention_heads"])
+whole = 2 * 4 * shape["num_hidden_layers"] * own["settings"]["micro_batch"] * 511 * heads         # keys and values in fp32, as the weights are
+ok(cache and 0.98 * whole * 128 / 511 <= cache[0] <= 1.05 * whole, "keys and values of each token", (cache, whole))
+short, long = [by_dpo("--method", "grpo", "--vllm", "--target-seq", n, "--recompute", "none") for n in ("64", "448")]
+forward = [[p["allocated_bytes"] for p in j["phases"] if p["name"] == "forward1"] for j in (short, long)]
+ok(forward[0] < forward[1], "the head is asked of the completion alone", forward)
+ok(any("256 of a sequence's tokens" in a for a in by_dpo("--method", "grpo")["assumptions"]), "a completion of TRL's own length")
+judged = by_dpo("--method", "grpo", "--vllm", "--target-seq", "384", "--resident", "reference")
+ok([i["bytes"] for i in judged["items"] if i["name"] == "frozen_parameters"] == there and judged["model"]["params_total"] == server["model"]["params_total"] and judged["settings"]["resident"] == "reference",
+   "a reference as large as the model", judged["settings"])
+for options, code, words in (("--resident reference --lora r=8", 2, "takes nothing of its own"), ("--target-seq 512 --seq 512", 2, "the prompt has one at least"), ("--world 2", 4, "--method grpo --parallel ddp"), ("--packing 2", 2, "packing")):
+    refused("GRPO: " + options, shape, ["--trainer", "trl", "--method", "grpo"] + options.split(), code, [words])
+refused("vLLM beside no trainer of completions", shape, ["--vllm"], 2, ["--method grpo"])
+generated = list(csv.DictReader(line for line in open("tests/golden/trainers/generated.csv") if not line.startswith("#")))
+for row in generated:
+    options = [x for k in ("precision", "optimizer", "micro_batch", "accumulation", "seq", "target_seq") for x in ("--" + k.replace("_", "-"), row[k])]
+    options += ["--lora", "r=%(rank)s,targets=%(lora)s" % row, "--load", row["load"]] if row["lora"] != "none" else []
+    p = subprocess.run([vplan, "estimate", row["model"], "--method", "grpo", "--json"] + options, stdout=subprocess.PIPE, env=dict(os.environ, VPLAN_NULL_ADDRESSES="rising"))
+    name, j = " ".join([row["model"]] + options), json.loads(p.stdout)
+    if ok("error" not in j, "completions of " + name, j.get("error")):
+        steps = [p for p in j["phases"] if p["name"] not in ("save", "resume")]
+        got = dict({p["name"]: p["allocated_bytes"] for p in steps}, allocated=max(p["allocated_bytes"] for p in steps), reserved=max(p["reserved_bytes"] for p in steps))
+        for what, within in (("generate1", 0.02), ("generate2", 0.02), ("allocated", 0.02), ("reserved", 0.03)):
+            ok(abs(got[what] / int(row[what]) - 1) <= within, "%s: %s" % (name, what), (got[what], row[what]))
+ok(len(generated) >= 7, "rows of completions", len(generated))
 
 # ---- gpt-oss: MXFP4 weights are made 16 bits; other quantised files are none that are trained ----
 oss = json.loads(next(csv.DictReader(line for line in open("tests/golden/trainers/decoder_steps.csv") if not line.startswith("#")))["config"])

@@ -5,9 +5,11 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-#define OWN_LOOP "a training loop of the script's own around Accelerate"
-#define IDLE     "a command or file of a trainer's that trains nothing"
+#define OWN_LOOP   "a training loop of the script's own around Accelerate"
+#define IDLE       "a command or file of a trainer's that trains nothing"
+#define GENERATING "TRL's trainers that generate (GRPO, RLOO)"
 
 /* Files of others that share keys with those of a target: known by one of these, and not judged. */
 static const struct {
@@ -46,9 +48,8 @@ static const struct {
     {"NeMo Automodel", "step_scheduler", NULL},
     {"oumi", "training.trainer_type", NULL},
     {"oumi", "model.model_name model.model_max_length", NULL, "training"},
-    {"TRL's trainers that generate (GRPO, RLOO)",
-     "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
-    {"TRL's trainers that generate (GRPO, RLOO)", NULL,
+    {GENERATING, "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
+    {GENERATING, NULL,
      "GRPOConfig RLOOConfig PPOConfig OnlineDPOConfig NashMDConfig XPOConfig AsyncGRPOConfig "
      "GRPOWithReplayBufferConfig GMPOConfig MiniLLMConfig GOLDConfig GKDConfig SDPOConfig "
      "SDFTConfig SSDConfig IWOPDConfig DistillationConfig ServerDistillationConfig"},
@@ -232,6 +233,30 @@ static const vp_value *loop_of(const vp_document *doc)
     return v ? v : doc->root;
 }
 
+/* What answers how much a step of GRPO takes, with what the file says of it. */
+static const char *estimate_of(vp_checked *c, const vp_document *doc)
+{
+    static const struct {
+        const char *key, *text, *option;
+    } of[]              = {{"per_device_train_batch_size", NULL, "--micro-batch"},
+                           {"gradient_accumulation_steps", NULL, "--accumulation"},
+                           {"max_completion_length", NULL, "--target-seq"},
+                           {"gradient_checkpointing", "false", "--recompute none"},
+                           {"use_vllm", "true", "--vllm"}};
+    const char *command = "vplan estimate MODEL --method grpo";
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const vp_value *v = vp_value_at(doc->root, of[i].key);
+        if (!v || !v->text || (of[i].text && strcasecmp(v->text, of[i].text) != 0))
+            continue;
+        if (of[i].text)
+            command = vp_arena_printf(c->arena, "%s %s", command, of[i].option);
+        else if (v->text[0] && !v->text[strspn(v->text, "0123456789")])
+            command = vp_arena_printf(c->arena, "%s %s %s", command, of[i].option, v->text);
+    }
+    return vp_arena_printf(c->arena, "%s has the bytes of GRPOTrainer's step", command);
+}
+
 /* A file of a trainer that no table is of. */
 void vp_check_find_others(vp_checked *c, const vp_checked_file *file, const vp_value *at,
                           const char *whose)
@@ -254,12 +279,14 @@ void vp_check_find_others(vp_checked *c, const vp_checked_file *file, const vp_v
                 "not in settings; vplan dryrun -- COMMAND runs it without a GPU");
     else
         vp_find(c, file, VP_ERROR, place, at ? at->key : "", NULL,
-                "not judged: %s of %s, whose files are no target's; vplan dryrun -- COMMAND runs "
-                "its training without a GPU",
+                "not judged: %s of %s, whose files are no target's; %s",
                 at                                      ? "a key"
                 : file->doc->format == VP_FORMAT_PYTHON ? "a call"
                                                         : "a command",
-                whose);
+                whose,
+                strcmp(whose, GENERATING) == 0 ? estimate_of(c, file->doc)
+                                               : "vplan dryrun -- COMMAND runs its training "
+                                                 "without a GPU");
     c->n_unjudged++;
     if (!c->others && file->doc->format == VP_FORMAT_PYTHON)
         c->others = vp_arena_printf(c->arena, "%s:%d is of %s", file->name,

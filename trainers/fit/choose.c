@@ -3,6 +3,7 @@
 #include "base/beside.h"
 #include "base/checked.h"
 #include "base/units.h"
+#include "trainers/hf/hf_trl.h"
 
 #include <assert.h>
 #include <stdio.h>

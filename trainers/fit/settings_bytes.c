@@ -7,6 +7,7 @@
 #include "trainers/hf/hf_find.h"
 #include "trainers/hf/hf_priced.h"
 #include "trainers/hf/hf_sizes.h"
+#include "trainers/hf/hf_trl.h"
 #include "trainers/torch/world.h"
 
 #include <stdio.h>

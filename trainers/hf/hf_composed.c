@@ -59,14 +59,16 @@ static bool is_by_trl(const vp_hf_request *q)
     return vp_hf_is_trl(q) && !vp_hf_is_reward(q);
 }
 
-/* A pair is two samples to SFTTrainer; what it does not prepare another trainer is not to prepare. */
+/* DPOTrainer and GRPOTrainer have their own loss over SFTTrainer's head. A pair is two samples to SFTTrainer; what it does not prepare another trainer is not to prepare. */
 static void train_by_another(vp_hf_request *q)
 {
     if (vp_hf_is_quantised(q) && q->prepare == VP_HF_PREPARE_AS_TRAINER)
         q->prepare = VP_HF_PREPARE_OFF;
     if (vp_hf_is_dpo(q))
         q->batch = vp_mul(q->batch, 2);
-    q->trainer = vp_hf_is_dpo(q) ? "trl" : "hf";
+    q->trainer       = vp_hf_is_dpo(q) || vp_hf_is_grpo(q) ? "trl" : "hf";
+    q->has_reference = false;
+    q->target_seq    = q->generates ? q->target_seq : 0;
 }
 
 static bool is_unprepared(const vp_hf_request *q)

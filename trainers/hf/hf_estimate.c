@@ -48,6 +48,8 @@ double vp_hf_reserved_share(const vp_hf_request *q)
 
     if (vp_hf_is_shared(q) && vp_hf_is_quantised(q) && share < VP_HF_QUANTISED_WORLD_SHARE)
         return VP_HF_QUANTISED_WORLD_SHARE;
+    if (q->generates) /* by rule: hf_generate.h */
+        return share < VP_HF_STAND_IN_SHARE ? VP_HF_STAND_IN_SHARE : share;
     if (is_zero3 && vp_hf_has_adapters(q))
         return VP_HF_ADAPTED_ZERO3_SHARE;
     return vp_hf_is_trl(q) && share < VP_HF_TRL_SHARE ? VP_HF_TRL_SHARE : share;

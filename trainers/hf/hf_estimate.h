@@ -41,7 +41,8 @@ typedef enum vp_hf_prepare {
 } vp_hf_prepare;
 
 typedef struct vp_hf_request {
-    /* torch, a plain loop; hf, transformers' Trainer; trl, SFTTrainer; dpo, DPOTrainer, of whose batch each is a pair */
+    /* torch, a plain loop; hf, transformers' Trainer; trl, SFTTrainer; dpo and reward, DPOTrainer and RewardTrainer, of whose
+     * batch each is a pair; grpo, GRPOTrainer, of whose batch each is a completion behind its prompt */
     const char *trainer;
     const char *task;      /* clm, mlm, seq2seq, ...; NULL: that of the config's class */
     const char *precision; /* fp32, bf16-mixed, bf16, bf16-amp, fp16, fp16-mixed */
@@ -53,6 +54,9 @@ typedef struct vp_hf_request {
     bool        offloads;  /* what a checkpoint keeps is in pinned host memory */
     bool        padded;    /* a mask with padding is passed */
     int64_t     packed;    /* documents in a sequence, all of a batch's in one row; 0: not packed */
+    bool
+        has_reference; /* grpo: beta is not 0, and a second model is there unless adapters are trained */
+    bool        generates; /* grpo: the model makes the completions itself, no engine does */
     bool        keep_output;
     const char *liger; /* use_liger_kernel: none (or NULL), loss (its loss alone), all */
     bool        clips; /* gradients to a norm, before the optimizer's step */
@@ -70,8 +74,9 @@ typedef struct vp_hf_request {
     int64_t         device_bytes; /* of the card, which DeepSpeed asks for; 0: enough */
     int64_t         batch, accumulation;
     bool syncs_each; /* of several cards: each micro-batch's gradients are reduced, not their sum */
-    int64_t eval_batch;       /* of an evaluation behind the second step; 0: none */
-    int64_t target_seq;       /* of seq2seq; 0: as seq */
+    int64_t eval_batch; /* of an evaluation behind the second step; 0: none */
+    int64_t
+        target_seq; /* of seq2seq, 0: as seq; of grpo the completion's tokens, which seq counts too */
     int64_t seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
     int     capability;       /* 90 */
     bool
@@ -160,25 +165,12 @@ double vp_hf_reserved_share(const vp_hf_request *request);
 #define VP_HF_COMPILED_LOW  0.60
 #define VP_HF_COMPILED_HIGH 0.10
 
-/* Whether a trainer of TRL's (1.16, in torch 2.11) trains so. VP_ERR_INPUT: its step ends with an error. */
-typedef struct vp_hf_trl_question {
-    const char *precision;
-    int         capability;   /* 80: 8.0 */
-    bool        is_quantised; /* adapters over such weights */
-    bool        is_default;   /* nobody gave the precision, and the error says so */
-    bool        of_files;     /* files say it: the error has no advice in options */
-} vp_hf_trl_question;
-vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err);
-
 /* Steps with a mask were recorded over sequences that are multiples of it: of others memory-efficient attention copies the mask. */
 enum { VP_MASKED_BY = 8 };
 
 /* A card that PyTorch asks cuDNN's attention on first: what runs there under a mask was not recorded, but by rule (hf_cudnn.h). Where no
  * card is named nobody asks. */
 bool vp_hf_prefers_cudnn(int capability);
-
-/* The precision in which it does where it does not in this one; NULL: in none. */
-const char *vp_hf_trl_instead(const vp_hf_trl_question *q);
 
 /* vp_err.field of what a card does not run: the option of the setting with this key. */
 #define VP_HF_REFUSED_BY_CARD "--"

@@ -8,6 +8,7 @@
 #include "trainers/hf/hf_lengths.h"
 #include "trainers/hf/hf_refuse.h"
 #include "trainers/hf/hf_task.h"
+#include "trainers/hf/hf_trl.h"
 #include "trainers/hf/hf_versions.h"
 
 #include <limits.h>
@@ -192,7 +193,7 @@ static void key_of(const search *r, char *buf, size_t size)
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(r), r->attention, is_padded(r), (int)heads,
              s->tied && !r->unties, recompute_of(r), q->lora.targets, vp_hf_drops_out(q),
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
@@ -210,7 +211,7 @@ static void key_of(const search *r, char *buf, size_t size)
              vp_hf_freezes(q) ? q->freeze : "",
              s->symbols.at[VP_SYM_q] && s->symbols.at[VP_SYM_q] < head ? " partial=1" : "",
              is_regression(r) ? " regression=1" : "", q->packed ? " packed=1" : "",
-             r->is_resized ? " resized=1" : "");
+             r->is_resized ? " resized=1" : "", q->has_reference ? " beta=1" : "");
 }
 
 /* What a recording is of, as its file is named behind the family. part: of the same steps, in a file of its own. */
@@ -220,6 +221,7 @@ static void kind_of(const search *r, const char *part, char *buf, size_t size)
                      : vp_hf_has_liger(r->request)          ? "-liger"
                      : vp_hf_is_dpo(r->request)             ? "-dpo"
                      : vp_hf_is_reward(r->request)          ? "-reward"
+                     : vp_hf_is_grpo(r->request)            ? "-grpo"
                      : vp_hf_is_trl(r->request)             ? "-trl"
                      : !r->found->plain                     ? "-hf"
                      : vp_hf_is_quantised(r->request)       ? "-qlora"
@@ -279,11 +281,12 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
                       vp_hf_has_liger(r->request)   ? " with Liger's kernels"
                       : vp_hf_is_dpo(r->request)    ? " by TRL's DPOTrainer"
                       : vp_hf_is_reward(r->request) ? " by TRL's RewardTrainer"
+                      : vp_hf_is_grpo(r->request)   ? " by TRL's GRPOTrainer"
                       : vp_hf_is_trl(r->request)    ? " by TRL's SFTTrainer"
                       : r->found->plain             ? ""
                                                     : " by transformers' Trainer",
                       strstr(part, "-noflash") ? " without flash attention" : "", known,
-                      vp_hf_is_trl(r->request) && !vp_hf_has_pairs(r->request) && !evaluates(r)
+                      strcmp(r->request->trainer, "trl") == 0 && !evaluates(r)
                           ? "--trainer hf --recompute full, whose whole logits take "
                             "more; or "
                           : "");
@@ -638,20 +641,6 @@ static vp_status find_own_step(search *r)
     return st;
 }
 
-/* Trainer's own step where it was recorded, else a plain loop's: where both were they differ by 1 KiB, as
- * Trainer's count of targets is a tensor and its fp32 copy of the output goes before backward. */
-/* RewardTrainer has no loss over a vocabulary, which is what bf16 does not run in. */
-static vp_status check_trl(const vp_hf_request *q, vp_err *err)
-{
-    if (vp_hf_is_reward(q) && strncmp(q->precision, "fp16", 4) != 0)
-        return VP_OK;
-    return vp_hf_check_trl(&(vp_hf_trl_question){.precision    = q->precision,
-                                                 .capability   = q->capability,
-                                                 .is_quantised = vp_hf_is_quantised(q),
-                                                 .is_default   = q->precision_is_default},
-                           err);
-}
-
 /* SFTTrainer adds the loss that spreads tokens over experts, whatever output_router_logits says; its backward pass is a phase of its
  * own, which several cards' rules know nothing of. */
 static vp_status weigh_routers(search *r, vp_err *err)
@@ -668,6 +657,8 @@ static vp_status weigh_routers(search *r, vp_err *err)
     return VP_OK;
 }
 
+/* Trainer's own step where it was recorded, else a plain loop's: where both were they differ by 1 KiB, as
+ * Trainer's count of targets is a tensor and its fp32 copy of the output goes before backward. */
 static vp_status find_training(search *r, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -675,27 +666,10 @@ static vp_status find_training(search *r, vp_err *err)
     r->found->plain = vp_hf_is_plain(r->request);
     if (vp_hf_is_trl(r->request)) {
         VP_TRY(vp_hf_refuse_other_heads(r->model, err));
-        VP_TRY(check_trl(r->request, err));
+        VP_TRY(vp_hf_trl_runs(r->request, err));
         VP_TRY(find_step(r, &r->found->program, err));
         VP_TRY(weigh_routers(r, err));
-        if (vp_hf_is_reward(r->request)) {
-            vp_hf_assume(
-                r->out,
-                "RewardTrainer of TRL 1.16: a head of one value a sequence, no "
-                "margins, rewards that are not centred%s",
-                r->request->lora.dropout > 0 ? ", no dropout in adapters, which it turns off" : "");
-            return VP_OK;
-        }
-        vp_hf_assume(r->out,
-                     "TRL 1.16: every token of a sequence but the first is learnt from; with "
-                     "padding or prompts left out its head takes less");
-        if (r->request->packed)
-            vp_hf_assume(r->out,
-                         strcmp(r->request->attention, "flash_attention_2") == 0
-                             ? "packing: a batch is one row; flash-attn 2.8, whose kernels were "
-                               "stood in for by what its sources allocate"
-                             : "packing: a batch is one row, and sdpa has a mask over all of it; "
-                               "TRL advises --attention flash_attention_2");
+        vp_hf_trl_assume(r->request, r->out);
     } else if (vp_hf_has_liger(r->request)) {
         VP_TRY(find_step(r, &r->found->program, err));
         vp_hf_assume(r->out,

@@ -47,7 +47,7 @@ vp_hf_host vp_hf_host_of(const vp_model *model, const vp_hf_request *q, const vp
     for (int64_t i = 0; i < n; i++)
         trained = vp_add(trained, list[i]);
     weights = adapted ? 0 : trained;
-    if (adapted || !vp_hf_is_dpo(q)) /* whose frozen weights are the reference's */
+    if (!vp_hf_has_reference(q)) /* whose weights the frozen ones are */
         weights = vp_add(weights, vp_recorded_frozen_bytes(step));
     trained = vp_add(trained, vp_recorded_idle_bytes(step));
     return (vp_hf_host){.is_known     = true,

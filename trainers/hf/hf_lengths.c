@@ -1,6 +1,7 @@
 #include "trainers/hf/hf_lengths.h"
 
 #include "trainers/hf/hf_request.h"
+#include "trainers/hf/hf_trl.h"
 
 #include <math.h>
 #include <string.h>
@@ -109,14 +110,17 @@ static vp_status choose_target(const vp_hf_request *q, vp_hf_sizes *sizes, vp_hf
 {
     bool is_written = strcmp(out->task, "seq2seq") == 0;
 
+    if (vp_hf_is_grpo(q))
+        return vp_hf_trl_completion(q, out, &sizes->symbols.at[VP_SYM_l], err);
     if (is_written && !q->target_seq)
         vp_hf_assume(out,
                      "the sequence that is written is as long as the one that is read; estimate "
                      "--target-seq N says what another takes");
     if (is_written)
         sizes->symbols.at[VP_SYM_D] = q->target_seq ? q->target_seq : out->seq;
-    else if (q->target_seq)
-        return VP_FAIL(err, VP_ERR_USAGE, "--target-seq is for --task seq2seq, not for %s",
+    else if (q->target_seq && !q->generates)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--target-seq is for --task seq2seq and --method grpo, not for %s",
                        out->task);
     return VP_OK;
 }

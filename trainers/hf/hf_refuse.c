@@ -348,53 +348,6 @@ void vp_hf_list_recorded(const char *path, const char *kind, const char *word, c
         free(entries);
 }
 
-/* Its loss adds products of bf16 up in fp32 (TRL 1.16, kernels/chunked_logprob.py: _addmm_fp32), for which cuBLAS in PyTorch
- * wants 8.0 (aten, CUDABlas.cpp: gemm_internal_cublas_bfloat16_helper with fp32 output). */
-static vp_status check_trl_loss(const vp_hf_trl_question *q, const char *asked, vp_err *err)
-{
-    if (strncmp(q->precision, "bf16", 4) != 0 || q->capability >= 80)
-        return VP_OK;
-    return VP_FAIL_AT(
-        err, VP_ERR_INPUT, NULL, 0, VP_HF_REFUSED_BY_CARD "precision",
-        "%s does not run here: TRL's loss adds products of bf16 up in fp32, which "
-        "PyTorch does from compute capability 8.0 on (RuntimeError in torch 2.11 with "
-        "TRL 1.16)%s",
-        asked,
-        q->of_files       ? ""
-        : q->is_quantised ? ". Nor does fp16 over quantised weights; --trainer hf does"
-                          : ". --precision fp16 does");
-}
-
-const char *vp_hf_trl_instead(const vp_hf_trl_question *q)
-{
-    bool is_fp16 = strncmp(q->precision, "fp16", 4) == 0;
-
-    if (q->is_quantised)
-        return is_fp16 && q->capability >= 80 ? "bf16-amp" : NULL;
-    return strcmp(q->precision, "bf16-mixed") == 0 ? "fp16-mixed" : "fp16-amp";
-}
-
-vp_status vp_hf_check_trl(const vp_hf_trl_question *q, vp_err *err)
-{
-    char asked[120];
-
-    snprintf(asked, sizeof asked,
-             q->is_default ? "--precision is not given, and %s, the default for this card,"
-             : q->of_files ? "precision %s"
-                           : "--precision %s",
-             q->precision);
-    if (!q->is_quantised || strncmp(q->precision, "fp16", 4) != 0)
-        return check_trl_loss(q, asked, err);
-    return VP_FAIL_AT(err, VP_ERR_INPUT, NULL, 0, VP_HF_REFUSED_BY_CARD "precision",
-                      "%s does not run here: over quantised weights TRL's trainers make adapters "
-                      "bf16, whose gradients PyTorch's GradScaler cannot unscale "
-                      "(NotImplementedError in torch 2.11)%s",
-                      asked,
-                      q->of_files           ? ""
-                      : q->capability >= 80 ? ". --precision bf16-amp does"
-                                            : ". Nor does bf16 on this card; --trainer hf does");
-}
-
 /* ---- ways to train ---- */
 
 /* What several cards do with adapters is known of some ways. */
@@ -489,9 +442,9 @@ static vp_status refuse_trl_ways(const vp_hf_request *q, vp_err *err)
                              : is_adapted            ? "ddp fsdp2 zero2 zero3"
                                                      : "ddp fsdp2 zero1 zero2 zero3";
 
-    if (vp_hf_is_reward(q) && vp_hf_is_shared(q))
+    if ((vp_hf_is_reward(q) || vp_hf_is_grpo(q)) && vp_hf_is_shared(q))
         return VP_FAIL(err, VP_ERR_INPUT,
-                       "--method reward --parallel %s was not recorded; on one card it was",
+                       "--method %s --parallel %s was not recorded; on one card it was", q->trainer,
                        q->parallel);
     if (!vp_hf_is_trl(q) || !vp_hf_is_shared(q))
         return VP_OK;

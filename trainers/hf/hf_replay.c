@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "trainers/hf/hf_find.h"
 #include "trainers/hf/hf_fused.h"
+#include "trainers/hf/hf_generate.h"
 #include "trainers/hf/hf_host.h"
 #include "trainers/hf/hf_loader.h"
 #include "trainers/hf/hf_moved.h"
@@ -399,6 +400,12 @@ static vp_status play_step(run *r, int step, vp_err *err)
     const vp_hf_trained *t  = &r->trained;
     vp_status            st = VP_OK;
 
+    if (r->request->generates) {
+        vp_ledger_begin(&r->ledger, phase_name(r, "generate", step, 0));
+        VP_TRY(vp_recorded_multiplies(r->step, "forward", err));
+        VP_TRY(vp_hf_generate(&r->found.sizes, r->request, r->out->seq, &r->ledger, err));
+        vp_ledger_end(&r->ledger);
+    }
     for (int64_t micro = 0; micro < n; micro++) {
         if (repeats_micro_step(r, step, micro))
             continue;
@@ -503,9 +510,9 @@ static vp_status count_parameters(run *r, vp_err *err)
     } else {
         r->out->n_trained = bytes / each;
         r->out->n_params  = base =
-            r->out->n_trained +
-            (vp_hf_is_dpo(q) ? 0
-                             : vp_recorded_frozen_bytes(r->step) / each); /* not its reference */
+            r->out->n_trained + (vp_hf_has_reference(q) ? 0
+                                                        : vp_recorded_frozen_bytes(r->step) /
+                                                              each); /* not its reference */
     }
     vp_hf_trained_assume_idle(r->model, idle, r->out);
     if (is_of_task(r->model, r->out->task) && base != r->model->n_params)
@@ -615,9 +622,10 @@ static void finish_offload(run *r)
 static const char *keep_name(const char *name)
 {
     static const char *const known[] = {
-        "load",       "inputs",      "forward1", "backward1", "step1", "forward1.2", "backward1.2",
-        "forward1.3", "backward1.3", "forward2", "backward2", "step2", "forward2.2", "backward2.2",
-        "forward2.3", "backward2.3", "evaluate", "save",      NULL};
+        "load",        "inputs",      "forward1",    "backward1",   "step1",     "forward1.2",
+        "backward1.2", "forward1.3",  "backward1.3", "forward2",    "backward2", "step2",
+        "forward2.2",  "backward2.2", "forward2.3",  "backward2.3", "evaluate",  "save",
+        "generate1",   "generate2",   NULL};
 
     for (int i = 0; known[i]; i++)
         if (strcmp(known[i], name) == 0)

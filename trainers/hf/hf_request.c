@@ -102,6 +102,16 @@ bool vp_hf_is_reward(const vp_hf_request *q)
     return strcmp(q->trainer, "reward") == 0;
 }
 
+bool vp_hf_is_grpo(const vp_hf_request *q)
+{
+    return strcmp(q->trainer, "grpo") == 0;
+}
+
+bool vp_hf_has_reference(const vp_hf_request *q)
+{
+    return !vp_hf_has_adapters(q) && (vp_hf_is_dpo(q) || q->has_reference);
+}
+
 bool vp_hf_has_pairs(const vp_hf_request *q)
 {
     return vp_hf_is_dpo(q) || vp_hf_is_reward(q);
@@ -110,7 +120,7 @@ bool vp_hf_has_pairs(const vp_hf_request *q)
 /* TRL's heads and losses are its own, so no other trainer's step stands in for them. */
 bool vp_hf_is_trl(const vp_hf_request *q)
 {
-    return strcmp(q->trainer, "trl") == 0 || vp_hf_has_pairs(q);
+    return strcmp(q->trainer, "trl") == 0 || vp_hf_has_pairs(q) || vp_hf_is_grpo(q);
 }
 
 /* RewardTrainer turns all dropout off (RewardConfig, disable_dropout), that of adapters too. */

@@ -25,9 +25,13 @@ bool vp_hf_is_reentrant(const vp_hf_request *request);
 bool vp_hf_freezes(const vp_hf_request *request);       /* parts of a model that is trained */
 bool vp_hf_saves_modules(const vp_hf_request *request); /* whole ones beside adapters */
 bool vp_hf_is_plain(const vp_hf_request *request);      /* a plain loop, not Trainer's */
-bool vp_hf_is_trl(const vp_hf_request *request);        /* SFTTrainer, DPOTrainer, RewardTrainer */
+bool vp_hf_is_trl(
+    const vp_hf_request *request); /* SFTTrainer, DPOTrainer, RewardTrainer, GRPOTrainer */
 bool vp_hf_is_dpo(const vp_hf_request *request);
+bool vp_hf_is_grpo(const vp_hf_request *request);
 bool vp_hf_is_reward(const vp_hf_request *request);
+/* A second model is there that is not trained, as large as the one that is, and in the same step. */
+bool vp_hf_has_reference(const vp_hf_request *request);
 bool vp_hf_has_pairs(const vp_hf_request *request); /* a sample is two sequences */
 bool vp_hf_drops_out(const vp_hf_request *request); /* adapters, while they are trained */
 bool vp_hf_has_liger(const vp_hf_request *request);

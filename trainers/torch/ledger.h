@@ -24,6 +24,7 @@
     X(CAST, 'C', "autocast_weights") \
     X(LOGITS, 'L', "logits_and_loss") \
     X(TEMPORARY, 'T', "temporaries") \
+    X(CACHE, 'K', "kv_cache") \
     X(INPUT, 'I', "batch_input") \
     X(WORKSPACE, 'W', "cublas_workspace") \
     X(MASTER, 'm', "master_parameters") \

@@ -203,6 +203,15 @@ out:
     return st;
 }
 
+vp_status vp_recorded_multiplies(vp_recorded *s, const char *phase_name, vp_err *err)
+{
+    int phase_idx = vp_recorded_phase_named(s->program, phase_name, strlen(phase_name));
+
+    find_next_workspace(s, phase_idx);
+    s->n_allocs = s->next_workspace;
+    return s->n_allocs == INT64_MAX ? VP_OK : take_workspaces(s, phase_idx, err);
+}
+
 /* Not there at these sizes, in a model that ties its tables, or with these libraries. */
 bool vp_recorded_is_absent(const vp_recorded *s, int32_t which)
 {
@@ -269,7 +278,7 @@ static vp_status play_tiles(vp_recorded *s, int32_t which, int phase_idx, vp_err
 {
     const slot *x = &s->program->slots[which], *part = x + 1;
     bool        has_parts = which + 1 < s->program->n_slots && part->tile;
-    int64_t     rows      = s->symbols->at[VP_SYM_B] * s->symbols->at[VP_SYM_n];
+    int64_t     rows      = vp_symbols_learnt(s->symbols);
     int64_t     n_parts   = (s->symbols->at[VP_SYM_V] - 1) / VP_TILE_COLUMNS;
     tile_place  first = {phase_idx, s->n_allocs + 1}, second = {phase_idx, s->n_allocs + 2};
     vp_status   st = VP_OK;

@@ -61,6 +61,8 @@ void      vp_recorded_free(vp_recorded *step);
 /* cuBLAS's workspaces, taken at the first product of a thread where the recording took its own: so
  * many bytes instead of those of the recorded card; 0: none. cuBLASLt's 1 MiB stays. */
 void vp_recorded_workspace(vp_recorded *step, int64_t bytes);
+/* A product of somebody else's comes before the phase, whose first workspace is taken by it. Errors as the ledger's. */
+vp_status vp_recorded_multiplies(vp_recorded *step, const char *phase, vp_err *err);
 
 /* A program is the same with the versions of line i of vp_recording_also() as far as its allocations go that stay beyond an operator; what
  * of them is otherwise vp_recorded_as() plays, before the first phase. vp_recorded_has_ones(): the inputs have a mask besides. */

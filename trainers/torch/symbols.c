@@ -198,22 +198,29 @@ static int64_t scratch_of_count(int64_t n, int64_t processors)
     return n > 4096 ? 255 + vp_round_up(160 * processors, 256) : 1;
 }
 
-/* Rows that are learnt from, all but a sequence's last, taken by a mask: the scratch of counting them, of finding where they are, of
+int64_t vp_symbols_learnt(const vp_symbols *s)
+{
+    return s->at[VP_SYM_B] * (s->at[VP_SYM_l] ? s->at[VP_SYM_l] : s->at[VP_SYM_n]);
+}
+
+/* Rows that are learnt from, all but a sequence's last or a completion's, taken by a mask of all but the last: the scratch of counting them, of finding where they are, of
  * the prefix sum that puts them back, and of the sort in their gradient, and in that of all rows where none is left out. CUB's, compute capability 9.0, where eight blocks of its sum
  * are on a multiprocessor, five times over. TRL's head has them in tiles. */
 static void complete_learnt(vp_symbols *s)
 {
     int64_t *at = s->at, n = at[VP_SYM_B] * at[VP_SYM_n];
+    int64_t  learnt = vp_symbols_learnt(s);
 
+    at[VP_SYM_y]   = at[VP_SYM_S] - at[VP_SYM_l];
     at[VP_SYM_YR]  = scratch_of_count(n, s->card.processors);
     at[VP_SYM_YR2] = scratch_of_count(n / 2, s->card.processors);
     at[VP_SYM_YS]  = 511 + vp_round_up(8 * (32 + vp_ceil_div(n, 4224)), 256);
     at[VP_SYM_YS2] = 511 + vp_round_up(8 * (32 + vp_ceil_div(n / 2, 4224)), 256);
     at[VP_SYM_YP]  = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 896)), 256);
-    at[VP_SYM_YG]  = n > 2304 ? scratch_of_index(n, bits_of(at[VP_SYM_N])) : 1;
+    at[VP_SYM_YG]  = learnt > 2304 ? scratch_of_index(learnt, bits_of(at[VP_SYM_N])) : 1;
     at[VP_SYM_YI] = at[VP_SYM_N] > 2304 ? scratch_of_index(at[VP_SYM_N], bits_of(at[VP_SYM_N])) : 1;
-    at[VP_SYM_YB] = least(n, VP_TILE_ROWS);
-    at[VP_SYM_YL] = last_of(n, VP_TILE_ROWS);
+    at[VP_SYM_YB] = least(learnt, VP_TILE_ROWS);
+    at[VP_SYM_YL] = last_of(learnt, VP_TILE_ROWS);
     at[VP_SYM_VL] = last_of(at[VP_SYM_V], VP_TILE_COLUMNS);
 }
 
