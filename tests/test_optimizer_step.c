@@ -143,7 +143,7 @@ static void galore_in_8_bits_moves_weight_and_gradient(void **state)
     vp_caching_allocator_opts options = {0};
     vp_optimizer_step        *step    = NULL;
     vp_err                    err     = {0};
-    vp_trained                trained = {2 * N, 2, 512, true};
+    vp_trained                trained = {2 * N, 2, 512, true, false};
     vp_ledger_block           weight = {0}, gradient = {0};
     vp_ledger_block          *weights[] = {&weight}, *gradients[] = {&gradient};
 
