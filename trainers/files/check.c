@@ -244,6 +244,7 @@ enum { ANYBODYS = 32 };
 static bool is_own_loop(const vp_dialect *d, const vp_document *doc)
 {
     return doc->format == VP_FORMAT_PYTHON && !doc->program && !doc->files &&
+           !(d == &vp_dialect_unsloth && vp_value_member(doc->root, "SETTINGS")) && /* emit's */
            vp_dialect_is_based_on(d, &vp_dialect_transformers) &&
            d->sections[0].strangers == VP_STRANGERS_KEPT;
 }
