@@ -370,6 +370,8 @@ same = [estimate(whisper, "--trainer", "hf", "--micro-batch", "2", "--seq", "100
 ok(len(set(same)) == 1, "padding of what is written is in its labels", same)
 ok(estimate(whisper, "--trainer", "torch", "--precision", "fp16", "--micro-batch", "8", "--seq", "100")[1]["allocated_peak_bytes"] > 1.01 * estimate(whisper, "--trainer", "torch", "--precision", "bf16", "--micro-batch", "8", "--seq", "100")[1]["allocated_peak_bytes"],
    "the first stack clamps what is fp16")
+code, j = said("estimate", "t5-small", "--trainer", "torch", "--precision", "fp16", "--seq", "512", "--json")
+ok(code == 4 and "clamp" in j["error"]["message"] and said("estimate", "t5-small", "--trainer", "torch", "--precision", "fp16-mixed", "--seq", "512", "--json")[0] == 0, "T5 in fp16 is no bf16", (code, j.get("error")))
 # DDP clones what a model returns, two stacks' first states too: runs of Seq2SeqTrainer as rank 0 of 2 that vplan dryrun counted
 for name, words, peak, within in (("whisper-small", ("--precision", "fp16-mixed", "--seq", "225"), 12477557760, 0.0002), ("t5-small", ("--precision", "bf16-mixed", "--seq", "512"), 6686423040, 0.01)):
     code, j = said("estimate", name, "--trainer", "hf", "--world", "2", "--device", "a100-sxm-80gb", "--micro-batch", "8", *words, "--json")
