@@ -29,13 +29,20 @@ static vp_status fits_with(vp_estimate_answer *a, bool is_least, bool *fits, vp_
     return st;
 }
 
+/* So many units are the shortest sequence: a completion is behind a prompt. */
+static int64_t least_units(const vp_hf_request *q, int64_t unit)
+{
+    return vp_hf_is_grpo(q) ? q->target_seq / unit + 1 : 1;
+}
+
 /* The largest value that fits, sequences in eights; memory grows with both. */
 static vp_status maximise(vp_estimate_answer *a, const vp_estimate_options *o, vp_err *err)
 {
     bool      batch = strcmp(o->max, "micro-batch") == 0, fits;
     int64_t  *knob = batch ? &a->request.batch : &a->request.seq, unit = batch ? 1 : 8;
     int64_t   least = 0, least_not = 0;
-    vp_status st = VP_OK;
+    int64_t   first = batch ? 1 : least_units(&a->request, unit);
+    vp_status st    = VP_OK;
 
     if (batch ? o->micro_batch : o->seq)
         VP_TRY(
@@ -44,9 +51,9 @@ static vp_status maximise(vp_estimate_answer *a, const vp_estimate_options *o, v
                     o->max, o->max, o->max));
     if (a->budget_bytes < 0)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max needs a --budget or a --device to fit into"));
-    for (int64_t n = 1; !least_not; n *= 2) {
+    for (int64_t n = first; !least_not; n *= 2) {
         *knob = n * unit;
-        VP_TRY(fits_with(a, n == 1, &fits, err));
+        VP_TRY(fits_with(a, n == first, &fits, err));
         if (fits)
             least = n;
         else
@@ -64,7 +71,7 @@ static vp_status maximise(vp_estimate_answer *a, const vp_estimate_options *o, v
     a->max            = o->max;
     a->not_even_least = !least;
     a->seq_is_default = a->seq_is_default && batch;
-    *knob             = (least ? least : 1) * unit;
+    *knob             = (least ? least : first) * unit;
 out:
     return st;
 }

@@ -494,6 +494,11 @@ short, long = [by_dpo("--method", "grpo", "--vllm", "--target-seq", n, "--recomp
 forward = [[p["allocated_bytes"] for p in j["phases"] if p["name"] == "forward1"] for j in (short, long)]
 ok(forward[0] < forward[1], "the head is asked of the completion alone", forward)
 ok(any("256 of a sequence's tokens" in a for a in by_dpo("--method", "grpo")["assumptions"]), "a completion of TRL's own length")
+code, j = said("estimate", "llama-3.2-1b", "--method", "grpo", "--vllm", "--device", "4090", "--lora", "r=8", "--target-seq", "256", "--max", "seq", "--json")
+ok(code == 0 and j["settings"]["seq"] > 264, "the longest sequence that has the completion", j.get("error"))
+odd = by_dpo("--method", "grpo", "--vllm", "--target-seq", "128", "--accumulation", "8")
+alone = subprocess.run([vplan, "estimate", llama_path, "--method", "grpo", "--micro-batch", "1", "--seq", "512", "--json"], stdout=subprocess.PIPE)
+ok("error" not in odd and "error" not in json.loads(alone.stdout), "a completion a micro-batch", alone.stdout[:300])
 judged = by_dpo("--method", "grpo", "--vllm", "--target-seq", "384", "--resident", "reference")
 ok([i["bytes"] for i in judged["items"] if i["name"] == "frozen_parameters"] == there and judged["model"]["params_total"] == server["model"]["params_total"] and judged["settings"]["resident"] == "reference",
    "a reference as large as the model", judged["settings"])

@@ -308,7 +308,7 @@ class Grpo(Sft):
 
     def __init__(self, v, m, batch, reference=None, **options):
         self.n_completion, self.reference = options.pop("completion"), reference
-        Sft.__init__(self, v, m, batch, learnt=batch * self.n_completion, num_generations=2, beta=0.04 if v.get("beta") else 0.0, **options)
+        Sft.__init__(self, v, m, batch, learnt=batch * self.n_completion, num_generations=batch, beta=0.04 if v.get("beta") else 0.0, **options)
 
     def make(self, m, tokenizer, **options):
         import datasets
