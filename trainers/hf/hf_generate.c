@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HALF = 2, FULL = 4 };
-
-enum { DRAWN = 3 };
+enum {
+    HALF  = 2, /* bytes of an element */
+    FULL  = 4,
+    DRAWN = 3 /* tensors of logits' size that stay until the next token's are there */
+};
 
 /* A layer's keys grow by so much between passes that are played: where less than 1 MiB of a block is left PyTorch's allocator gives it
  * whole, so that growth by less finds the same blocks. */
@@ -205,14 +207,15 @@ out:
 vp_status vp_hf_generate(const vp_hf_sizes *sizes, const vp_hf_request *q, int64_t seq,
                          vp_ledger *ledger, vp_err *err)
 {
-    bool       is_full = strstr(q->precision, "-mixed") != NULL, adapted = vp_hf_has_adapters(q);
+    bool       is_fp32 = strcmp(q->precision, "fp32") == 0, adapted = vp_hf_has_adapters(q);
+    bool       is_mixed   = strstr(q->precision, "-mixed") != NULL;
     generation g          = {.at          = sizes->symbols.at,
                              .ledger      = ledger,
                              .sequences   = vp_mul(q->batch, q->accumulation),
                              .n_layers    = sizes->n_layers[0] + sizes->n_layers[1],
-                             .state       = is_full ? FULL : HALF,
-                             .product     = is_full && adapted ? FULL : HALF,
-                             .keeps_casts = is_full && !adapted,
+                             .state       = is_fp32 || is_mixed ? FULL : HALF,
+                             .product     = is_fp32 || (is_mixed && adapted) ? FULL : HALF,
+                             .keeps_casts = is_mixed && !adapted,
                              .dequantises = vp_hf_is_quantised(q)};
     int64_t    completion = vp_hf_trl_completion_of(q, seq), prompt = seq - completion;
     int64_t    stride =
