@@ -502,7 +502,7 @@ ok("error" not in odd and "error" not in json.loads(alone.stdout), "a completion
 judged = by_dpo("--method", "grpo", "--vllm", "--target-seq", "384", "--resident", "reference")
 ok([i["bytes"] for i in judged["items"] if i["name"] == "frozen_parameters"] == there and judged["model"]["params_total"] == server["model"]["params_total"] and judged["settings"]["resident"] == "reference",
    "a reference as large as the model", judged["settings"])
-for options, code, words in (("--resident reference --lora r=8", 2, "takes nothing of its own"), ("--target-seq 512 --seq 512", 2, "the prompt has one at least"), ("--world 2", 4, "--method grpo --parallel ddp"), ("--packing 2", 2, "packing")):
+for options, code, words in (("--eval-batch 4", 4, "with --method grpo is not covered"), ("--resident reference --recompute none", 4, "--resident reference"), ("--resident reference --lora r=8", 2, "takes nothing of its own"), ("--target-seq 512 --seq 512", 2, "the prompt has one at least"), ("--world 2", 4, "--method grpo --parallel ddp"), ("--packing 2", 2, "packing")):
     refused("GRPO: " + options, shape, ["--trainer", "trl", "--method", "grpo"] + options.split(), code, [words])
 refused("vLLM beside no trainer of completions", shape, ["--vllm"], 2, ["--method grpo"])
 generated = list(csv.DictReader(line for line in open("tests/golden/trainers/generated.csv") if not line.startswith("#")))

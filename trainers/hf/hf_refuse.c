@@ -50,6 +50,10 @@ static const struct {
     {"freeze=embeddings", "--freeze embeddings"},
     {"freeze=layers", "--freeze layers:N"},
     {"recompute=first", "--recompute first:N"},
+    {"trainer=dpo", "--method dpo"},
+    {"trainer=reward", "--method reward"},
+    {"trainer=grpo", "--method grpo"},
+    {"beta=1", "--resident reference"},
     {"liger=all", "--liger"},
     {"liger=loss", "--loss liger"},
 };
@@ -60,6 +64,7 @@ static const struct {
 } rare[] = {
     {"trainer=", "--trainer torch"},
     {"adapter=bf16", "adapters in fp32"},
+    {"beta=1", "no --resident reference"},
     {"dora=1", "LoRA without DoRA"},
     {"save=", "adapters alone"},
     {"tokens=1", "no trained tokens"},

@@ -378,10 +378,11 @@ def drawn_by_grpo(n, seed, models):
         name = rng.choice(models)
         lora = rng.choice(["none", "all-linear", "all-linear", "q_proj+v_proj"])
         load = rng.choice(["none", "nf4-dq"]) if lora == "all-linear" else "none"
+        drops = int(lora != "none" and rng.random() < 0.4)
         seq = rng.choice([s for s in LENGTHS if s >= 100])
         out.append((name, dict(NAMED, **MODELS)[name], "bf16-amp" if load != "none" else rng.choice(["bf16-mixed", "bf16-amp"]), "sdpa:flash", rng.choice(["none", "full", "full"]),
                     rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "adamw_8bit", "paged_adamw_8bit"]), rng.choice([2, 4, 6, 8, 16]), seq, "clm", "mask", "grpo", lora,
-                    rng.choice([8, 16, 32]) if lora != "none" else 0, load, 0, "none", 0, 0, 0, "none", 0, 0, "none", "", "", rng.choice([seq // 4, seq // 2, seq * 3 // 4, seq - 20]),
+                    rng.choice([8, 16, 32]) if lora != "none" else 0, load, 0, "none", 0, 0, drops, "none", 0, 0, "none", "", "", rng.choice([seq // 4, seq // 2, seq * 3 // 4, seq - 20]),
                     int(lora == "none" and rng.random() < 0.5)))
     return out
 
