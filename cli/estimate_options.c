@@ -220,7 +220,8 @@ static const vp_option rows[] = {
          "before the step, for meta-experience replay, whose larger batch --micro-batch says; ewc, "
          "its Fisher information and old values, with their loss; reference or teacher, a second "
          "model, asked behind each forward pass, a teacher's logits kept for the loss; reward, one "
-         "with a head of one value a sequence",
+         "with a head of one value a sequence. With --method grpo the reference is the one that "
+         "a beta other than 0 makes",
      .otherwise = "none",
      .example   = "ema"},
     {.name  = "--length-histogram",

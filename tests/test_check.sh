@@ -715,6 +715,9 @@ ok(p.returncode == 2 and "did you mean transformers?" in p.stderr, "a library th
 # ---- files of others are named, not taken for a target's ----
 for name, text, whose in [("oumi.yaml", "model:\n  model_name: x\ntraining:\n  trainer_type: TRL_SFT\n", "oumi"),
                           ("grpo.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nper_device_train_batch_size: 4\nuse_vllm: true\n", "vplan estimate MODEL --method grpo --micro-batch 4 --vllm"),
+                          ("kl.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nbeta: 0.04\n", "--method grpo --resident reference has"),
+                          ("adapted.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nbeta: 0.04\nuse_peft: true\n", "--method grpo --lora r=N"),
+                          ("rloo.py", "from trl import RLOOConfig\nargs = RLOOConfig(output_dir='o', num_generations=8)\n", "vplan dryrun -- COMMAND"),
                           ("nemo.yaml", "trainer: {devices: 1, accumulate_grad_batches: 1}\nstrategy: {_target_: nemo.x}\n", "NeMo")]:
     code, j, err = check(write(name, text))
     ok(code == 4 and j["findings"][0]["message"].startswith("not judged") and whose in j["findings"][0]["message"], "named: " + name, (code, j))

@@ -517,6 +517,7 @@ for row in generated:
         for what, within in (("generate1", 0.02), ("generate2", 0.02), ("allocated", 0.02), ("reserved", 0.03)):
             ok(abs(got[what] / int(row[what]) - 1) <= within, "%s: %s" % (name, what), (got[what], row[what]))
 ok(len(generated) >= 7, "rows of completions", len(generated))
+ok([sum("95 of 100" in a for a in j["assumptions"]) for j in (server, own)] == [1, 0], "few runs are no share of a hundred", own["assumptions"])
 
 # ---- gpt-oss: MXFP4 weights are made 16 bits; other quantised files are none that are trained ----
 oss = json.loads(next(csv.DictReader(line for line in open("tests/golden/trainers/decoder_steps.csv") if not line.startswith("#")))["config"])

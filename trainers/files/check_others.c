@@ -4,6 +4,7 @@
 #include "trainers/files/python_calls.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -233,9 +234,25 @@ static const vp_value *loop_of(const vp_document *doc)
     return v ? v : doc->root;
 }
 
+/* Of those that generate, one whose step is counted: by its class, or by keys, which RLOO's files have too. */
+static bool is_grpo(const vp_document *doc, const vp_value *at)
+{
+    return at ? strcmp(at->key, "reward_funcs") != 0
+              : (doc->call && vp_python_ends_in(doc->call, "GRPOConfig") &&
+                 !vp_python_ends_in(doc->call, "AsyncGRPOConfig"));
+}
+
+/* Another number than 0. */
+static bool is_some(const vp_value *v)
+{
+    return v && v->text && strtod(v->text, NULL) != 0;
+}
+
 /* What answers how much a step of GRPO takes, with what the file says of it. */
 static const char *estimate_of(vp_checked *c, const vp_document *doc)
 {
+    const vp_value *adapts   = vp_value_at(doc->root, "use_peft");
+    bool            is_whole = !(adapts && adapts->text && strcasecmp(adapts->text, "true") == 0);
     static const struct {
         const char *key, *text, *option;
     } of[]              = {{"per_device_train_batch_size", NULL, "--micro-batch"},
@@ -254,7 +271,10 @@ static const char *estimate_of(vp_checked *c, const vp_document *doc)
         else if (v->text[0] && !v->text[strspn(v->text, "0123456789")])
             command = vp_arena_printf(c->arena, "%s %s %s", command, of[i].option, v->text);
     }
-    return vp_arena_printf(c->arena, "%s has the bytes of GRPOTrainer's step", command);
+    if (is_whole && is_some(vp_value_at(doc->root, "beta")))
+        command = vp_arena_printf(c->arena, "%s --resident reference", command);
+    return vp_arena_printf(c->arena, "%s%s has the bytes of GRPOTrainer's step", command,
+                           is_whole ? "" : " --lora r=N,targets=...");
 }
 
 /* A file of a trainer that no table is of. */
@@ -284,9 +304,10 @@ void vp_check_find_others(vp_checked *c, const vp_checked_file *file, const vp_v
                 : file->doc->format == VP_FORMAT_PYTHON ? "a call"
                                                         : "a command",
                 whose,
-                strcmp(whose, GENERATING) == 0 ? estimate_of(c, file->doc)
-                                               : "vplan dryrun -- COMMAND runs its training "
-                                                 "without a GPU");
+                strcmp(whose, GENERATING) == 0 && is_grpo(file->doc, at)
+                    ? estimate_of(c, file->doc)
+                    : "vplan dryrun -- COMMAND runs its training "
+                      "without a GPU");
     c->n_unjudged++;
     if (!c->others && file->doc->format == VP_FORMAT_PYTHON)
         c->others = vp_arena_printf(c->arena, "%s:%d is of %s", file->name,

@@ -100,8 +100,9 @@ static void assume_of_grpo(const vp_hf_request *q, vp_hf_estimate *out)
                  q->has_reference ? "a second model is the reference (beta)"
                                   : "beta is 0 (no reference model)");
     if (!q->generates)
-        vp_hf_assume(out, "vLLM has no part of this card; with vllm_mode colocate it takes "
-                          "vllm_gpu_memory_utilization of it: --reserve 30%%");
+        vp_hf_assume(out,
+                     "vLLM has no part of this card (vllm_mode colocate: --reserve 30%%); what its "
+                     "correction asks of the model, without gradients, is not counted");
     else
         vp_hf_assume(out,
                      "the model makes %lld completions at once, each as long as it may be: "
