@@ -274,6 +274,8 @@ const json_t *vp_model_field(const vp_model *model, const char *key)
 
     if (!name)
         return json_object_get(model->config, key);
+    if (strcmp(model->family, "qwen3_5_text") == 0) /* that part of its family's by itself */
+        return json_object_get(model->config, name + 1);
     return json_object_get(json_object_getn(model->config, key, (size_t)(name - key)), name + 1);
 }
 

@@ -680,7 +680,7 @@ moe = [seconds("mixtral", dict(SIZES, num_local_experts=n, num_experts_per_tok=k
 dense = [seconds("mistral", dict(SIZES, intermediate_size=f), "full")[0] for f in (2816, 5632)]
 ok(abs(moe[0] / dense[0] - 1) < 0.02, "one expert is a dense layer", (moe, dense))
 ok(moe[0] < moe[1] < moe[2] and dense[1] < moe[2], "others' weights are read and updated too", (moe, dense))
-for model, words in (("gemma-3-4b", ()), ("granite-3.3-2b", ()), ("mixtral-8x7b", ("--world", "8", "--parallel", "fsdp2")), ("qwen3-30b-a3b", ("--lora",)), ("starcoder2-3b", ("--qlora",)), ("smollm3-3b", ("--qlora",)),
+for model, words in (("gemma-3-4b", ()), ("qwen3.5-0.8b", ()), ("granite-3.3-2b", ()), ("mixtral-8x7b", ("--world", "8", "--parallel", "fsdp2")), ("qwen3-30b-a3b", ("--lora",)), ("starcoder2-3b", ("--qlora",)), ("smollm3-3b", ("--qlora",)),
                      ("falcon-7b", ("--lora",)), ("stablelm-3b", ()), ("gpt-neo-1.3b", ()), ("phi-2", ("--qlora",)), ("xlm-roberta-large", ()), ("aya-23-8b", ()), ("olmo-7b", ()), ("distilbert-base-uncased", ()),
                      ("gemma-3-270m", ())):
     code, j, err = plan(model, "--trainer", "hf", "--device", "h200", "--seq", "512", "--global-batch", "16", *words)

@@ -105,7 +105,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 33, 14), ("grpo_steps.csv", 35, 7), ("decoder_steps.csv", 79, 14), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 119, 24), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("common_steps.csv", 61, 18), ("encoder_steps.csv", 47, 20), ("encoder_adapted_steps.csv", 19, 7), ("encoder_eval_steps.csv", 3, 2)):
+for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 33, 14), ("grpo_steps.csv", 35, 7), ("decoder_steps.csv", 87, 17), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 119, 24), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("common_steps.csv", 61, 18), ("encoder_steps.csv", 47, 20), ("encoder_adapted_steps.csv", 19, 7), ("encoder_eval_steps.csv", 3, 2)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -250,7 +250,7 @@ ok(len(pairs) >= 18 and low <= min(shares) and max(shares) <= high <= 0.2, "pair
 
 # ---- models that vplan has no graph of: as many parameters as transformers 5.17 builds of their config ----
 COUNTS = {"distilbert-base-uncased": 66985530, "t5-small": 60506624, "t5-base": 222903552, "t5-large": 737668096, "vit-base-patch16-224": 86567656,
-          "vit-large-patch16-224": 304326632, "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-30b-a3b": 30532122624, "qwen1.5-moe-a2.7b": 14315784192, "gemma-3-270m": 268098176,
+          "vit-large-patch16-224": 304326632, "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-30b-a3b": 30532122624, "qwen1.5-moe-a2.7b": 14315784192, "qwen3.5-0.8b": 752393024, "qwen3.5-2b": 1881825088, "qwen3.5-4b": 4205751296, "qwen3.5-9b": 8953803264, "qwen3.5-27b": 26895998464, "gemma-3-270m": 268098176,
           "gemma-3-1b": 999885952, "gemma-3-4b": 4300079472, "gemma-3-12b": 12187325040, "gemma-3-27b": 27432406640,
           "starcoder2-3b": 3030371328, "starcoder2-7b": 7173923840, "granite-3.3-2b": 2533539840, "granite-3.3-8b": 8170864640,
           "smollm3-3b": 3075098624, "falcon-7b": 6921720704, "stablelm-3b": 2795443200, "gpt-neo-125m": 125198592, "gpt-neo-1.3b": 1315575808,
@@ -966,6 +966,22 @@ refused("ModernBERT of another pattern", dict(modern, global_attn_every_n_layers
 qwen2 = dict(model_type="qwen2", hidden_size=896, intermediate_size=4864, num_hidden_layers=4, num_attention_heads=14, num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True)
 refused("Qwen's window", dict(qwen2, use_sliding_window=True, sliding_window=256, max_window_layers=2), ["--seq", "512"], 4, ["use_sliding_window"])
 ok(estimate(dict(qwen2, use_sliding_window=True, sliding_window=256, max_window_layers=4), "--seq", "512")[0] == 0, "a window of layers that there are none of")
+of_delta = (["linear_attention"] * 3 + ["full_attention"]) * 2
+delta = dict(model_type="qwen3_5", architectures=["Qwen3_5ForConditionalGeneration"], vision_config={"model_type": "qwen3_5"}, tie_word_embeddings=True,
+             text_config=dict(hidden_size=2560, intermediate_size=9216, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=4, head_dim=256, linear_num_key_heads=16,
+                              linear_num_value_heads=32, vocab_size=248320, tie_word_embeddings=True, layer_types=of_delta, rope_parameters={"rope_type": "default", "partial_rotary_factor": 0.25}))
+rc, j = estimate(delta, "--precision", "bf16", "--seq", "1000")
+whole = j["reserved_peak_bytes"] if rc == 0 else j
+ok(rc == 0 and any("flash-linear-attention and causal-conv1d" in a for a in j["assumptions"]) and any("text alone" in a and "no tower" in a for a in j["assumptions"]),
+   "Qwen 3.5's text, and which kernels its linear attention has", j)
+rc, j = estimate(dict(delta["text_config"], model_type="qwen3_5_text", architectures=["Qwen3_5ForCausalLM"]), "--precision", "bf16", "--seq", "1000")
+ok(rc == 0 and j["reserved_peak_bytes"] == whole, "the same as a config of texts", (j, whole))
+for what, part, words in (("heads of linear attention that were not recorded", dict(linear_key_head_dim=64), ["recorded with 128"]), ("layers in another order", dict(layer_types=of_delta[::-1]), ["this layer_types"]),
+                          ("value heads that are no multiple of key heads", dict(linear_num_key_heads=24), ["32 value heads", "24 key heads"]),
+                          ("layers that attend in other places", dict(layer_types=None, full_attention_interval=2), ["full_attention_interval"])):
+    refused("Qwen 3.5, " + what, dict(delta, text_config=dict(delta["text_config"], **part)), ["--precision", "bf16", "--seq", "512"], 4, words)
+refused("Qwen 3.5 cut over cards", delta, ["--precision", "bf16", "--seq", "512", "--world", "2", "--parallel", "fsdp2"], 4, ["not all alike"])
+refused("Qwen 3.5 put together from a Llama's", delta, ["--precision", "bf16", "--seq", "512", "--attention", "eager"], 4, ["eager"])
 moe = dict(model_type="mixtral", hidden_size=1024, intermediate_size=2048, num_hidden_layers=4, num_attention_heads=16, num_key_value_heads=4, vocab_size=32000, num_local_experts=4, tie_word_embeddings=False)
 refused("more experts for a token than there are", dict(moe, num_experts_per_tok=5), ["--precision", "bf16-mixed", "--seq", "512"], 4, ["does not run", "topk"])
 

@@ -79,6 +79,116 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "use_sliding_window": false
      }),
      "Qwen/Qwen1.5-MoE-A2.7B", "not compared with its file; its count"},
+    {"qwen3.5-0.8b", JSON({
+         "architectures": ["Qwen3_5ForConditionalGeneration"],
+         "model_type": "qwen3_5",
+         "text_config": {
+             "model_type": "qwen3_5_text",
+             "hidden_size": 1024,
+             "intermediate_size": 3584,
+             "num_hidden_layers": 24,
+             "full_attention_interval": 4,
+             "num_attention_heads": 8,
+             "num_key_value_heads": 2,
+             "head_dim": 256,
+             "linear_num_key_heads": 16,
+             "linear_num_value_heads": 16,
+             "vocab_size": 248320,
+             "max_position_embeddings": 262144,
+             "tie_word_embeddings": true
+         },
+         "vision_config": {"model_type": "qwen3_5"},
+         "tie_word_embeddings": true
+     }),
+     "Qwen/Qwen3.5-0.8B", "text_config as others' tests have it"},
+    {"qwen3.5-2b", JSON({
+         "architectures": ["Qwen3_5ForConditionalGeneration"],
+         "model_type": "qwen3_5",
+         "text_config": {
+             "model_type": "qwen3_5_text",
+             "hidden_size": 2048,
+             "intermediate_size": 6144,
+             "num_hidden_layers": 24,
+             "full_attention_interval": 4,
+             "num_attention_heads": 8,
+             "num_key_value_heads": 2,
+             "head_dim": 256,
+             "linear_num_key_heads": 16,
+             "linear_num_value_heads": 16,
+             "vocab_size": 248320,
+             "max_position_embeddings": 262144,
+             "tie_word_embeddings": true
+         },
+         "vision_config": {"model_type": "qwen3_5"},
+         "tie_word_embeddings": true
+     }),
+     "Qwen/Qwen3.5-2B", "not compared with its file; sizes as remembered"},
+    {"qwen3.5-4b", JSON({
+         "architectures": ["Qwen3_5ForConditionalGeneration"],
+         "model_type": "qwen3_5",
+         "text_config": {
+             "model_type": "qwen3_5_text",
+             "hidden_size": 2560,
+             "intermediate_size": 9216,
+             "num_hidden_layers": 32,
+             "full_attention_interval": 4,
+             "num_attention_heads": 16,
+             "num_key_value_heads": 4,
+             "head_dim": 256,
+             "linear_num_key_heads": 16,
+             "linear_num_value_heads": 32,
+             "vocab_size": 248320,
+             "max_position_embeddings": 262144,
+             "tie_word_embeddings": true
+         },
+         "vision_config": {"model_type": "qwen3_5"},
+         "tie_word_embeddings": true
+     }),
+     "Qwen/Qwen3.5-4B", "text_config as others' tests have it"},
+    {"qwen3.5-9b", JSON({
+         "architectures": ["Qwen3_5ForConditionalGeneration"],
+         "model_type": "qwen3_5",
+         "text_config": {
+             "model_type": "qwen3_5_text",
+             "hidden_size": 4096,
+             "intermediate_size": 12288,
+             "num_hidden_layers": 32,
+             "full_attention_interval": 4,
+             "num_attention_heads": 16,
+             "num_key_value_heads": 4,
+             "head_dim": 256,
+             "linear_num_key_heads": 16,
+             "linear_num_value_heads": 32,
+             "vocab_size": 248320,
+             "max_position_embeddings": 262144,
+             "tie_word_embeddings": false
+         },
+         "vision_config": {"model_type": "qwen3_5"},
+         "tie_word_embeddings": false
+     }),
+     "Qwen/Qwen3.5-9B", "text_config as others' tests have it"},
+    {"qwen3.5-27b", JSON({
+         "architectures": ["Qwen3_5ForConditionalGeneration"],
+         "model_type": "qwen3_5",
+         "text_config": {
+             "model_type": "qwen3_5_text",
+             "hidden_size": 5120,
+             "intermediate_size": 17408,
+             "num_hidden_layers": 64,
+             "full_attention_interval": 4,
+             "num_attention_heads": 24,
+             "num_key_value_heads": 4,
+             "head_dim": 256,
+             "linear_num_key_heads": 16,
+             "linear_num_value_heads": 48,
+             "vocab_size": 248320,
+             "max_position_embeddings": 262144,
+             "tie_word_embeddings": false
+         },
+         "vision_config": {"model_type": "qwen3_5"},
+         "tie_word_embeddings": false
+     }),
+     "Qwen/Qwen3.5-27B", "text_config as others' tests have it"},
     {"gemma-3-270m", JSON({
          "architectures": ["Gemma3ForCausalLM"],
          "model_type": "gemma3_text",

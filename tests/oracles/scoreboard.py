@@ -69,7 +69,7 @@ WHAT = {
     "dpo_steps.csv": "TRL's DPOTrainer",
     "grpo_steps.csv": "TRL's GRPOTrainer",
     "judged_steps.csv": "heads of classes, of a regression and of a reward on decoders",
-    "decoder_steps.csv": "decoders recorded last: gpt-oss, Seed-OSS, GLM, EXAONE 4, Command R7B, OLMoE, Qwen 1.5 MoE, Granite Code",
+    "decoder_steps.csv": "decoders recorded last: gpt-oss, Seed-OSS, GLM, EXAONE 4, Command R7B, OLMoE, Qwen 1.5 MoE, Granite Code, Qwen 3.5",
     "eval_steps.csv": "evaluations between steps",
     "liger_steps.csv": "Liger's kernels",
     "adapted_liger_steps.csv": "Liger's kernels under adapters: dropout, q and v alone, NF4",

@@ -9,7 +9,9 @@
 #define LLAMA_LINEARS   "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"
 #define ENCODER_LINEARS "query", "key", "value", "dense"
 
-enum { MAX_LINEARS = 10 };
+#define DELTA_LINEARS "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"
+
+enum { MAX_LINEARS = 12 };
 
 /* Linear layers of a block by name; what peft takes unasked (peft/utils/constants.py). */
 static const struct {
@@ -31,6 +33,8 @@ static const struct {
     {"gemma3_text", {LLAMA_LINEARS}, "q_proj+v_proj"},
     /* of its tower of images peft takes those of the same names, and three of other names */
     {"gemma3", {LLAMA_LINEARS, "out_proj", "fc1", "fc2"}, NULL},
+    {"qwen3_5", {LLAMA_LINEARS, DELTA_LINEARS}, NULL},
+    {"qwen3_5_even", {LLAMA_LINEARS, DELTA_LINEARS}, NULL},
     {"cohere", {LLAMA_LINEARS}, NULL},
     {"cohere2", {LLAMA_LINEARS}, NULL},
     {"seed_oss", {LLAMA_LINEARS}, NULL},

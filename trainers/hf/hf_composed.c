@@ -332,6 +332,8 @@ static bool may_move(const composition *c, const struct move *m, const vp_hf_siz
 {
     bool is_windowed = sizes->window && c->seq >= sizes->window;
 
+    if (sizes->symbols.at[VP_SYM_z]) /* Gated DeltaNet, which no sibling has */
+        return false;
     switch (m->of) {
     case OF_COMMON_MASKS:
         return !is_windowed;

@@ -8,20 +8,23 @@ static const struct pattern {
     const char *family, *every_key; /* of the config: how many, where it has no list */
     int         full_every, still_every;
     bool        first_is_full;
+    const char *others; /* layers that do not attend to all; NULL: those with a window */
 } patterns[] = {
-    {"gemma2", "sliding_window_pattern", 2, 0, false},
-    {"gemma3_text", "sliding_window_pattern", 6, 0, false},
-    {"gemma3", "sliding_window_pattern", 6, 0, false},
-    {"olmo3", "sliding_window_pattern", 4, 0, false},
-    {"gpt_oss", "sliding_window_pattern", 2, 0, false},
-    {"exaone4", "sliding_window_pattern", 4, 0, false},
-    {"exaone4_full", "sliding_window_pattern", 0, 0, false},
-    {"cohere2", "sliding_window_pattern", 4, 0, false},
-    {"modernbert", "global_attn_every_n_layers", 3, 0, true},
-    {"qwen2", "sliding_window_pattern", 0, 0, false},
-    {"qwen3", "sliding_window_pattern", 0, 0, false},
-    {"qwen3_moe", "sliding_window_pattern", 0, 0, false},
-    {"smollm3", "sliding_window_pattern", 0, 4, false},
+    {"gemma2", "sliding_window_pattern", 2, 0, false, NULL},
+    {"gemma3_text", "sliding_window_pattern", 6, 0, false, NULL},
+    {"gemma3", "sliding_window_pattern", 6, 0, false, NULL},
+    {"olmo3", "sliding_window_pattern", 4, 0, false, NULL},
+    {"gpt_oss", "sliding_window_pattern", 2, 0, false, NULL},
+    {"exaone4", "sliding_window_pattern", 4, 0, false, NULL},
+    {"exaone4_full", "sliding_window_pattern", 0, 0, false, NULL},
+    {"cohere2", "sliding_window_pattern", 4, 0, false, NULL},
+    {"modernbert", "global_attn_every_n_layers", 3, 0, true, NULL},
+    {"qwen2", "sliding_window_pattern", 0, 0, false, NULL},
+    {"qwen3", "sliding_window_pattern", 0, 0, false, NULL},
+    {"qwen3_moe", "sliding_window_pattern", 0, 0, false, NULL},
+    {"smollm3", "sliding_window_pattern", 0, 4, false, NULL},
+    {"qwen3_5", "full_attention_interval", 4, 0, false, "linear_attention"},
+    {"qwen3_5_even", "full_attention_interval", 4, 0, false, "linear_attention"},
 };
 
 static vp_status refuse(const vp_model *model, const char *key, vp_err *err)
@@ -54,14 +57,15 @@ static vp_status check_types(const vp_model *model, const struct pattern *p, int
                              vp_err *err)
 {
     const json_t *types = NULL, *every = vp_model_text_field(model, p->every_key);
-    vp_status     st = VP_OK;
+    const char   *other = p->others ? p->others : "sliding_attention";
+    vp_status     st    = VP_OK;
 
     VP_TRY(list_of(model, "layer_types", n_layers, &types, err));
     for (int64_t i = 0; types && i < n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, (size_t)i));
         bool        full = !p->full_every ||
                     (p->first_is_full ? i % p->full_every == 0 : is_last(i, p->full_every));
-        if (!type || strcmp(type, full ? "full_attention" : "sliding_attention") != 0)
+        if (!type || strcmp(type, full ? "full_attention" : other) != 0)
             VP_TRY(refuse(model, "layer_types", err));
     }
     if (!types && p->full_every && json_is_integer(every) &&

@@ -35,6 +35,7 @@ typedef struct form {
     bool        resizes;    /* takes images of other sizes than the config's */
     bool        drops;      /* by the config's dropout_rate; others' dropouts cost little */
     int         full_every; /* of so many layers one has no window; 0: all have it */
+    int         deltas;     /* layers of Gated DeltaNet before each one that attends */
     vp_act      act;
 } form;
 
@@ -51,6 +52,10 @@ static const form forms[] = {
      .act = VP_ACT_SILU},
     {"gpt_oss", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .full_every = 2,
      .act = VP_ACT_SILU},
+    {"qwen3_5", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true, .deltas = 3,
+     .act = VP_ACT_SILU},
+    {"qwen3_5_even", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true,
+     .deltas = 3, .act = VP_ACT_SILU},
     {"granite", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"glm4", NORM_RMS, BLOCK_SANDWICH, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"glm", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
@@ -187,7 +192,7 @@ typedef struct work {
     const form *form;
     vp_builder  b;
     int64_t     hidden, inner, heads, kv_heads, head, vocab, positions, window, patch, image, heard,
-        bands;
+        bands, values, keys;
     int    rope;
     double dropout;
 } work;
@@ -247,9 +252,34 @@ static int attention_to(work *w, int x, int of, bool full)
     return dropped(w, "o_proj.dropout", linear(w, "o_proj", x, w->hidden));
 }
 
+/* Where layers of Gated DeltaNet are between those that attend, these have a gate as wide as their queries. */
 static int attention(work *w, int x)
 {
+    if (w->form->deltas)
+        linear(w, "gate_proj", x, w->heads * w->head);
     return attention_to(w, x, x, w->form->encodes);
+}
+
+/* A head of Gated DeltaNet: its width; its chunks' products and those of its state are as many as attention's to so many tokens. */
+enum { DELTA_HEAD = 128, DELTA_TOKENS = 352 };
+
+static int delta(work *w, int x)
+{
+    vp_heads heads = {.n = w->values, .n_kv = w->values, .dim = DELTA_HEAD, .layout = VP_QKV_APART};
+    int      gate  = linear(w, "in_proj_z", x, w->values * DELTA_HEAD);
+    int      q     = linear(w, "in_proj_q", x, w->keys * DELTA_HEAD);
+    int      k     = linear(w, "in_proj_k", x, w->keys * DELTA_HEAD);
+    int      v     = linear(w, "in_proj_v", x, w->values * DELTA_HEAD);
+
+    q = vp_build_attention(&w->b, &heads,
+                           &(vp_attention){.name    = "delta",
+                                           .q       = q,
+                                           .k       = k,
+                                           .v       = v,
+                                           .lengths = -1,
+                                           .window  = DELTA_TOKENS,
+                                           .scale   = 1.0 / sqrt((double)DELTA_HEAD)});
+    return linear(w, "out_proj", vp_build_glu(&w->b, "norm.gate", gate, q, VP_ACT_SILU), w->hidden);
 }
 
 static int mlp(work *w, int x)
@@ -319,6 +349,10 @@ static void block(work *w)
         x = add(w, "mlp.residual", x, mlp(w, norm(w, "mlp.norm", x, 0)));
         break;
     case BLOCK_PRE:
+        for (int i = 0; i < w->form->deltas; i++) {
+            x = add(w, "delta.residual", x, delta(w, norm(w, "delta.norm", x, 0)));
+            x = add(w, "delta.mlp.residual", x, mlp(w, norm(w, "delta.mlp.norm", x, 0)));
+        }
         x = add(w, "attention.residual", x, attention(w, norm(w, "input_layernorm", x, 0)));
         x = add(w, "mlp.residual", x, mlp(w, norm(w, "post_attention_layernorm", x, 0)));
         break;
@@ -460,6 +494,8 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
                                .patch     = at[VP_SYM_p],
                                .heard     = at[VP_SYM_c] ? at[VP_SYM_S] : 0,
                                .bands     = at[VP_SYM_c],
+                               .values    = at[VP_SYM_z],
+                               .keys      = at[VP_SYM_j] ? at[VP_SYM_j] : at[VP_SYM_z],
                                .image = at[VP_SYM_S] ? at[VP_SYM_S] : vp_patches_of(&sizes->symbols) + 1,
                                .dropout = f->drops ? json_number_value(vp_model_field(model, "dropout_rate")) : 0};
     int64_t        n_layers = sizes->n_layers[0] + sizes->n_layers[1], *windows = NULL;
@@ -477,6 +513,7 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
     }
     if (f->block == BLOCK_OF_BOTH || w.heard)
         n_layers = sizes->n_layers[w.heard ? 1 : 0];
+    n_layers /= f->deltas + 1;
     model->graph.max_seq          = f->of_images ? w.image : w.positions;
     model->graph.learns_positions = (f->of_images && !f->resizes) || sizes->learns_positions;
     model->image_tokens           = f->of_images ? w.image : 0;

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "trainers/hf/hf_request.h"
+#include "trainers/hf/hf_sizes.h"
 #include "trainers/hf/hf_trained.h"
 #include "trainers/torch/optimizer_settings.h"
 #include "trainers/torch/world.h"
@@ -501,7 +502,7 @@ static vp_status refuse_tower(const vp_model *model, const vp_hf_request *q, vp_
     bool looks = strcmp(q->trainer, "hf") == 0 && vp_hf_has_adapters(q) && vp_hf_is_shared(q) &&
                  strcmp(q->parallel, "ddp") == 0;
 
-    if (looks || !vp_hf_is_shared(q) || !vp_model_field(model, "vision_config"))
+    if (looks || !vp_hf_is_shared(q) || !vp_hf_has_tower(model))
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT,
                    "--parallel %s of %s was not recorded: its vision tower gets no gradients from "

@@ -90,8 +90,12 @@ static vp_status share_of(const vp_model *model, const field *f, const char *of,
     const json_t  *value = vp_model_field(model, f->key);
     const int64_t *whole = vp_symbol_named(&s->symbols, of);
 
-    if (!value)
-        value = json_object_get(json_object_get(model->config, "rope_parameters"), f->key);
+    if (!value) {
+        const char *name = strrchr(f->key, '.');
+        value            = json_object_get(name ? vp_model_text_field(model, "rope_parameters")
+                                                : json_object_get(model->config, "rope_parameters"),
+                                name ? name + 1 : f->key);
+    }
     if (!value || json_is_null(value) || !whole)
         return value_of(model, f, s, out, err);
     double share = json_number_value(value);
@@ -156,7 +160,17 @@ const char *vp_hf_recorded_family(const vp_model *model)
     if (strcmp(model->family, "llama") == 0 &&
         json_is_true(vp_model_field(model, "attention_bias")))
         return json_is_true(vp_model_field(model, "mlp_bias")) ? "llama_biased" : "llama_qkvo";
+    if (strcmp(model->family, "qwen3_5") == 0 || strcmp(model->family, "qwen3_5_text") == 0)
+        return json_equal(vp_model_text_field(model, "linear_num_key_heads"),
+                          vp_model_text_field(model, "linear_num_value_heads"))
+                   ? "qwen3_5_even"
+                   : "qwen3_5";
     return model->family;
+}
+
+bool vp_hf_has_tower(const vp_model *model)
+{
+    return vp_model_field(model, "vision_config") && strcmp(model->family, "qwen3_5") != 0;
 }
 
 /* A token's position is counted from behind the padding token's number (create_position_ids_from_input_ids). */
@@ -198,6 +212,10 @@ vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording,
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
                        "%s: %lld heads are no multiple of %lld key and value heads", model->name,
                        (long long)at[VP_SYM_a], (long long)at[VP_SYM_k]));
+    if (at[VP_SYM_j] && at[VP_SYM_z] % at[VP_SYM_j])
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "%s: %lld value heads of linear attention are no multiple of %lld key heads",
+                       model->name, (long long)at[VP_SYM_z], (long long)at[VP_SYM_j]));
     out->heads = at[VP_SYM_k] == at[VP_SYM_a] ? VP_HF_HEADS_ALL
                  : at[VP_SYM_k] == 1          ? VP_HF_HEADS_ONE
                                               : VP_HF_HEADS_GROUPED;

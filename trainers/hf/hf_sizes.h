@@ -28,6 +28,9 @@ typedef struct vp_hf_sizes {
  * mT5, which is the same. */
 const char *vp_hf_recorded_family(const vp_model *model);
 
+/* Whether it has a tower of images that a training on texts holds: not where AutoModelForCausalLM's class is that of the texts alone. */
+bool vp_hf_has_tower(const vp_model *model);
+
 /* VP_ERR_INPUT: a size that is missing or no size. */
 vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording, vp_hf_sizes *out,
                            vp_err *err);

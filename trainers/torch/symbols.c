@@ -308,6 +308,8 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     complete_written(s);
     complete_experts(s);
     complete_learnt(s);
+    at[VP_SYM_SC] = vp_ceil_div(seq, 64);
+    at[VP_SYM_jz] = 2 * (at[VP_SYM_j] ? at[VP_SYM_j] : at[VP_SYM_z]) + at[VP_SYM_z];
     at[VP_SYM_YC] = tile_of_liger(n, at[VP_SYM_V], at[VP_SYM_h]);
     at[VP_SYM_YM] = card->processors;
     return VP_OK;

@@ -34,14 +34,14 @@ GROUPED, EVEN, MQA = 1, 0, 2             # key and value heads: fewer than heads
 class Family:
     """kind: transformers' model_type. combos: (heads' kind, tables tied). dropouts: that the class has some unless told otherwise.
     window: the field of a sliding window. period: layers that repeat where the window is shorter than the sequence, or always. wide:
-    which head sizes there are. partial: whether heads are rotated as a whole. inside: the part of a config that has the layers' fields.
+    which head sizes there are. partial: whether heads are rotated as a whole. inside: the part of a config that has the layers' fields; alone: of which the model is made, the rest left out.
     joined: how many of an intermediate width are one linear layer. few: samples in a batch of few rows, where narrow sums over them take scratch. injects: that peft adapts the parameters of experts
     where all linear layers are asked for. extra: fields that are as they are."""
 
     def __init__(self, kind, fields=DECODER, task="clm", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), layers="num_hidden_layers",
-                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, few=11, injects=True, inside="", joined=0, **extra):
+                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, few=11, injects=True, inside="", alone=False, joined=0, **extra):
         self.kind, self.task, self.combos, self.period = kind, task, combos, period
-        self.always, self.wide, self.partial, self.inside, self.extra = always, wide, partial, inside, extra
+        self.always, self.wide, self.partial, self.inside, self.alone, self.extra = always, wide, partial, inside, alone, extra
         self.layers, self.window = " ".join(inside + x for x in layers.split()), window and inside + window
         self.fields = [(symbol, inside + keys if keys[0] != "|" else keys) for symbol, keys in (f.split("=") for f in fields.split())]
         self.joined, self.few, self.injects = joined, few, injects
@@ -60,7 +60,7 @@ class Family:
                 c[key] = {i: "label %d" % i for i in range(s[symbol])} if key == "id2label" else s[symbol] - int(more or 0)
         for layers, n in zip(self.layers.split(), blocks):
             c[layers] = n
-        c["tie_word_embeddings"] = bool(tied)
+        c[self.inside * self.alone + "tie_word_embeddings"] = bool(tied)
         if v["task"] == "seqcls" and "C" not in s:         # one value a sequence, as a reward model has it
             c["num_labels"] = 1
         if v["task"] == "seqcls":         # a decoder's head takes what is behind the last token that is no padding
@@ -83,7 +83,7 @@ class Family:
     def is_cached(self, v):
         """Whether there is a cache of keys and values, which tells the kinds of layers apart whatever the window: of a prefix; or as use_cache, which
         loops turn off, is still on in the config of the layers (TRL hands it to the forward pass, checkpoints have none)."""
-        return v["lora"] == "prefix" or bool(self.inside) and v["recompute"] == "none" and v["trainer"] not in ("trl", "dpo")
+        return v["lora"] == "prefix" or bool(self.inside) and not self.alone and v["recompute"] == "none" and v["trainer"] not in ("trl", "dpo")
 
     def symbols(self):
         return {s for s, _ in self.fields if not s.startswith("(")}
@@ -106,6 +106,11 @@ def nested(c):
 # The tower of all published models of Gemma 3, which a text never runs; sizes of its parameters are numbers in the recording.
 SIGLIP = dict(hidden_size=1152, image_size=896, intermediate_size=4304, num_attention_heads=16, num_channels=3, num_hidden_layers=27, patch_size=14,
               vision_use_head=False)
+
+HYBRID = DECODER + " q=partial_rotary_factor*d|d/4 z=linear_num_value_heads"
+# Gated DeltaNet's heads have 128 numbers, as fla's kernels were recorded with.
+OF_TEXTS = dict(period=4, always=True, wide=(1,), partial=(1,), inside="text_config.", alone=True,
+                **{"text_config.linear_key_head_dim": 128, "text_config.linear_value_head_dim": 128, "text_config.linear_conv_kernel_dim": 4})
 
 FAMILIES = {
     "gpt2": Family("gpt2", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size P=n_positions", combos=((EVEN, 1), (EVEN, 0)),
@@ -200,6 +205,10 @@ FAMILIES = {
     "exaone4_full": Family("exaone4", NARROW, combos=((GROUPED, 0), (GROUPED, 1))),
     "cohere2": Family("cohere2", combos=((GROUPED, 1),), layer_norm=True, window="sliding_window", period=4, always=True),
     "glm": Family("glm", DECODER + " q=partial_rotary_factor*d|d/2", combos=((GROUPED, 0),), partial=(1,), joined=2, attention_bias=True, pad_token_id=0),
+    # text alone, as AutoModelForCausalLM loads it: every fourth layer attends, the others are Gated DeltaNet's; z of their heads are values', j queries' and keys'
+    "qwen3_5": Family("qwen3_5", HYBRID + " j=linear_num_key_heads", combos=((GROUPED, 0), (GROUPED, 1)), **OF_TEXTS),
+    # as many of both (0.8B, 2B): none is repeated
+    "qwen3_5_even": Family("qwen3_5", HYBRID + " z=linear_num_key_heads", combos=((GROUPED, 1),), **OF_TEXTS),
     "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),), period=4, always=True, pad_token_id=0, bos_token_id=1, eos_token_id=2),
 }
 
@@ -250,7 +259,11 @@ def draw(rng, family, v, index):
             if v["task"] in ("seqcls", "tokcls") and not has_one_label(v):
                 # of tokens the sum over so many columns takes scratch at every shape, as it does not below 32 with few rows
                 shape["C"] = prime_above(rng.randrange(33 if v["task"] == "tokcls" else 10, 100))
-            if few > 11 and not sizes.sum_scratch(shape["E"], b * s)[0]:
+            shape.update(draw_linear(rng, family) if "z" in family.symbols() else {})
+            if v.get("quantised") == "nf4-dq" and "z" in family.symbols() and h * max(2 * a * d, 128 * (2 * shape.get("j", shape["z"]) + shape["z"])) > 2**23:
+                continue
+            narrow = shape["z"] if "z" in family.symbols() else shape["E"] if few > 11 else 0
+            if narrow and not sizes.sum_scratch(narrow, b * s)[0]:
                 continue
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             shape.update({"q": 4 * rng.randrange(5, d // 4 - 1)} if v.get("partial") else {})
@@ -264,6 +277,12 @@ def draw(rng, family, v, index):
                 x = rng.choice([3, 5, 7, 9])
                 shape.update(x=x, u=s, S=s - x)
             return dict(shape, M=rng.randrange(100, 180)) if v.get("liger") else shape
+
+
+def draw_linear(rng, family):
+    """Heads of Gated DeltaNet's layers, of which a sum over few rows takes scratch where they are 32 or more."""
+    j = rng.choice([11, 13, 17])
+    return dict(j=j, z=j * rng.choice([2, 3])) if "j" in family.symbols() else {"z": rng.choice([33, 37, 41, 47])}
 
 
 def with_images(rng, family, v, shape, index, small):

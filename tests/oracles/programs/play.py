@@ -62,6 +62,15 @@ def is_v4():
     return int(transformers.__version__.split(".")[0]) < 5
 
 
+def recurrent_mask(config, inputs_embeds, attention_mask, past_key_values=None, **kwargs):
+    """create_recurrent_attention_mask(), with the answer to whether a mask is of ones."""
+    import torch
+    if attention_mask is None or attention_mask.dim() != 2:
+        return None
+    bool(torch.all(attention_mask == 1))
+    return attention_mask if PADDED else None
+
+
 def answer_values():
     """Where Python looks into tensors that hold nothing: the answers of ordinary data (not packed, masks that are passed hold padding)."""
     import torch
@@ -79,6 +88,8 @@ def answer_values():
     masks.is_tracing = lambda tensor=None: False
     if hasattr(masks, "fast_all"):
         masks.fast_all = lambda tensor: not PADDED and (bool(tensor.sum() == tensor.numel()) or True)
+    if hasattr(masks, "create_recurrent_attention_mask"):
+        masks.create_recurrent_attention_mask = recurrent_mask
     if hasattr(masks, "_ignore_bidirectional_mask_sdpa"):
         masks._ignore_bidirectional_mask_sdpa = lambda padding_mask, kv_length, local_attention_size=None: (
             padding_mask is None and (local_attention_size is None or kv_length < local_attention_size))
@@ -168,6 +179,7 @@ def make_model(v, config, mark=lambda phase: None):
     with torch.device("meta"):
         m = cls.from_config(c, attn_implementation=v["attention"].split(":")[0], dtype=dtype)
         untie(m, fields)
+    m.config.use_cache = False         # of a part of c, where the class takes one alone
     if v["quantised"] != "none":
         m = quantised_linears(m, v["quantised"], dtype, v.get("storage"))
     first = before_layers(m)[1][v["n_frozen"]] if v.get("freeze") == "layers" else None
@@ -596,7 +608,8 @@ def fields(family):
         if isinstance(absent, dict):
             absent = len(absent)
         out.append("%s %s %s %s" % (symbol.strip("()"), keys.partition("|")[0] or "-", null or "-" if absent is None else absent, null or "-"))
-    out.append("tied tie_word_embeddings %d %d" % ((bool(c.get("tie_word_embeddings", True)),) * 2))
+    tied = family.inside * family.alone + "tie_word_embeddings"
+    out.append("tied %s %d %d" % ((tied,) + (bool(c.get(tied, True)),) * 2))
     if family.window:
         out.append("window %s %d 0" % (family.window, c.get(family.window) or 0))
     return out
@@ -614,7 +627,7 @@ def requirements(family, by_trl=False):
     c.update((k, x) for k, x in derived.items() if k not in family.extra and x != default.get(k))
     def is_stated(k):         # what is no field of the class it takes as none
         return k in family.extra and c[k] != default.get(k) and (bool(c[k]) or "." in k or k in default)
-    choices = [k for k in sorted(c) if (isinstance(c[k], (bool, str)) or k in family.extra) and (name(k) not in HARMLESS or family.extra.get(k, 0) is None or k in TOLD and k in family.extra) and not k.endswith("_token_id")]
+    choices = [k for k in sorted(c) if not (family.alone and not k.startswith(family.inside)) and (isinstance(c[k], (bool, str)) or k in family.extra) and (name(k) not in HARMLESS or family.extra.get(k, 0) is None or k in TOLD and k in family.extra) and not k.endswith("_token_id")]
     out = ["%s %s %s" % ("stated" if is_stated(k) else "choice", k, json.dumps(c[k])) for k in choices]
     out += ["dropout %s %s" % (k, "some" if c[k] else "zero") for d in DROPOUTS for k in c if name(k) == d]
     out += ["positive %s %s" % (k, json.dumps(c[k])) for k in POSITIVE + WEIGHTS * by_trl if c.get(k, 0) > 0]

@@ -511,6 +511,9 @@ def main():
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null))
     begin()
+    if "z" in families.FAMILIES[a.family].symbols():
+        import linear
+        linear.install()
     play.EXPERTS[:] = [True] * ("E" in families.FAMILIES[a.family].symbols() and families.FAMILIES[a.family].injects)
     play.ROUTED[:] = [True] * ("E" in families.FAMILIES[a.family].symbols())
     play.GATHERED[:] = [True] * (families.FAMILIES[a.family].kind == "deberta-v2")

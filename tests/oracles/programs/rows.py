@@ -246,6 +246,24 @@ NAMED.update({         # what they do not say is the class's
     "gemma-3-27b": dict(TOWER, text_config=dict(GEMMA3, hidden_size=5376, intermediate_size=21504, num_hidden_layers=62, num_attention_heads=32,
                                                 num_key_value_heads=16, head_dim=128, query_pre_attn_scalar=168)),
 })
+def qwen3_5(layers, value_heads, tied, **sizes):
+    """As published but for what no class of texts reads."""
+    return dict(model_type="qwen3_5", architectures=["Qwen3_5ForConditionalGeneration"], tie_word_embeddings=tied, vision_config={"model_type": "qwen3_5"},
+                text_config=dict(sizes, model_type="qwen3_5_text", attention_bias=False, attention_dropout=0.0, attn_output_gate=True, full_attention_interval=4, head_dim=256,
+                                 hidden_act="silu", layer_types=(["linear_attention"] * 3 + ["full_attention"]) * (layers // 4), linear_conv_kernel_dim=4,
+                                 linear_key_head_dim=128, linear_num_key_heads=16, linear_num_value_heads=value_heads, linear_value_head_dim=128,
+                                 max_position_embeddings=262144, mlp_only_layers=[], num_hidden_layers=layers, tie_word_embeddings=tied, vocab_size=248320,
+                                 rope_parameters={"mrope_interleaved": True, "mrope_section": [11, 11, 10], "rope_type": "default", "rope_theta": 10000000,
+                                                  "partial_rotary_factor": 0.25}))
+
+
+NAMED.update({
+    "qwen3.5-0.8b": qwen3_5(24, 16, True, hidden_size=1024, intermediate_size=3584, num_attention_heads=8, num_key_value_heads=2),
+    "qwen3.5-2b": qwen3_5(24, 16, True, hidden_size=2048, intermediate_size=6144, num_attention_heads=8, num_key_value_heads=2),
+    "qwen3.5-4b": qwen3_5(32, 32, True, hidden_size=2560, intermediate_size=9216, num_attention_heads=16, num_key_value_heads=4),
+    "qwen3.5-9b": qwen3_5(32, 32, False, hidden_size=4096, intermediate_size=12288, num_attention_heads=16, num_key_value_heads=4),
+    "qwen3.5-27b": qwen3_5(64, 48, False, hidden_size=5120, intermediate_size=17408, num_attention_heads=24, num_key_value_heads=4),
+})
 GPT_OSS = dict(model_type="gpt_oss", architectures=["GptOssForCausalLM"], attention_bias=True, attention_dropout=0.0, head_dim=64, hidden_size=2880,
                intermediate_size=2880, layer_types=["sliding_attention", "full_attention"] * 12, max_position_embeddings=131072, num_attention_heads=64,
                num_experts_per_tok=4, num_hidden_layers=24, num_key_value_heads=8, num_local_experts=32, output_router_logits=False, pad_token_id=199999,
@@ -294,7 +312,7 @@ TASKS = {"ForMaskedLM": "mlm", "MTModel": "seq2seq", "ForConditionalGeneration":
 
 
 def task_of(config):
-    return next((task for word, task in TASKS.items() if config["architectures"][0].endswith(word)), "clm")
+    return "clm" if "text_config" in config else next((task for word, task in TASKS.items() if config["architectures"][0].endswith(word)), "clm")
 
 
 def drawn(n, seed, models=None):
@@ -1002,6 +1020,9 @@ def measure(row):
              trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=lora_dropout, packed=packing, dora=dora,
              save=save, tokens=tokens, x=tokens, offload=offload, freeze=frozen.partition(":")[0], n_frozen=int(frozen.partition(":")[2] or 0),
              beta=beta, liger=liger if liger != "none" else 0, regression=task == "seqcls" and trainer != "reward" and len(config.get("id2label", "two")) == 1)
+    if config["model_type"] == "qwen3_5":
+        import linear
+        linear.install()
     m = play.make_model(v, (config["model_type"], fields))
     of_dpo = {}
     if trainer in ("dpo", "reward"):

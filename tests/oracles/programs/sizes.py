@@ -3,22 +3,24 @@
 An expression is a list of (coefficient, monomial) with a common divisor; a monomial is a tuple of symbols. Derived symbols: S8, S32,
 S128 and d32 are sizes rounded up.
 """
+import re
 from fractions import Fraction
 from math import gcd
 
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", "k q", "dq", "a dq", "k dq", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
           "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "g", "h g", "g p p", "n p p", "G", "G a", "GB a", "C", "h C",
           "e", "e n", "e h", "e V", "e r", "c", "c h", "s", "s h", "r s",
-          "E", "E h", "E h f", "t", "t h", "t f"]
+          "E", "E h", "E h f", "t", "t h", "t f",
+          "z", "j", "z h", "j h", "jz", "jz h", "r z", "r jz"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "S S16", "u", "l", "y"]
-EXTRA = ["XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d", "XDP"]
+EXTRA = ["B SC z", "XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d", "XDP"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
-SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "C", "s", "d,a", "d,k"]
+SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "C", "s", "d,a", "d,k", "z", "128,z"]
 
-WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh", "he"]      # elements of what is quantised
+WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh", "he", "2adh", "zh", "128zh", "384zh", "256jh+128zh"]      # elements of what is quantised
 FLAGS = ["h", "ad", "f", "e"]                                         # columns of what goes into a product of 8-bit weights
 
 # Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
@@ -110,6 +112,8 @@ def values(shape):
     v["n"] = v["S"] - 1
     if "l" in v:
         v["y"] = v["S"] - v["l"]
+    if "z" in v:
+        v["SC"], v["jz"] = -(-v["S"] // 64), 2 * v.get("j", v["z"]) + v["z"]
     if "p" in v:
         v["g"] = (v["I"] // v["p"]) ** 2
         v["GB"] = (2 * (v["I"] // v["p"]) - 1) ** 2
@@ -143,7 +147,7 @@ def values(shape):
         if all(x in v for x in rows.split()) and table in v:
             of_look_ups(v, t, rows, table, width)
     for w in WEIGHTS:
-        n_weights = sum(value([int(x) if x.isdigit() else x for x in part], v) for part in w.split("+"))
+        n_weights = sum(value([int(x) if x.isdigit() else x for x in re.findall(r"\d+|\D", part)], v) for part in w.split("+"))
         v["J(%s)" % w] = -(-n_weights // 64)
         v["K(%s)" % w] = -(-v["J(%s)" % w] // 256)
     for w in FLAGS:
