@@ -785,10 +785,9 @@ vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_
         vp_hf_assume(out, "bf16 below compute capability 8.0 is emulated by PyTorch: its bytes are "
                           "the same, its products are at best as fast as fp32's");
     if (found->sizes.symbols.at[VP_SYM_z] && pass == VP_HF_STEP)
-        vp_hf_assume(out,
-                     "linear attention by flash-linear-attention and causal-conv1d, both installed "
-                     "and tuned; PyTorch's own loops take a third more without checkpoints, "
-                     "as much with them");
+        vp_hf_assume(out, "linear attention by flash-linear-attention and causal-conv1d, both "
+                          "installed and tuned; PyTorch's own loops take a third more without "
+                          "checkpoints, up to 11 %% more with them");
     if (found->sizes.has_longrope && pass == VP_HF_STEP)
         vp_hf_assume(out, "longrope takes its frequencies anew in each pass, which was not "
                           "recorded: 512 bytes");

@@ -223,8 +223,9 @@ void vp_hf_trained_assume_idle(const vp_model *model, int64_t adapters, vp_hf_es
     if (!vp_model_field(model, "vision_config"))
         return;
     if (!vp_hf_has_tower(model))
-        vp_hf_assume(out, "text alone, as AutoModelForCausalLM loads it: no tower of images, which "
-                          "Qwen3_5ForConditionalGeneration has besides");
+        vp_hf_assume(out, "text alone, as AutoModelForCausalLM loads it; no tower of images, which "
+                          "Qwen3_5ForConditionalGeneration holds, the class that SFTTrainer makes "
+                          "of a name");
     else if (adapters)
         vp_hf_assume(out,
                      "trained on texts alone: the tower of images is held and never run; %s "

@@ -333,7 +333,7 @@ def batch(v, shape):
                 "labels": torch.zeros(B, device="cuda", dtype=torch.int64)}
     if "c" in shape:
         return {"input_features": torch.zeros(B, shape["c"], 2 * S, device="cuda", dtype=dtype_of_signal(v)), "labels": torch.zeros(B, shape["D"], device="cuda", dtype=torch.int64)}
-    if v["trainer"] == "grpo":
+    if v.get("trainer") == "grpo":
         return [{"prompt": "a" * (S - shape["l"])}] * B
     inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
     if v.get("packed"):         # as TRL's collator has them, from the card's side: it makes them in host memory
