@@ -105,7 +105,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 33, 14), ("grpo_steps.csv", 35, 7), ("decoder_steps.csv", 105, 18), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 119, 24), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("common_steps.csv", 61, 18), ("encoder_steps.csv", 47, 20), ("encoder_adapted_steps.csv", 19, 7), ("encoder_eval_steps.csv", 3, 2)):
+for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 33, 14), ("grpo_steps.csv", 35, 7), ("decoder_steps.csv", 105, 18), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 18, 8), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 119, 24), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("gemma4_steps.csv", 11, 3), ("common_steps.csv", 61, 18), ("encoder_steps.csv", 47, 20), ("encoder_adapted_steps.csv", 19, 7), ("encoder_eval_steps.csv", 3, 2)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -252,6 +252,7 @@ ok(len(pairs) >= 18 and low <= min(shares) and max(shares) <= high <= 0.2, "pair
 COUNTS = {"distilbert-base-uncased": 66985530, "t5-small": 60506624, "t5-base": 222903552, "t5-large": 737668096, "vit-base-patch16-224": 86567656,
           "vit-large-patch16-224": 304326632, "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-30b-a3b": 30532122624, "qwen1.5-moe-a2.7b": 14315784192, "qwen3.5-0.8b": 752393024, "qwen3.5-2b": 1881825088, "qwen3.5-4b": 4205751296, "qwen3.5-9b": 8953803264, "qwen3.5-27b": 26895998464, "gemma-3-270m": 268098176,
           "gemma-3-1b": 999885952, "gemma-3-4b": 4300079472, "gemma-3-12b": 12187325040, "gemma-3-27b": 27432406640,
+          "gemma-4-31b": 31273086512, "gemma-4-e4b": 7941100832, "gemma-4-e2b": 5104297504,
           "starcoder2-3b": 3030371328, "starcoder2-7b": 7173923840, "granite-3.3-2b": 2533539840, "granite-3.3-8b": 8170864640,
           "smollm3-3b": 3075098624, "falcon-7b": 6921720704, "stablelm-3b": 2795443200, "gpt-neo-125m": 125198592, "gpt-neo-1.3b": 1315575808,
           "gpt-neo-2.7b": 2651307520, "phi-1.5": 1418270720, "phi-2": 2779683840, "xlm-roberta-base": 278295186, "xlm-roberta-large": 560142482, "aya-23-8b": 8028033024, "olmo-7b": 6888095744,
@@ -295,6 +296,35 @@ for what, part, words in (("another tower", dict(vision_config=dict(tower["visio
     rc, j = estimate(dict(tower, **part), *QLORA)
     said_of = " ".join(str(j.get("error", {}).get(k)) for k in ("field", "message"))
     ok(rc == 4 and all(w in said_of for w in words), what, (rc, said_of))
+
+# ---- Gemma 4: layers that attend to all have wider heads, fewer for keys, which in 31B are values too; of E4B and E2B the last ones have keys of others ----
+gemma4 = {row["model"]: json.loads(row["config"]) for row in csv.DictReader(line for line in open("tests/golden/trainers/gemma4_steps.csv") if not line.startswith("#"))}
+dense, small, smaller = (gemma4["gemma-4-" + n] for n in ("31b", "e4b", "e2b"))
+LORA = "--lora", "--precision", "bf16-amp", "--recompute", "full", "--micro-batch", "2", "--device", "h200-sxm-141gb"
+def of_texts(c, *without, **fields):
+    return dict(c, text_config=dict({k: x for k, x in c["text_config"].items() if k not in without}, **fields))
+full = [i for i in range(60) if i % 6 == 5]
+saved = of_texts(dense, "global_head_dim", "num_global_key_value_heads", per_layer_config={str(i): {"head_dim": 512, "num_key_value_heads": 4} for i in full})
+for seq in "512", "1280":
+    (_, j), (_, k) = estimate(dense, *LORA, "--seq", seq), estimate(saved, *LORA, "--seq", seq)
+    ok(j.get("reserved_peak_bytes", 0) == k.get("reserved_peak_bytes", 1) and j["model"]["params_total"] == k["model"]["params_total"], "as published and as transformers saves it", (j.get("error"), k.get("error")))
+on_texts = 16 * (50 * (2 * (5376 + 8192) + 2 * (5376 + 4096)) + 10 * (2 * (5376 + 16384) + 5376 + 2048) + 60 * 3 * (5376 + 21504))
+ok(j["model"]["params_trainable"] == on_texts, "adapters on layers of both kinds", (j["model"], on_texts))
+for what, config, words in (("heads that flash attention takes", of_texts(dense, global_head_dim=256), ["global_head_dim", "256"]),
+                            ("a table of other layers", of_texts(saved, per_layer_config={str(i - 1): {"head_dim": 512, "num_key_value_heads": 4} for i in full}), ["per_layer_config"]),
+                            ("a table of some layers", of_texts(saved, per_layer_config={"5": {"head_dim": 512, "num_key_value_heads": 4}}), ["per_layer_config"]),
+                            ("other layers attend to all", of_texts(dense, layer_types=["full_attention"] * 60), ["layer_types"]),
+                            ("values of their own", of_texts(dense, attention_k_eq_v=False), ["attention_k_eq_v"]),
+                            ("inputs of each layer", of_texts(dense, hidden_size_per_layer_input=256), ["hidden_size_per_layer_input"]),
+                            ("another tower", dict(dense, vision_config=small["vision_config"]), ["vision_config"]),
+                            ("a tower of sounds that is another", dict(small, audio_config=dict(small["audio_config"], num_hidden_layers=6)), ["audio_config.num_hidden_layers"]),
+                            ("a second table of another size", of_texts(small, vocab_size_per_layer_input=1024), ["vocab_size_per_layer_input"]),
+                            ("layers that nobody says", of_texts(smaller, "layer_types"), ["layer_types"]),
+                            ("rounds that are none", of_texts(small, num_kv_shared_layers=17), ["whole groups of 6"])):
+    rc, j = estimate(config, *LORA, "--seq", "256")
+    said_of = " ".join(str(j.get("error", {}).get(k)) for k in ("field", "message"))
+    ok(rc == 4 and all(w in said_of for w in words), what, (rc, said_of))
+
 refused("a tower over several cards", tower, [*QLORA, "--world", "2", "--parallel", "fsdp2"], 4, ["vision tower", "dryrun --world 2"])
 refused("a tower over several cards by a plain loop, which looks for no weight without a gradient", tower, [*QLORA, "--world", "2"], 4, ["vision tower"])
 

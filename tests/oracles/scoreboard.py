@@ -59,6 +59,7 @@ WHAT = {
     "later_steps.csv": "adapters and TRL of families recorded later, masks over NF4, longrope",
     "windowed_steps.csv": "adapters at and beyond the attention window",
     "filled_steps.csv": "plain loops and adapters of 18 models in every precision, eager too",
+    "gemma4_steps.csv": "Gemma 4: whole and by LoRA, by Trainer and SFTTrainer, beyond the attention window",
     "common_steps.csv": "decoders by Trainer and SFTTrainer: whole, LoRA and NF4, padded, beyond the attention window",
     "again_steps.csv": "steps of families and heads recorded last",
     "older_trl_steps.csv": "TRL's SFTTrainer on a T4",

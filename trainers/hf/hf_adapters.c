@@ -35,6 +35,15 @@ static const struct {
     {"gemma3", {LLAMA_LINEARS, "out_proj", "fc1", "fc2"}, NULL},
     {"qwen3_5", {LLAMA_LINEARS, DELTA_LINEARS}, NULL},
     {"qwen3_5_even", {LLAMA_LINEARS, DELTA_LINEARS}, NULL},
+    /* all-linear takes those of the towers too; what peft takes unasked is the language model's alone, and names by themselves end in its
+     * ValueError, for the towers' layers of these names are of a class of Gemma 4's own */
+    {"gemma4", {LLAMA_LINEARS}, "q_proj+v_proj"},
+    {"gemma4_e4b",
+     {LLAMA_LINEARS, "per_layer_input_gate", "per_layer_projection"},
+     "q_proj+v_proj"},
+    {"gemma4_e2b",
+     {LLAMA_LINEARS, "per_layer_input_gate", "per_layer_projection"},
+     "q_proj+v_proj"},
     {"cohere", {LLAMA_LINEARS}, NULL},
     {"cohere2", {LLAMA_LINEARS}, NULL},
     {"seed_oss", {LLAMA_LINEARS}, NULL},

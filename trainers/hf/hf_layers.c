@@ -1,11 +1,13 @@
 #include "trainers/hf/hf_layers.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Which of a family's layers attend to all tokens, and which are not rotated: of every so many the last one, or the first; 0: all
  * attend, all are rotated (transformers 5.17, models/FAMILY/configuration_FAMILY.py). Other classes do not read layer_types. */
 static const struct pattern {
-    const char *family, *every_key; /* of the config: how many, where it has no list */
+    const char *family,
+        *every_key; /* of the config: how many, where it has no list; NULL: it has to have one */
     int         full_every, still_every;
     bool        first_is_full;
     const char *others; /* layers that do not attend to all; NULL: those with a window */
@@ -13,6 +15,9 @@ static const struct pattern {
     {"gemma2", "sliding_window_pattern", 2, 0, false, NULL},
     {"gemma3_text", "sliding_window_pattern", 6, 0, false, NULL},
     {"gemma3", "sliding_window_pattern", 6, 0, false, NULL},
+    {"gemma4", "sliding_window_pattern", 6, 0, false, NULL},
+    {"gemma4_e4b", "sliding_window_pattern", 6, 0, false, NULL},
+    {"gemma4_e2b", NULL, 5, 0, false, NULL},
     {"olmo3", "sliding_window_pattern", 4, 0, false, NULL},
     {"gpt_oss", "sliding_window_pattern", 2, 0, false, NULL},
     {"exaone4", "sliding_window_pattern", 4, 0, false, NULL},
@@ -26,6 +31,9 @@ static const struct pattern {
     {"qwen3_5", "full_attention_interval", 4, 0, false, "linear_attention"},
     {"qwen3_5_even", "full_attention_interval", 4, 0, false, "linear_attention"},
 };
+
+/* Elements of a head that flash attention takes. */
+enum { MOST_OF_FLASH = 256 };
 
 static vp_status refuse(const vp_model *model, const char *key, vp_err *err)
 {
@@ -56,9 +64,10 @@ static vp_status list_of(const vp_model *model, const char *key, int64_t n_layer
 static vp_status check_types(const vp_model *model, const struct pattern *p, int64_t n_layers,
                              vp_err *err)
 {
-    const json_t *types = NULL, *every = vp_model_text_field(model, p->every_key);
-    const char   *other = p->others ? p->others : "sliding_attention";
-    vp_status     st    = VP_OK;
+    const json_t *types = NULL,
+                 *every = p->every_key ? vp_model_text_field(model, p->every_key) : NULL;
+    const char *other   = p->others ? p->others : "sliding_attention";
+    vp_status   st      = VP_OK;
 
     VP_TRY(list_of(model, "layer_types", n_layers, &types, err));
     for (int64_t i = 0; types && i < n_layers; i++) {
@@ -68,11 +77,30 @@ static vp_status check_types(const vp_model *model, const struct pattern *p, int
         if (!type || strcmp(type, full ? "full_attention" : other) != 0)
             VP_TRY(refuse(model, "layer_types", err));
     }
+    if (!types && !p->every_key)
+        VP_TRY(refuse(model, "layer_types", err));
     if (!types && p->full_every && json_is_integer(every) &&
         json_integer_value(every) != p->full_every)
         VP_TRY(refuse(model, p->every_key, err));
 out:
     return st;
+}
+
+/* Sizes that layers have otherwise, as transformers 5.17 writes them: of those that attend to all, all alike. */
+static vp_status check_table(const vp_model *model, const struct pattern *p, int64_t n_layers,
+                             vp_err *err)
+{
+    json_t       *table = (json_t *)vp_model_text_field(model, "per_layer_config");
+    const json_t *first = json_object_iter_value(json_object_iter(table)), *each;
+    const char   *layer;
+
+    if (!table || json_is_null(table))
+        return VP_OK;
+    bool as_recorded =
+        p->full_every && (int64_t)json_object_size(table) == n_layers / p->full_every;
+    json_object_foreach (table, layer, each)
+        as_recorded &= json_equal(each, first) && is_last(strtoll(layer, NULL, 10), p->full_every);
+    return as_recorded ? VP_OK : refuse(model, "per_layer_config", err);
 }
 
 /* SmolLM3's: 1 where a layer is rotated. */
@@ -109,13 +137,14 @@ vp_status vp_hf_check_layers(const vp_model *model, const vp_hf_sizes *sizes, vp
 {
     static const char *const unset[]  = {"clip_qkv"};
     const int64_t           *at       = sizes->symbols.at;
-    int64_t                  n_layers = sizes->n_layers[0];
+    int64_t                  n_layers = sizes->n_layers[0] + sizes->n_layers[1];
     vp_status                st       = VP_OK;
 
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         if (strcmp(patterns[i].family, vp_hf_recorded_family(model)) != 0)
             continue;
         VP_TRY(check_types(model, &patterns[i], n_layers, err));
+        VP_TRY(check_table(model, &patterns[i], n_layers, err));
         VP_TRY(check_window(model, &patterns[i], n_layers, err));
         if (patterns[i].still_every)
             VP_TRY(check_rotated(model, &patterns[i], n_layers, err));
@@ -127,6 +156,13 @@ vp_status vp_hf_check_layers(const vp_model *model, const vp_hf_sizes *sizes, vp
                               "%s was recorded without %s; with it its training step is not known",
                               model->family, unset[i]));
     }
+    if (at[VP_SYM_v] && (at[VP_SYM_d] > MOST_OF_FLASH || at[VP_SYM_v] <= MOST_OF_FLASH))
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, "global_head_dim",
+                          "%s was recorded with heads of at most %d elements in layers with a "
+                          "window and of more in the others, which other kernels run; not with "
+                          "%lld and %lld",
+                          model->family, MOST_OF_FLASH, (long long)at[VP_SYM_d],
+                          (long long)at[VP_SYM_v]));
     if (at[VP_SYM_E] && at[VP_SYM_t] > at[VP_SYM_E])
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, "num_experts_per_tok",
                           "%lld experts for each token of %lld that there are: the model does not "

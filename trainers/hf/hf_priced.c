@@ -1,5 +1,6 @@
 #include "trainers/hf/hf_priced.h"
 
+#include "base/checked.h"
 #include "models/build.h"
 #include "trainers/hf/hf_estimate.h"
 #include "trainers/hf/hf_find.h"
@@ -33,6 +34,7 @@ typedef struct form {
     bool        encodes;    /* every token sees all */
     bool        of_images;  /* whose patches are the tokens, behind one more */
     bool        resizes;    /* takes images of other sizes than the config's */
+    bool        doubles;    /* layers with keys of others are twice as wide inside */
     bool        drops;      /* by the config's dropout_rate; others' dropouts cost little */
     int         full_every; /* of so many layers one has no window; 0: all have it */
     int         deltas;     /* layers of Gated DeltaNet before each one that attends */
@@ -44,6 +46,12 @@ static const form forms[] = {
      .full_every = 6, .act = VP_ACT_GELU_TANH},
     {"gemma3_text", NORM_RMS, BLOCK_SANDWICH, .gated = true, .norms_qk = true, .rotates = true,
      .full_every = 6, .act = VP_ACT_GELU_TANH},
+    {"gemma4", NORM_RMS, BLOCK_SANDWICH, .gated = true, .norms_qk = true, .rotates = true,
+     .full_every = 6, .act = VP_ACT_GELU_TANH},
+    {"gemma4_e4b", NORM_RMS, BLOCK_SANDWICH, .gated = true, .norms_qk = true, .rotates = true,
+     .full_every = 6, .act = VP_ACT_GELU_TANH},
+    {"gemma4_e2b", NORM_RMS, BLOCK_SANDWICH, .gated = true, .norms_qk = true, .rotates = true,
+     .doubles = true, .full_every = 5, .act = VP_ACT_GELU_TANH},
     {"mixtral", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},
     {"qwen3_moe", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true,
      .act = VP_ACT_SILU},
@@ -421,6 +429,17 @@ static void route(work *w, const vp_symbols *sizes, int64_t n_layers)
     w->inner                    = w->inner * seen + sizes->at[VP_SYM_s];
 }
 
+/* Layers are priced alike: the wider heads of those that attend to all, and what is wider inside, are spread over all. */
+static void spread(work *w, const vp_hf_sizes *s)
+{
+    int64_t all = w->form->full_every, n = s->n_layers[0] + s->n_layers[1];
+
+    if (s->symbols.at[VP_SYM_v])
+        w->head = vp_round_up(((all - 1) * w->head + s->symbols.at[VP_SYM_v]) / all, 2);
+    if (w->form->doubles)
+        w->inner = w->inner * (n + s->n_layers[1]) / n;
+}
+
 static int64_t *windows_of(work *w, int64_t n_layers)
 {
     int64_t *list = vp_arena_array(w->b.model->arena, n_layers, sizeof *list);
@@ -499,9 +518,10 @@ static vp_status build(vp_model *model, const form *f, const vp_hf_sizes *sizes,
                                .image = at[VP_SYM_S] ? at[VP_SYM_S] : vp_patches_of(&sizes->symbols) + 1,
                                .dropout = f->drops ? json_number_value(vp_model_field(model, "dropout_rate")) : 0};
     int64_t        n_layers = sizes->n_layers[0] + sizes->n_layers[1], *windows = NULL;
-    int64_t        rotated_dim = at[VP_SYM_q] ? at[VP_SYM_q] : w.head;
-    vp_status      st          = VP_OK;
+    vp_status      st = VP_OK;
 
+    spread(&w, sizes);
+    int64_t rotated_dim = at[VP_SYM_q] ? at[VP_SYM_q] : w.head;
     vp_build_begin(&w.b, model, 0.02);
     route(&w, &sizes->symbols, n_layers);
     if (f->rotates)

@@ -45,12 +45,28 @@ static vp_status refuse_value(const vp_model *model, const field *f, const json_
     return st;
 }
 
+/* A field of the config. Where transformers 5.17 wrote it, sizes that some layers have otherwise are in a table of these layers, all
+ * alike (hf_layers.c looks at that). */
+static const json_t *field_of(const vp_model *model, const char *key)
+{
+    static const char *const tabled[][2] = {
+        {"text_config.global_head_dim", "head_dim"},
+        {"text_config.num_global_key_value_heads", "num_key_value_heads"}};
+    const json_t *value = vp_model_field(model, key);
+    json_t       *table = (json_t *)vp_model_field(model, "text_config.per_layer_config");
+
+    for (size_t i = 0; !value && i < sizeof tabled / sizeof *tabled; i++)
+        if (strcmp(tabled[i][0], key) == 0)
+            value = json_object_get(json_object_iter_value(json_object_iter(table)), tabled[i][1]);
+    return value;
+}
+
 /* The value of a field: the config's, of its labels how many, or what the class takes where it has none. */
 static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s, int64_t *out,
                           vp_err *err)
 {
     bool          is_labels = strcmp(f->key, "id2label") == 0;
-    const json_t *value     = vp_model_field(model, f->key);
+    const json_t *value     = field_of(model, f->key);
     const json_t *number    = is_labels ? json_object_get(model->config, "num_labels") : NULL;
     vp_err        why       = {0};
 
@@ -115,6 +131,8 @@ static vp_status keep(const vp_model *model, const field *f, int64_t value, vp_h
         s->tied = value != 0;
     else if (strcmp(f->symbol, "window") == 0)
         s->window = value;
+    else if (strcmp(f->symbol, "shared") == 0)
+        s->n_layers[1] = value;
     else if (value < 1)
         return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key, "%lld is no size",
                           (long long)value);
@@ -141,6 +159,19 @@ static vp_status keep(const vp_model *model, const field *f, int64_t value, vp_h
     return VP_OK;
 }
 
+/* By what of its layers differ from those of 31B: experts, the last ones' keys and values those of others, and wider ones. */
+static const char *kind_of_gemma4(const vp_model *model)
+{
+    const json_t *shared = vp_model_field(model, "text_config.num_kv_shared_layers");
+
+    if (json_is_true(vp_model_field(model, "text_config.enable_moe_block")))
+        return "gemma4_moe";
+    if (!json_is_integer(shared) || json_integer_value(shared) == 0)
+        return "gemma4";
+    return json_is_true(vp_model_field(model, "text_config.use_double_wide_mlp")) ? "gemma4_e2b"
+                                                                                  : "gemma4_e4b";
+}
+
 const char *vp_hf_recorded_family(const vp_model *model)
 {
     const char *inner = json_string_value(vp_model_field(model, "feed_forward_proj"));
@@ -154,6 +185,8 @@ const char *vp_hf_recorded_family(const vp_model *model)
     if (strcmp(model->family, "electra") == 0 &&
         !json_equal(vp_model_field(model, "embedding_size"), vp_model_field(model, "hidden_size")))
         return "electra_narrow";
+    if (strcmp(model->family, "gemma4") == 0)
+        return kind_of_gemma4(model);
     if (strcmp(model->family, "exaone4") == 0 &&
         json_is_null(vp_model_field(model, "sliding_window")))
         return "exaone4_full";
@@ -183,6 +216,25 @@ static int64_t unused_positions(const vp_model *model)
     return json_is_integer(padding) ? (int64_t)json_integer_value(padding) + 1 : 2;
 }
 
+/* Layers that have keys and values of others are the second group of all there are. */
+static vp_status part_layers(const vp_model *model, const vp_recording *recording, vp_hf_sizes *s,
+                             vp_err *err)
+{
+    const char *line;
+
+    for (int64_t i = 0; (line = vp_recording_field(recording, i)); i++) {
+        if (strncmp(line, "shared ", strlen("shared ")) != 0)
+            continue;
+        s->n_layers[0] -= s->n_layers[1];
+        if (s->n_layers[0] < 1 || s->n_layers[1] < 1)
+            return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, "num_kv_shared_layers",
+                              "%lld of %lld layers; there are some of both kinds",
+                              (long long)s->n_layers[1],
+                              (long long)(s->n_layers[0] + s->n_layers[1]));
+    }
+    return VP_OK;
+}
+
 vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording, vp_hf_sizes *out,
                            vp_err *err)
 {
@@ -207,6 +259,7 @@ vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording,
             out->unused_positions += beside;
         VP_TRY(keep(model, &f, value, out, err));
     }
+    VP_TRY(part_layers(model, recording, out, err));
     const int64_t *at = out->symbols.at;
     if (at[VP_SYM_a] && at[VP_SYM_a] % (at[VP_SYM_k] ? at[VP_SYM_k] : 1))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,

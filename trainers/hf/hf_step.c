@@ -58,7 +58,7 @@ vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq
         symbols->at[vp_hf_has_prefix(q) ? VP_SYM_u : VP_SYM_S] =
             vp_add(seq, q->lora.virtual_tokens);
     }
-    symbols->at[VP_SYM_L] = found->sizes.n_layers[0];
+    symbols->at[VP_SYM_L] = n_layers;
     VP_TRY(vp_symbols_complete(symbols,
                                &(vp_symbol_card){.processors = q->processors,
                                                  .threads    = threads_of(q->capability),

@@ -218,7 +218,10 @@ void vp_hf_trained_assume(const vp_hf_request *q, vp_hf_estimate *out)
 
 void vp_hf_trained_assume_idle(const vp_model *model, int64_t adapters, vp_hf_estimate *out)
 {
-    char count[32];
+    char        count[32];
+    const char *held = json_is_object(vp_model_field(model, "audio_config"))
+                           ? "the towers of images and of sounds are held and never run"
+                           : "the tower of images is held and never run";
 
     if (!vp_model_field(model, "vision_config"))
         return;
@@ -228,10 +231,9 @@ void vp_hf_trained_assume_idle(const vp_model *model, int64_t adapters, vp_hf_es
                           "of a name");
     else if (adapters)
         vp_hf_assume(out,
-                     "trained on texts alone: the tower of images is held and never run; %s "
-                     "parameters of adapters on it get no gradient, and are not counted as trained",
-                     vp_count_text(adapters, count, sizeof count));
+                     "trained on texts alone: %s; %s parameters of adapters there get no gradient, "
+                     "and are not counted as trained",
+                     held, vp_count_text(adapters, count, sizeof count));
     else
-        vp_hf_assume(out, "trained on texts alone: the tower of images is held, is never run "
-                          "and gets no gradient");
+        vp_hf_assume(out, "trained on texts alone: %s, without gradients", held);
 }

@@ -253,6 +253,15 @@ static void complete_picture(vp_symbols *s)
     at[VP_SYM_XG] = scratch_of_index(vp_mul(at[VP_SYM_S], at[VP_SYM_S]), bits_of(at[VP_SYM_G]));
 }
 
+/* Memory-efficient attention's backward with heads above 128: what the queries' gradients are summed in, of so many rows, rounded
+ * up; KS are the parts that keys are cut in while batch and heads are few. Found by trying. */
+static int64_t sums_of_queries(int64_t rows, int64_t head)
+{
+    int64_t wide = vp_round_up(head, 64);
+
+    return 4 * rows * wide + 8 * (rows / 64) * (wide / 64);
+}
+
 vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err)
 {
     static const vp_size_symbol tables[] = {VP_SYM_V, VP_SYM_T, VP_SYM_P};
@@ -279,16 +288,17 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     at[VP_SYM_SK]   = vp_round_up(seq, at[VP_SYM_dk]);
     at[VP_SYM_SQ]   = at[VP_SYM_SK] / 64;
     at[VP_SYM_SH]   = at[VP_SYM_SK] / at[VP_SYM_dk];
-    /* memory-efficient attention's backward with heads above 128: sums of the queries' gradients, and the
-     * parts that keys are cut in while batch and heads are few. Found by trying. */
-    int64_t wide  = vp_round_up(at[VP_SYM_d], 64);
-    at[VP_SYM_WQ] = 4 * at[VP_SYM_S128] * wide + 8 * (at[VP_SYM_S128] / 64) * (wide / 64);
+    /* memory-efficient attention's backward with heads above 128 */
+    at[VP_SYM_WQ] = sums_of_queries(at[VP_SYM_S128], at[VP_SYM_d]);
+    at[VP_SYM_WV] = sums_of_queries(at[VP_SYM_S128], at[VP_SYM_v]);
+    at[VP_SYM_vr] = vp_round_up(at[VP_SYM_v], 128);
     at[VP_SYM_KS] =
         most(1, least(200 / most(1, at[VP_SYM_B] * at[VP_SYM_a]), vp_ceil_div(seq, 64)));
     at[VP_SYM_n] = seq - 1;
     complete_picture(s);
     at[VP_SYM_N] = n = at[VP_SYM_B] * seq;
     at[VP_SYM_NS]    = flash_splits(s, seq, seq);
+    at[VP_SYM_HLi]   = partial_width(n, at[VP_SYM_V], vp_mul(at[VP_SYM_L], at[VP_SYM_i]), card);
     at[VP_SYM_HPe]   = partial_width(n, at[VP_SYM_P], at[VP_SYM_e], card);
     at[VP_SYM_HTe]   = partial_width(n, at[VP_SYM_T], at[VP_SYM_e], card);
     for (int i = 0; i < 3; i++) {

@@ -1,6 +1,6 @@
 """Families whose training step is recorded: the fields of a config that are sizes, and the config of given sizes.
 
-Symbols: h hidden, a heads, s of a layer beside experts, c bands of a spectrum, k key/value heads, d head size, q of which are rotated, e of an embedding where it is not the hidden one, f intermediate, V vocabulary, P positions, T token types; L layers.
+Symbols: h hidden, a heads, s of a layer beside experts, c bands of a spectrum, k key/value heads, d head size, q of which are rotated, e of an embedding where it is not the hidden one, v the head size and w the key/value heads of layers that are otherwise than the rest, i the width of an input of each layer's own, f intermediate, V vocabulary, P positions, T token types; L layers.
 A row's `fields` say which key of a config.json holds a size: "k=num_key_value_heads|a", where the part behind | is what a null, or a key
 that the class gives no value, means; key+2 is two more than the key's value, key*d that share of d, rounded down. (h) is read, but no allocation depends on it.
 """
@@ -36,15 +36,16 @@ class Family:
     window: the field of a sliding window. period: layers that repeat where the window is shorter than the sequence, or always. wide:
     which head sizes there are. partial: whether heads are rotated as a whole. inside: the part of a config that has the layers' fields; alone: of which the model is made, the rest left out.
     joined: how many of an intermediate width are one linear layer. few: samples in a batch of few rows, where narrow sums over them take scratch. injects: that peft adapts the parameters of experts
-    where all linear layers are asked for. extra: fields that are as they are."""
+    where all linear layers are asked for. shares: the field of how many layers, the last, have no keys and values of their own. extra: fields that are as they are."""
 
     def __init__(self, kind, fields=DECODER, task="clm", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), layers="num_hidden_layers",
-                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, few=11, injects=True, inside="", alone=False, joined=0, **extra):
+                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, few=11, injects=True, inside="", alone=False, joined=0, shares="", **extra):
         self.kind, self.task, self.combos, self.period = kind, task, combos, period
         self.always, self.wide, self.partial, self.inside, self.alone, self.extra = always, wide, partial, inside, alone, extra
         self.layers, self.window = " ".join(inside + x for x in layers.split()), window and inside + window
         self.fields = [(symbol, inside + keys if keys[0] != "|" else keys) for symbol, keys in (f.split("=") for f in fields.split())]
         self.joined, self.few, self.injects = joined, few, injects
+        self.shares = shares and inside + shares
         self.most_rows = rows or (60000 if layer_norm else 79000)
         self.free_width = any(s == "d" and key.split("|")[0] for s, key in self.fields)
 
@@ -58,6 +59,8 @@ class Family:
                 c[key] = (s[symbol] + 0.25) / s[of]
             elif key and symbol in s:
                 c[key] = {i: "label %d" % i for i in range(s[symbol])} if key == "id2label" else s[symbol] - int(more or 0)
+        if self.shares:
+            c[self.shares], blocks = blocks[1], [sum(blocks)]
         for layers, n in zip(self.layers.split(), blocks):
             c[layers] = n
         c[self.inside * self.alone + "tie_word_embeddings"] = bool(tied)
@@ -69,6 +72,8 @@ class Family:
             c["attention_types"] = [[["global", "local"][i % 2:i % 2 + 1], 1] for i in range(blocks[0])]
         if self.period == 6 and self.repeats(v) == 1:
             c[self.inside + "layer_types"] = ["full_attention" if i == 1 else "sliding_attention" for i in range(blocks[0])]
+        if self.kind == "gemma4":
+            c[self.inside + "layer_types"] = ["sliding_attention" if (i + 1) % self.period else "full_attention" for i in range(blocks[0])]
         if self.kind == "exaone4" and not self.window:
             c.update(sliding_window=None, layer_types=["full_attention"] * blocks[0])
         if self.window:
@@ -111,6 +116,18 @@ HYBRID = DECODER + " q=partial_rotary_factor*d|d/4 z=linear_num_value_heads"
 # Gated DeltaNet's heads have 128 numbers, as fla's kernels were recorded with.
 OF_TEXTS = dict(period=4, always=True, wide=(1,), partial=(1,), inside="text_config.", alone=True,
                 **{"text_config.linear_key_head_dim": 128, "text_config.linear_value_head_dim": 128, "text_config.linear_conv_kernel_dim": 4})
+# Gemma 4: layers that attend to all have heads of v elements, w of them for keys and values. That tower of images of its larger models.
+GEMMA4 = DECODER + " v=global_head_dim|512"
+WIDER_HEADS = [512, 384, 320, 272, 352, 448, 496]          # above what flash attention takes
+GEMMA4_TOWER = dict(attention_bias=False, head_dim=72, hidden_size=1152, intermediate_size=4304, num_attention_heads=16, num_hidden_layers=27,
+                    num_key_value_heads=16, patch_size=16, position_embedding_size=10240, standardize=True, use_clipped_linears=False)
+
+GEMMA4_E = GEMMA4 + " i=hidden_size_per_layer_input V=vocab_size_per_layer_input"
+GEMMA4_TOWERS = dict({"vision_config." + k: x for k, x in dict(head_dim=64, hidden_size=768, intermediate_size=3072, num_attention_heads=12, num_hidden_layers=16,
+                      num_key_value_heads=12, patch_size=16, position_embedding_size=10240, standardize=False, use_clipped_linears=True).items()},
+                     **{"audio_config." + k: x for k, x in dict(hidden_size=1024, num_hidden_layers=12, num_attention_heads=8, conv_kernel_size=5, output_proj_dims=1536,
+                        attention_chunk_size=12, attention_context_left=13, attention_context_right=0, use_clipped_linears=True).items()},
+                     **{"text_config.attention_k_eq_v": False, "text_config.final_logit_softcapping": 30.0})
 
 FAMILIES = {
     "gpt2": Family("gpt2", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size P=n_positions", combos=((EVEN, 1), (EVEN, 0)),
@@ -127,6 +144,16 @@ FAMILIES = {
     "gemma3_text": Family("gemma3_text", combos=((GROUPED, 1), (MQA, 1)), window="sliding_window", period=6, wide=(1,), pad_token_id=0),
     "gemma3": Family("gemma3", combos=((GROUPED, 1),), window="sliding_window", period=6, wide=(0, 1), inside="text_config.", image_token_index=1,
                      mm_tokens_per_image=256, **{"vision_config." + k: x for k, x in SIGLIP.items()}),
+    # keys are values in layers that attend to all (31B)
+    "gemma4": Family("gemma4", GEMMA4 + " w=num_global_key_value_heads|k", combos=((GROUPED, 1),), window="sliding_window", period=6, always=True, wide=(1,),
+                     inside="text_config.", **{"text_config.attention_k_eq_v": True, "text_config.final_logit_softcapping": 30.0,
+                                               "text_config.hidden_size_per_layer_input": 0, "text_config.use_bidirectional_attention": "vision"},
+                     **{"vision_config." + k: x for k, x in GEMMA4_TOWER.items()}),
+    # E4B and E2B: an input of each layer's own, and of the last layers keys and values are those of others; a tower of sounds besides
+    "gemma4_e4b": Family("gemma4", GEMMA4_E, combos=((GROUPED, 1),), window="sliding_window", period=6, always=True, wide=(1,), inside="text_config.",
+                         shares="num_kv_shared_layers", **GEMMA4_TOWERS),
+    "gemma4_e2b": Family("gemma4", GEMMA4_E, combos=((MQA, 1),), window="sliding_window", period=5, always=True, wide=(1,), inside="text_config.",
+                         shares="num_kv_shared_layers", **dict(GEMMA4_TOWERS, **{"text_config.use_double_wide_mlp": True})),
     "phi3": Family("phi3", PART_ROTATED + "d" + CLASSES, combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), window="sliding_window", partial=(0, 1), pad_token_id=0),
     "phi": Family("phi", PART_ROTATED + "d/2", combos=((EVEN, 0),), layer_norm=True, partial=(1,)),
     "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
@@ -245,11 +272,22 @@ def draw(rng, family, v, index):
         if v.get("trainer") in ("dpo", "reward", "grpo"):         # pairs; each half is beyond what a scan takes without scratch
             b = 2 * b if kind == 0 else b - b % 2
         b -= b % TILES if v.get("liger") else 0
-        if index == 0 and v.get("wide") and (v.get("window") or v.get("mask")) and b * a > 100:       # so that keys of wide heads are cut in parts (KS) once
+        if index == 0 and v.get("wide") and (v.get("window") or v.get("mask") or "v" in family.symbols()) and b * a > 100:       # so that keys of wide heads are cut in parts (KS) once
             continue
         if b * s < (3100 if v.get("liger") else 4100):                  # fewer rows are summed without scratch
             continue
-        if v.get("quantised") == "nf4-dq" and max(a * d, family.joined * f) * h > 2**23:      # the mean of that many scales takes scratch
+        wider = {}
+        if "v" in family.symbols():
+            wider["v"] = WIDER_HEADS[index % len(WIDER_HEADS)]
+        if "w" in family.symbols():
+            wider["w"] = rng.choice([w for w in range(2, a) if a % w == 0 and w != k] or [a])
+        if "i" in family.symbols():         # of all layers' inputs, as many as are run with many rows
+            wider["i"] = 8 * rng.choice([23, 29, 31, 37])
+        if 4 * b * s * wider.get("i", 0) * 5 * family.period >= 2**31:
+            continue
+        if wider.get("w") == a or 4 * b * s * a * wider.get("v", 0) >= 2**31:
+            continue
+        if v.get("quantised") == "nf4-dq" and max(a * max(d, wider.get("v", 0)), family.joined * f, 8 * family.period * wider.get("i", 0)) * h > 2**23:      # the mean of that many scales takes scratch
             continue
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
@@ -266,6 +304,7 @@ def draw(rng, family, v, index):
             if narrow and not sizes.sum_scratch(narrow, b * s)[0]:
                 continue
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
+            shape.update(wider)
             shape.update({"q": 4 * rng.randrange(5, d // 4 - 1)} if v.get("partial") else {})
             shape.update({"e": 8 * prime_above(rng.randrange(20, 60))} if "e" in family.symbols() else {})
             shape.update(B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
@@ -302,7 +341,7 @@ def with_images(rng, family, v, shape, index, small):
 def shapes(name, v, n, seed=1):
     rng = random.Random("%s %s %d" % (name, bool(v["gqa"]), seed))
     out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
-    while v["gqa"] == GROUPED and seed == 1 and len({s["a"] // s["k"] for s in out[:-1]}) == 1:         # heads would be a multiple of others
+    while v["gqa"] == GROUPED and seed == 1 and any(len({f(s, x) for s in out[:-1]}) == 1 for f in (lambda s, x: s[x], lambda s, x: s["a"] // s[x]) for x in "kw" if x in out[0]):         # heads would be a number, or a multiple of others
         out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
     while seed == 1 and all(-s["S"] % 32 == -s["S"] % (64 if s["d"] <= 64 else 128) for s in out[:-1]):         # S32 would be 64 SQ
         out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]

@@ -253,6 +253,8 @@ def adapters_of(v, m):
         kind = {"prompt": peft.PromptTuningConfig, "prefix": peft.PrefixTuningConfig}[v["lora"]]
         return kind(task_type="CAUSAL_LM", num_virtual_tokens=v["x"])
     targets = {"all-linear": "all-linear"}.get(v["lora"], v["lora"].split("+"))
+    if m.config.model_type == "gemma4" and v["lora"] != "all-linear":         # layers of these names in its towers are of a class that peft does not take
+        targets = r".*language_model.*\.(%s)" % v["lora"].replace("+", "|")
     return peft.LoraConfig(r=v["r"], lora_alpha=16, lora_dropout=0.1 if v["lora_dropout"] else 0.0, target_modules=targets,
                            task_type=TYPES[v["task"]] if m.main_input_name == "input_ids" else None, use_dora=bool(v.get("dora")),
                            modules_to_save=v["save"].split("+") if v.get("save", "none") != "none" else None,
@@ -608,6 +610,8 @@ def fields(family):
         if isinstance(absent, dict):
             absent = len(absent)
         out.append("%s %s %s %s" % (symbol.strip("()"), keys.partition("|")[0] or "-", null or "-" if absent is None else absent, null or "-"))
+    if family.shares:
+        out.append("shared %s 0 0" % family.shares)
     tied = family.inside * family.alone + "tie_word_embeddings"
     out.append("tied %s %d %d" % ((tied,) + (bool(c.get(tied, True)),) * 2))
     if family.window:

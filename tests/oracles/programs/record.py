@@ -115,9 +115,9 @@ def number_or_word(x):
     return int(x) if str(x).isdigit() else x
 
 
-def is_parted(v):
+def is_parted(v, family):
     """Whether the layers of one stack are two groups of blocks, one before the other."""
-    return v["freeze"] == "layers" or v["recompute"] == "first"
+    return v["freeze"] == "layers" or v["recompute"] == "first" or bool(families.FAMILIES[family].shares)
 
 
 def play_once(v, family, shape, blocks):
@@ -127,13 +127,19 @@ def play_once(v, family, shape, blocks):
         v = dict(v, n_frozen=layers[0] if v["freeze"] == "layers" else 0)
     if v["recompute"] == "first":         # recomputed layers likewise, before those that are not
         v = dict(v, n_first=layers[0])
-    config = f.config(shape, [sum(layers[:2])] if is_parted(v) else layers, v["tied"], v)
+    config = f.config(shape, [sum(layers[:2])] if is_parted(v, family) and not f.shares else layers, v["tied"], v)
     return play.Recording(dict(v, r=shape["r"], x=shape.get("x"), tiles=blocks[-1]), config, shape)
 
 
 def with_layers(v, family, shape, blocks):
     """The shape of a run with so many blocks, where sizes depend on them: keys and values of all layers are one parameter."""
-    return dict(shape, L=blocks[0] * families.FAMILIES[family].repeats(v)) if v["lora"] == "prefix" else shape
+    f = families.FAMILIES[family]
+    return dict(shape, L=sum(blocks[:2] if f.shares else blocks[:1]) * f.repeats(v)) if is_of_all_layers(v, family) else shape
+
+
+def is_of_all_layers(v, family):
+    """Whether there are sizes with the number of layers in them."""
+    return v["lora"] == "prefix" or bool(families.FAMILIES[family].shares)
 
 
 def plain(events, order):
@@ -195,6 +201,10 @@ def alike(phases, shape):
     """The phases, where what holds keys and values of all layers has the same size whatever their number."""
     if "L" not in shape:
         return phases
+    if "i" in shape:         # inputs of all layers, of tokens or in a weight
+        of_all = [m for m in sizes.MONOMIALS if ("L" in m or "HLi" in m or "".join(m).endswith(("(i,L)", "(hiL)"))) and set(m) & {"B", "S"} in (set(), {"B", "S"})]
+        of = {c * sizes.value(m, v) // 2: (c, m) for v in [sizes.values(shape)] for m in of_all for c in ((2, 8) if len(m) == 1 else (4, 8) if "S" in m else (1, 4, 8))}
+        return {name: [e if e[0] == "f" or e[2] not in of else ("a", e[1], of[e[2]]) for e in events] for name, events in phases.items()}
     each, parts = 2 * shape["L"] * shape["k"] * shape["d"] * shape["x"], [c * b for c in (2, 4) for b in (1, shape["B"])]
     return {name: [e if e[0] == "f" or e[2] not in [each * n for n in parts] else ("a", e[1], (e[2] // each,)) for e in events]
             for name, events in phases.items()}
@@ -203,10 +213,11 @@ def alike(phases, shape):
 def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
-    groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"]) + is_parted(v)         # tiles of a loss are one
+    groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"]) + is_parted(v, family)         # tiles of a loss are one
     least = 8 if v["offload"] and v["trainer"] in play.TRL else 2 if families.FAMILIES[family].repeats(v) > 1 else 4         # TRL keeps the last five tensors that it offloads for a while
-    base = (least,) * groups
-    lengths = [base] + [tuple(n if h == g else least for h in range(groups)) for g in range(groups) for n in (least + 1, least + 2)]
+    base = (least, 3) if families.FAMILIES[family].shares else (least,) * groups         # the last layers that have keys of others sum no gradients of these yet
+    lengths = [base] + [tuple(b + more * (h == g) for h, b in enumerate(base)) for g in range(groups) for more in (1, 2)]
+    other = tuple(b + 1 for b in base) if families.FAMILIES[family].shares else tuple(b + 3 - (h == 1) for h, b in enumerate(base))
     repeats = [play_once(v, family, shapes[0], n) for n in lengths]
     runs = [repeats[0]] + [play_once(v, family, s, base) for s in shapes[1:N_SHAPES]]
     for r in repeats + runs:
@@ -223,13 +234,13 @@ def record(v, family):
         if whole(model, names) != whole(r.phases, names):
             raise Refused("events in another order at %s" % s)
     played = [(r, with_layers(v, family, s, base), model) for r, s in zip(runs, shapes)]
-    if v["lora"] == "prefix":
+    if is_of_all_layers(v, family):
         played += [(r, with_layers(v, family, shapes[0], n), shape_of.unroll(program, n)) for r, n in zip(repeats[1:], lengths[1:])]
     slots = fitted(names, played, v["trainer"] in play.TRL, v["quantised"] != "none")
     owners(program, model, runs[0], slots)
     # other layers and another shape at once: a check that nothing was fitted to
-    check = play_once(v, family, shapes[N_SHAPES], (least + 3, least + 2)[:groups])
-    compare(shape_of.unroll(program, (least + 3, least + 2)[:groups]), slots, check, with_layers(v, family, shapes[N_SHAPES], (least + 3,)), {})
+    check = play_once(v, family, shapes[N_SHAPES], other)
+    compare(shape_of.unroll(program, other), slots, check, with_layers(v, family, shapes[N_SHAPES], other), {})
     marks, only_large = {}, {}
     for mark, s in families.small_shapes(family, v, N_SMALL):
         compare(model, slots, play_once(v, family, s, base), with_layers(v, family, s, base), only_large.setdefault(mark, {}))
@@ -410,7 +421,7 @@ def write(v, family, result):
                     words.append((letter, sizes.text(expression), large.get((name, k, pos), "")))
                 else:
                     words += ["-%s%s" % (refer(number, phases, (name, k), slot), rule) for slot, rule in t[1]]
-            line.append(("" if group is None else "*%d-%d" % (2 if v["liger"] and group == 1 + is_parted(v) else group, irregular), words))
+            line.append(("" if group is None else "*%d-%d" % (2 if v["liger"] and group == 1 + is_parted(v, family) else group, irregular), words))
         lines.append(line)
     return lines
 

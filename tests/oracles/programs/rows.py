@@ -264,6 +264,17 @@ NAMED.update({
     "qwen3.5-9b": qwen3_5(32, 32, False, hidden_size=4096, intermediate_size=12288, num_attention_heads=16, num_key_value_heads=4),
     "qwen3.5-27b": qwen3_5(64, 48, False, hidden_size=5120, intermediate_size=17408, num_attention_heads=24, num_key_value_heads=4),
 })
+GEMMA4 = dict(model_type="gemma4_text", head_dim=256, global_head_dim=512, vocab_size=262144, final_logit_softcapping=30.0)
+GEMMA4_TOWER = dict(model_type="gemma4", architectures=["Gemma4ForConditionalGeneration"], vision_config=dict(families.GEMMA4_TOWER, model_type="gemma4_vision"))
+GEMMA4_E = dict(GEMMA4_TOWER, **{part: dict({k.partition(".")[2]: x for k, x in families.GEMMA4_TOWERS.items() if k.startswith(part)}, model_type=kind)
+                                 for part, kind in (("vision_config", "gemma4_vision"), ("audio_config", "gemma4_audio"))})
+NAMED.update({
+    "gemma-4-31b": dict(GEMMA4_TOWER, text_config=dict(GEMMA4, hidden_size=5376, intermediate_size=21504, num_hidden_layers=60, num_attention_heads=32, num_key_value_heads=16,
+                                                       num_global_key_value_heads=4, attention_k_eq_v=True, hidden_size_per_layer_input=0, sliding_window=1024, use_bidirectional_attention="vision")),
+    "gemma-4-e4b": dict(GEMMA4_E, text_config=dict(GEMMA4, hidden_size=2560, intermediate_size=10240, num_hidden_layers=42, num_attention_heads=8, num_key_value_heads=2, num_kv_shared_layers=18)),
+    "gemma-4-e2b": dict(GEMMA4_E, text_config=dict(GEMMA4, hidden_size=1536, intermediate_size=6144, num_hidden_layers=35, num_attention_heads=8, num_key_value_heads=1, num_kv_shared_layers=20,
+                                                   use_double_wide_mlp=True, layer_types=(["sliding_attention"] * 4 + ["full_attention"]) * 7)),
+})
 GPT_OSS = dict(model_type="gpt_oss", architectures=["GptOssForCausalLM"], attention_bias=True, attention_dropout=0.0, head_dim=64, hidden_size=2880,
                intermediate_size=2880, layer_types=["sliding_attention", "full_attention"] * 12, max_position_embeddings=131072, num_attention_heads=64,
                num_experts_per_tok=4, num_hidden_layers=24, num_key_value_heads=8, num_local_experts=32, output_router_logits=False, pad_token_id=199999,

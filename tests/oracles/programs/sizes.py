@@ -11,16 +11,17 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", 
           "x", "x h", "x L k d", "x k d", "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "g", "h g", "g p p", "n p p", "G", "G a", "GB a", "C", "h C",
           "e", "e n", "e h", "e V", "e r", "c", "c h", "s", "s h", "r s",
           "E", "E h", "E h f", "t", "t h", "t f",
+          "v", "a v", "w", "w v", "h a v", "h w v", "r a v", "r w v", "k v", "h k v", "r k v", "i", "h i", "i r", "L i", "L h i", "L V i", "L i r",
           "z", "j", "z h", "j h", "jz", "jz h", "r z", "r jz"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "S S16", "u", "l", "y"]
-EXTRA = ["B SC z", "XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d", "XDP"]
+EXTRA = ["B SC z", "EV HLi", "B S L", "B WV a", "B KS a vr", "XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d", "XDP"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
-SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "C", "s", "d,a", "d,k", "z", "128,z"]
+SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "C", "s", "d,a", "d,k", "v,a", "v,w", "a v", "w v", "v,k", "k v", "i", "i,L", "z", "128,z"]
 
-WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh", "he", "2adh", "zh", "128zh", "384zh", "256jh+128zh"]      # elements of what is quantised
+WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh", "he", "2adh", "zh", "128zh", "384zh", "256jh+128zh", "avh", "wvh", "kvh", "hi", "hiL"]      # elements of what is quantised
 FLAGS = ["h", "ad", "f", "e"]                                         # columns of what goes into a product of 8-bit weights
 
 # Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
@@ -95,7 +96,7 @@ def up(n, m):
 
 def values(shape):
     """With the symbols that follow: YM multiprocessors (0: nothing counts them); J(n) the blocks of 64 in n quantised weights, K(n) those of 256 in J(n); S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does, dq what of it is not rotated;
-    SK its S, SQ and SH blocks of 64 and dk of that; WQ bytes of its backward where d is above 128, KS parts that its keys are cut in; n
+    SK its S, SQ and SH blocks of 64 and dk of that; WQ bytes of its backward where d is above 128, WV those of heads of v, vr these rounded up, KS parts that its keys are cut in; n
     patches of an image; g those of one of the size that the config has, G their distances with three more, GB without, XG the scratch of the
     sort in the gradient of all pairs' look-ups; N = B S. RG and QG: of the mean of each picture's patches. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
     partial_width(); NS is flash_splits(), NSD and NSC those of D targets that look at each other and at S. XS, XU, XV the scratch of its sort, of finding
@@ -126,12 +127,16 @@ def values(shape):
         v["H" + t] = partial_width(n, v[t], v["e"] if t == "V" and "e" in v else v["h"])
         if "e" in v:
             v["H%se" % t] = partial_width(n, v[t], v["e"])
+        if t == "V" and "i" in v:
+            v["HLi"] = partial_width(n, v[t], v.get("L", 0) * v["i"])
         v["XS"], v["XU"], v["X" + t] = scratch_of_look_up(n, v["M" + t])
     v["dk"] = 64 if v["d"] <= 64 else 128
     v["SK"] = up(v["S"], v["dk"])
     v["SQ"], v["SH"] = v["SK"] // 64, v["SK"] // v["dk"]
     dw = up(v["d"], 64)
     v["WQ"] = 4 * v["S128"] * dw + 8 * (v["S128"] // 64) * (dw // 64)
+    vw, v["vr"] = up(v.get("v", 0), 64), up(v.get("v", 0), 128)
+    v["WV"] = 4 * v["S128"] * vw + 8 * (v["S128"] // 64) * (vw // 64)
     v["KS"] = max(1, min(200 // (v["B"] * v["a"]), -(-v["S"] // 64)))
     v["NS"] = flash_splits(v["B"] * v["a"], v["S"], v["S"], v["d"])
     if "V" in v:
