@@ -9,9 +9,10 @@
 typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *gradients, *optimizer, *attention, *loss, *recompute,
         *max, *class_name, *padding, *lengths, *measured, *resident, *versions, *lora, *peft,
-        *freeze, *load, *prepare, *task, *parallel, *offload, *method, *calibration, *alloc_conf;
+        *freeze, *image_size, *load, *prepare, *task, *parallel, *offload, *method, *calibration,
+        *alloc_conf;
     vp_amount budget, reserve;
-    int64_t   seq, target_seq, micro_batch, accumulation, eval_batch, packing, world, workers,
+    int64_t seq, target_seq, micro_batch, accumulation, eval_batch, packing, images, world, workers,
         prefetch;
     bool no_pin_memory, keep_output, qlora, liger, compiles, syncs_each, vllm, all, ladder,
         trainer_is_default;
@@ -68,6 +69,8 @@ vp_status vp_estimate_read_peft(const char *text, vp_hf_lora *out, vp_err *err);
 
 /* "none", "embeddings", "layers:8": into the request. VP_ERR_USAGE: no such words. */
 vp_status vp_estimate_read_freeze(const char *text, vp_hf_request *out, vp_err *err);
+/* "1024x768" */
+vp_status vp_estimate_read_image(const char *text, vp_hf_request *out, vp_err *err);
 
 /* The same for vplan's own step. VP_ERR_USAGE also for what it has not: DoRA, a dtype apart from the
  * precision's. */

@@ -9,7 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PEFT_RANK = 8, PEFT_ALPHA = 8, MAX_RANK = VP_LORA_MAX_RANK, MAX_TOKENS = 1000000 };
+enum {
+    PEFT_RANK   = 8,
+    PEFT_ALPHA  = 8,
+    MAX_RANK    = VP_LORA_MAX_RANK,
+    MAX_TOKENS  = 1000000,
+    MOST_PIXELS = 65536
+};
 
 static bool is_word(const char *at, size_t n, const char *word)
 {
@@ -227,12 +233,26 @@ vp_status vp_estimate_read_freeze(const char *text, vp_hf_request *out, vp_err *
     if (strcmp(text, "none") == 0)
         return VP_OK;
     out->frozen_layers = some && n[1] >= '0' && n[1] <= '9' ? strtoll(n + 1, &end, 10) : 0;
-    out->freeze        = some ? "layers" : "embeddings";
-    if (some ? out->frozen_layers < 1 || *end : strcmp(text, "embeddings") != 0)
+    out->freeze        = some ? "layers" : strcmp(text, "vision") == 0 ? "vision" : "embeddings";
+    if (some ? out->frozen_layers < 1 || *end : strcmp(text, out->freeze) != 0)
         return VP_FAIL(err, VP_ERR_USAGE,
-                       "--freeze %s: it is none, embeddings, or layers:N, these and the first N "
-                       "layers",
+                       "--freeze %s: it is none, embeddings, layers:N, these and the first N "
+                       "layers, or vision, a tower that sees pictures",
                        text);
+    return VP_OK;
+}
+
+vp_status vp_estimate_read_image(const char *text, vp_hf_request *out, vp_err *err)
+{
+    char *end = NULL;
+
+    out->image_width = *text >= '1' && *text <= '9' ? strtoll(text, &end, 10) : 0;
+    out->image_height =
+        end && *end == 'x' && end[1] >= '1' && end[1] <= '9' ? strtoll(end + 1, &end, 10) : 0;
+    if (!out->image_height || *end || out->image_width > MOST_PIXELS ||
+        out->image_height > MOST_PIXELS)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--image-size %s: it is WIDTHxHEIGHT in pixels, as in 1024x768", text);
     return VP_OK;
 }
 

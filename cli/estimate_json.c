@@ -276,6 +276,12 @@ json_t *vp_estimate_json(const vp_estimate_answer *a)
         json_object_set_new(settings, "freeze", json_string(q->freeze));
     if (vp_hf_is_trl(q) && strcmp(q->trainer, "trl") != 0)
         json_object_set_new(settings, "method", json_string(q->trainer));
+    if (q->images)
+        json_object_set_new(settings, "images", json_integer(q->images));
+    if (q->image_width)
+        json_object_set_new(
+            settings, "image_size",
+            json_sprintf("%lldx%lld", (long long)q->image_width, (long long)q->image_height));
     if (q->target_seq)
         json_object_set_new(settings, "target_seq", json_integer(q->target_seq));
     if (strcmp(q->liger, "none") != 0)

@@ -39,6 +39,24 @@ static const vp_option rows[] = {
          "those of --seq that are the completion",
      .otherwise = "as many as --seq; of grpo 256, half of --seq at most",
      .example   = "64"},
+    {.name  = "--images",
+     .kind  = VP_OPTION_COUNT,
+     .at    = offsetof(vp_estimate_options, images),
+     .value = "N",
+     .unit  = "pictures",
+     .min   = 1,
+     .help  = "Pictures of a sample, of a model that sees; --seq counts the tokens that they make "
+              "in the text too, as SFTConfig's max_length does",
+     .otherwise = "none, trained on texts alone",
+     .example   = "1"},
+    {.name      = "--image-size",
+     .kind      = VP_OPTION_TEXT,
+     .at        = offsetof(vp_estimate_options, image_size),
+     .value     = "WxH",
+     .help      = "With --images, of a model that takes any: pixels of each picture as the "
+                  "processor hands it on (below its max_pixels)",
+     .otherwise = "what the model's processor makes of all pictures",
+     .example   = "1024x768"},
     {.name      = "--accumulation",
      .kind      = VP_OPTION_COUNT,
      .at        = offsetof(vp_estimate_options, accumulation),
@@ -133,10 +151,11 @@ static const vp_option rows[] = {
     {.name  = "--freeze",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(vp_estimate_options, freeze),
-     .value = "none|embeddings|layers:N",
+     .value = "none|embeddings|layers:N|vision",
      .help  = "Parts of a model that is trained otherwise: what comes before its layers, or that "
               "and the first N layers (requires_grad_(False)); a head tied to the table is frozen "
-              "with it",
+              "with it. vision, with --images: the tower and the projector, which have no "
+              "adapters then either (LLaMA-Factory's and ms-swift's default)",
      .otherwise = "nothing is frozen",
      .example   = "layers:8"},
     {.name      = "--load",
@@ -290,6 +309,8 @@ static const char *trainers_own(const vp_estimate_options *o)
            : o->compiles     ? "compile"
            : o->keep_output  ? "keep-output"
            : o->task         ? "task"
+           : o->images       ? "images"
+           : o->image_size   ? "image-size"
            : o->target_seq   ? "target-seq"
            : o->world        ? "world"
            : o->parallel     ? "parallel"

@@ -174,7 +174,9 @@ static void print_setting(const vp_estimate_answer *a, bool all)
         vp_screen_line("frozen", "the embeddings and the first %lld layers",
                        (long long)q->frozen_layers);
     else if (vp_hf_freezes(q))
-        vp_screen_line("frozen", "the embeddings");
+        vp_screen_line("frozen", strcmp(q->freeze, "vision") == 0
+                                     ? "the tower of pictures and its projector"
+                                     : "the embeddings");
     if (vp_hf_is_shared(q))
         vp_screen_line("cards", "%lld, %s, offload %s%s", (long long)q->world, q->parallel,
                        q->offload, q->world > 1 ? ": rank 0, which takes most" : "");
@@ -193,6 +195,9 @@ static void print_setting(const vp_estimate_answer *a, bool all)
         snprintf(x, sizeof x, ", evaluation by %lld", (long long)q->eval_batch);
     if (q->packed)
         snprintf(x, sizeof x, ", %lld documents packed in each", (long long)q->packed);
+    if (q->images)
+        snprintf(x, sizeof x, ", %lld picture%s a sample", (long long)q->images,
+                 q->images > 1 ? "s" : "");
     vp_screen_line("setting", "micro-batch %lld%s, sequence %lld, accumulation %lld%s%s",
                    (long long)q->batch,
                    vp_hf_has_pairs(q) ? " pairs"

@@ -135,7 +135,14 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
     if (o->peft && (o->lora || o->qlora))
         return VP_FAIL(err, VP_ERR_USAGE, "--peft %s or --%s: one of the two", o->peft,
                        o->lora ? "lora" : "qlora");
-    if (o->freeze && strcmp(o->freeze, "none") != 0 && (o->lora || o->qlora || o->peft))
+    if (o->image_size && !o->images)
+        return VP_FAIL(err, VP_ERR_USAGE, "--image-size %s is of pictures: --images N",
+                       o->image_size);
+    if (o->freeze && strcmp(o->freeze, "vision") == 0 && !o->images)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--freeze vision is of a tower that sees pictures: --images N");
+    if (o->freeze && strcmp(o->freeze, "none") != 0 && strcmp(o->freeze, "vision") != 0 &&
+        (o->lora || o->qlora || o->peft))
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--freeze %s is for a model that is trained; under adapters all of it is "
                        "frozen: leave one of the two out",
@@ -361,6 +368,7 @@ void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
                .batch           = o->micro_batch ? o->micro_batch : d->micro_batch,
                .seq             = o->seq,
                .target_seq      = o->target_seq,
+               .images          = o->images,
                .default_seq     = d->seq,
                .task            = o->task,
                .accumulation    = o->accumulation ? o->accumulation : 1,

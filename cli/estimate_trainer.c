@@ -354,6 +354,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, vp_e
     }
     if (o.freeze)
         VP_TRY(vp_estimate_read_freeze(o.freeze, q, err));
+    if (o.image_size)
+        VP_TRY(vp_estimate_read_image(o.image_size, q, err));
     if (o.peft)
         VP_TRY(vp_estimate_read_peft(o.peft, &q->lora, err));
     if (o.lengths)

@@ -251,7 +251,7 @@ ok(len(pairs) >= 18 and low <= min(shares) and max(shares) <= high <= 0.2, "pair
 # ---- models that vplan has no graph of: as many parameters as transformers 5.17 builds of their config ----
 COUNTS = {"distilbert-base-uncased": 66985530, "t5-small": 60506624, "t5-base": 222903552, "t5-large": 737668096, "vit-base-patch16-224": 86567656,
           "vit-large-patch16-224": 304326632, "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-30b-a3b": 30532122624, "qwen1.5-moe-a2.7b": 14315784192, "qwen3.5-0.8b": 752393024, "qwen3.5-2b": 1881825088, "qwen3.5-4b": 4205751296, "qwen3.5-9b": 8953803264, "qwen3.5-27b": 26895998464, "gemma-3-270m": 268098176,
-          "gemma-3-1b": 999885952, "gemma-3-4b": 4300079472, "gemma-3-12b": 12187325040, "gemma-3-27b": 27432406640,
+          "gemma-3-1b": 999885952, "gemma-3-4b": 4300079472, "llava-1.5-7b": 7063427072, "llava-1.5-13b": 13351494656, "gemma-3-12b": 12187325040, "gemma-3-27b": 27432406640,
           "gemma-4-31b": 31273086512, "gemma-4-e4b": 7941100832, "gemma-4-e2b": 5104297504,
           "starcoder2-3b": 3030371328, "starcoder2-7b": 7173923840, "granite-3.3-2b": 2533539840, "granite-3.3-8b": 8170864640,
           "smollm3-3b": 3075098624, "falcon-7b": 6921720704, "stablelm-3b": 2795443200, "gpt-neo-125m": 125198592, "gpt-neo-1.3b": 1315575808,
@@ -369,6 +369,30 @@ for row, errors in pictures:
         ok(abs(errors["peak"]) <= (0.0025 if alone else 0.001) and abs(errors["reserved"]) <= (0.026 if alone else 0.01) and abs(errors["load"]) <= 1e-6, name, errors)
         ok(abs(errors.get("evaluate", 0)) <= 0.0002, name + ": evaluation", errors)
 ok(len(pictures) >= 109 and len({row["name"] for row, _ in pictures}) >= 11, "rows of pictures", len(pictures))
+
+# ---- texts with pictures: a tower in front of the layers ----
+seeing = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/vision_steps.csv", scratch)]
+for row, errors in seeing:
+    name = " ".join([row["name"], row["trainer"]] + row["options"])
+    if ok(not isinstance(errors, str), name, errors):
+        ok(abs(errors["peak"]) <= 0.0005 and abs(errors["reserved"]) <= 0.0005 and abs(errors["load"]) <= 1e-6, name, errors)
+ok(len(seeing) >= 30 and len({row["name"] for row, _ in seeing}) >= 2, "rows of texts with pictures", len(seeing))
+llava = dict(model_type="llava", architectures=["LlavaForConditionalGeneration"], image_token_index=32000, vision_config=dict(model_type="clip_vision_model", hidden_size=1024, image_size=336,
+             intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24, patch_size=14, projection_dim=768), text_config=dict(model_type="llama", max_position_embeddings=4096, vocab_size=32064))
+with_picture = ["--trainer", "hf", "--precision", "bf16-amp", "--images", "1", "--micro-batch", "2"]
+rc, j = estimate(llava, *with_picture, "--seq", "1024", "--lora", "r=16,targets=all-linear", "--freeze", "vision")
+ok(rc == 0 and j["settings"]["images"] == 1 and j["settings"]["freeze"] == "vision" and j["model"]["params_trainable"] == 39976960 and any("576 of the 1024" in a for a in j["assumptions"]), "a tower frozen has no adapters", (rc, j.get("error")))
+adapted = estimate(llava, *with_picture, "--seq", "1024", "--lora", "r=16,targets=all-linear")[1]
+ok(adapted["model"]["params_trainable"] > 39976960 and adapted["allocated_peak_bytes"] > j["allocated_peak_bytes"], "and one that is not has", adapted["model"])
+ok(estimate(llava, *with_picture, "--seq", "1024")[1]["model"]["params_trainable"] < 7063427072, "the tower's last layer gets no gradient")
+refused("a picture and no room for a text", llava, with_picture + ["--seq", "576"], 2, ["576 tokens each", "--seq"])
+refused("texts alone of a model recorded with pictures", llava, ["--trainer", "hf"], 4, ["--images N"])
+refused("pictures of a model of texts", dict(model_type="llama", hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, vocab_size=128256, max_position_embeddings=8192), with_picture, 2, ["texts alone"])
+refused("pictures of another size", llava, with_picture + ["--image-size", "300x300"], 2, ["--image-size"])
+refused("a size of no pictures", llava, ["--trainer", "hf", "--image-size", "300x300"], 2, ["--images N"])
+refused("sides that are none", llava, with_picture + ["--image-size", "300"], 2, ["WIDTHxHEIGHT"])
+refused("a frozen tower of no pictures", llava, ["--trainer", "hf", "--freeze", "vision"], 2, ["--images N"])
+refused("pictures on several cards", llava, with_picture + ["--seq", "1024", "--world", "2"], 4, ["--parallel ddp", "one GPU"])
 dino = dict(model_type="dinov2", architectures=["Dinov2ForImageClassification"], hidden_size=384, num_hidden_layers=12, num_attention_heads=6, mlp_ratio=4, image_size=518, patch_size=14,
             id2label={"0": "cat", "1": "dog"})
 rc, j = estimate(dino, "--micro-batch", "2")

@@ -23,7 +23,7 @@ static const struct {
      "llama-2-7b llama-2-13b llama-2-70b llama-7b llama-13b llama-30b llama-65b open-llama-3b "
      "opt-125m opt-350m opt-1.3b opt-2.7b opt-6.7b opt-13b opt-30b opt-66b pythia-70m "
      "pythia-160m pythia-410m pythia-1b pythia-1.4b pythia-2.8b pythia-6.9b pythia-12b "
-     "gpt-neox-20b"},
+     "gpt-neox-20b llava-1.5-7b llava-1.5-13b"},
     /* gemma-2-9b-it is bfloat16; gpt2's config says nothing, and its file holds float32 */
     {"float32", "gemma-2-2b* gemma-2-9b* gemma-2-27b* gpt2 gpt2-medium gpt2-large gpt2-xl "
                 "modernbert-base modernbert-large"},

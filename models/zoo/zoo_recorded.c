@@ -221,6 +221,64 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "tie_word_embeddings": true
      }),
      "google/gemma-3-1b-pt", "config.json"},
+    {"llava-1.5-7b", JSON({
+         "architectures": ["LlavaForConditionalGeneration"],
+         "model_type": "llava",
+         "image_token_index": 32000,
+         "projector_hidden_act": "gelu",
+         "vision_feature_layer": -2,
+         "vision_feature_select_strategy": "default",
+         "text_config": {
+             "model_type": "llama",
+             "hidden_size": 4096,
+             "intermediate_size": 11008,
+             "num_hidden_layers": 32,
+             "num_attention_heads": 32,
+             "num_key_value_heads": 32,
+             "max_position_embeddings": 4096,
+             "vocab_size": 32064
+         },
+         "vision_config": {
+             "model_type": "clip_vision_model",
+             "hidden_size": 1024,
+             "image_size": 336,
+             "intermediate_size": 4096,
+             "num_attention_heads": 16,
+             "num_hidden_layers": 24,
+             "patch_size": 14,
+             "projection_dim": 768
+         }
+     }),
+     "llava-hf/llava-1.5-7b-hf", "not compared with its file"},
+    {"llava-1.5-13b", JSON({
+         "architectures": ["LlavaForConditionalGeneration"],
+         "model_type": "llava",
+         "image_token_index": 32000,
+         "projector_hidden_act": "gelu",
+         "vision_feature_layer": -2,
+         "vision_feature_select_strategy": "default",
+         "text_config": {
+             "model_type": "llama",
+             "hidden_size": 5120,
+             "intermediate_size": 13824,
+             "num_hidden_layers": 40,
+             "num_attention_heads": 40,
+             "num_key_value_heads": 40,
+             "max_position_embeddings": 4096,
+             "vocab_size": 32064
+         },
+         "vision_config": {
+             "model_type": "clip_vision_model",
+             "hidden_size": 1024,
+             "image_size": 336,
+             "intermediate_size": 4096,
+             "num_attention_heads": 16,
+             "num_hidden_layers": 24,
+             "patch_size": 14,
+             "projection_dim": 768
+         }
+     }),
+     "llava-hf/llava-1.5-13b-hf", "not compared with its file"},
     {"gemma-3-4b", JSON({
          "architectures": ["Gemma3ForConditionalGeneration"],
          "model_type": "gemma3",

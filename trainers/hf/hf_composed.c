@@ -590,7 +590,7 @@ static bool has_an_odd_mask(const vp_hf_request *q)
 
 static bool may_be_composed(const vp_hf_request *q)
 {
-    return !vp_hf_is_shared(q) && !q->eval_batch && !vp_hf_has_other_adapters(q) &&
+    return !vp_hf_is_shared(q) && !q->eval_batch && !q->images && !vp_hf_has_other_adapters(q) &&
            !has_an_odd_mask(q);
 }
 

@@ -61,8 +61,9 @@ typedef struct vp_hf_request {
     const char *liger; /* use_liger_kernel: none (or NULL), loss (its loss alone), all */
     bool        clips; /* gradients to a norm, before the optimizer's step */
     vp_hf_lora  lora;
-    const char             *
-        freeze; /* of a model that is trained whole: none (or NULL), embeddings, layers: those and the first */
+    /* of a model that is trained whole: none (or NULL), embeddings, layers: those and the first. vision: a tower of pictures and
+     * what stands between it and the language model, adapters there too */
+    const char     *freeze;
     int64_t         frozen_layers;
     const char     *load;         /* of the frozen model: none (or NULL), nf4, nf4-dq, int8 */
     vp_hf_prepare   prepare;      /* where it is loaded so */
@@ -77,8 +78,10 @@ typedef struct vp_hf_request {
     int64_t eval_batch; /* of an evaluation behind the second step; 0: none */
     int64_t
         target_seq; /* of seq2seq, 0: as seq; of grpo the completion's tokens, which seq counts too */
-    int64_t seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
-    int     capability;       /* 90 */
+    int64_t images; /* pictures of a sample, in front of a text; 0: texts alone */
+    int64_t image_width, image_height; /* in pixels, where a model takes others; 0: not said */
+    int64_t seq, default_seq;          /* 0: the smaller of the model's positions and default_seq */
+    int     capability;                /* 90 */
     bool
         prefers_cudnn; /* PyTorch on it takes cuDNN's attention where it may: vp_hf_prefers_cudnn() */
     int64_t processors; /* multiprocessors */

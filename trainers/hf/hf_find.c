@@ -193,7 +193,7 @@ static void key_of(const search *r, char *buf, size_t size)
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(r), r->attention, is_padded(r), (int)heads,
              s->tied && !r->unties, recompute_of(r), q->lora.targets, vp_hf_drops_out(q),
              vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
@@ -211,13 +211,15 @@ static void key_of(const search *r, char *buf, size_t size)
              vp_hf_freezes(q) ? q->freeze : "",
              s->symbols.at[VP_SYM_q] && s->symbols.at[VP_SYM_q] < head ? " partial=1" : "",
              is_regression(r) ? " regression=1" : "", q->packed ? " packed=1" : "",
-             r->is_resized ? " resized=1" : "", q->has_reference ? " beta=1" : "");
+             r->is_resized ? " resized=1" : "", q->has_reference ? " beta=1" : "",
+             q->images ? " images=1" : "");
 }
 
 /* What a recording is of, as its file is named behind the family. part: of the same steps, in a file of its own. */
 static void kind_of(const search *r, const char *part, char *buf, size_t size)
 {
-    const char *of = evaluates(r)                           ? "-eval"
+    const char *of = r->request->images                     ? "-images"
+                     : evaluates(r)                         ? "-eval"
                      : vp_hf_has_liger(r->request)          ? "-liger"
                      : vp_hf_is_dpo(r->request)             ? "-dpo"
                      : vp_hf_is_reward(r->request)          ? "-reward"
@@ -247,6 +249,19 @@ static bool has_recording(const search *r, const char *part, char *path, size_t 
                              : vp_file_find_program(name, path, size, &why) == VP_OK;
 }
 
+/* Whether steps of this family were recorded with pictures alone. */
+static bool sees_only(const search *r)
+{
+    vp_hf_request seeing = *r->request;
+    search        other  = *r;
+    char          path[PATH_MAX];
+
+    seeing.images = 1;
+    other.request = &seeing;
+    return vp_model_field(r->model, "vision_config") &&
+           has_recording(&other, "", path, sizeof path);
+}
+
 static vp_status find_recording(const search *r, const char *part, char *path, size_t size,
                                 vp_err *err)
 {
@@ -258,6 +273,15 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
     r->out->is_unrecorded = true;
     if (r->terse)
         return VP_FAIL(err, VP_ERR_INPUT, "%s: no such steps were recorded", r->model->family);
+    if (r->request->images && !vp_model_field(r->model, "vision_config"))
+        return VP_FAIL_AT(err, VP_ERR_USAGE, r->model->name, 0, "vision_config",
+                          "--images: %s is a model of texts alone, without this part of a config",
+                          r->model->family);
+    if (!r->request->images && sees_only(r))
+        return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
+                          "%s was recorded with pictures, not with texts alone: --images N, as "
+                          "many as a sample has",
+                          r->model->family);
     kind_of(r, part, kind, sizeof kind);
     if (vp_file_find_program("recordings/llama.rec", path, size, &why) != VP_OK)
         return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
@@ -285,7 +309,10 @@ static vp_status find_recording(const search *r, const char *part, char *path, s
                       : vp_hf_is_trl(r->request)    ? " by TRL's SFTTrainer"
                       : r->found->plain             ? ""
                                                     : " by transformers' Trainer",
-                      strstr(part, "-noflash") ? " without flash attention" : "", known,
+                      r->request->images         ? " with pictures"
+                      : strstr(part, "-noflash") ? " without flash attention"
+                                                 : "",
+                      known,
                       strcmp(r->request->trainer, "trl") == 0 && !evaluates(r)
                           ? "--trainer hf --recompute full, whose whole logits take "
                             "more; or "
@@ -670,6 +697,8 @@ static vp_status find_training(search *r, vp_err *err)
         VP_TRY(find_step(r, &r->found->program, err));
         VP_TRY(weigh_routers(r, err));
         vp_hf_trl_assume(r->request, r->out);
+    } else if (r->request->images) {
+        VP_TRY(find_step(r, &r->found->program, err));
     } else if (vp_hf_has_liger(r->request)) {
         VP_TRY(find_step(r, &r->found->program, err));
         vp_hf_assume(r->out,

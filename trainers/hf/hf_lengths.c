@@ -1,5 +1,6 @@
 #include "trainers/hf/hf_lengths.h"
 
+#include "base/checked.h"
 #include "trainers/hf/hf_request.h"
 #include "trainers/hf/hf_trl.h"
 
@@ -84,6 +85,56 @@ static vp_status choose_seq(const vp_model *model, const vp_hf_request *q, const
     return positions && is_bound ? check_positions(q, out, err) : VP_OK;
 }
 
+/* Of a model that takes pictures of any size: the tokens of one, whose sides a processor makes whole tokens of. */
+static vp_status choose_side(const vp_hf_request *q, vp_hf_sizes *sizes, vp_hf_estimate *out,
+                             vp_err *err)
+{
+    int64_t *at = sizes->symbols.at, side = at[VP_SYM_ip], window = at[VP_SYM_iw];
+    int64_t  wide, high;
+
+    if (!side && q->image_width && !q->loads_only)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--image-size: this model's processor makes one size of every picture");
+    if (!side)
+        return VP_OK;
+    if (!q->image_width)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--images %lld: this model takes pictures of any size: --image-size WxH, in "
+                       "pixels as its processor has cut them (1024x768)",
+                       (long long)q->images);
+    wide          = (q->image_width + side / 2) / side;
+    high          = (q->image_height + side / 2) / side;
+    wide          = wide ? wide : 1;
+    high          = high ? high : 1;
+    at[VP_SYM_it] = wide * high;
+    at[VP_SYM_iv] = at[VP_SYM_it] * at[VP_SYM_ir];
+    at[VP_SYM_in] = window ? vp_ceil_div(wide, window) * vp_ceil_div(high, window) : 1;
+    vp_hf_assume(out, "pictures of %lld x %lld, whole tokens of %lld x %lld pixels",
+                 (long long)(wide * side), (long long)(high * side), (long long)side,
+                 (long long)side);
+    return VP_OK;
+}
+
+/* Whether the sequence has room for the tokens that a sample's pictures make of it. */
+static vp_status check_images(const vp_hf_request *q, const vp_hf_sizes *sizes, vp_hf_estimate *out,
+                              vp_err *err)
+{
+    int64_t each = sizes->symbols.at[VP_SYM_it], all = vp_mul(each, q->images);
+
+    assume_convolutions(out);
+    vp_hf_assume(out,
+                 "%lld picture%s a sample, which make %lld of the %lld tokens of its sequence "
+                 "(%lld each)",
+                 (long long)q->images, q->images > 1 ? "s" : "", (long long)all,
+                 (long long)out->seq, (long long)each);
+    if (all < out->seq)
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_USAGE,
+                   "--images %lld: pictures make %lld tokens each, and a sequence of %lld has no "
+                   "room for a text beside them; --seq N counts both",
+                   (long long)q->images, (long long)each, (long long)out->seq);
+}
+
 /* The text that is written of a sound, and the sound. */
 static vp_status choose_heard(const vp_hf_request *q, vp_hf_sizes *sizes, vp_hf_estimate *out,
                               vp_err *err)
@@ -138,6 +189,10 @@ vp_status vp_hf_choose_lengths(const vp_model *model, const vp_hf_request *reque
         VP_TRY(choose_picture(request, sizes, out, is_resized, err));
     else
         VP_TRY(choose_seq(model, request, sizes, out, err));
+    if (request->images)
+        VP_TRY(choose_side(request, sizes, out, err));
+    if (request->images)
+        VP_TRY(check_images(request, sizes, out, err));
     VP_TRY(hears ? choose_heard(request, sizes, out, err)
                  : choose_target(request, sizes, out, err));
 out:

@@ -122,19 +122,28 @@ static const form *form_of(const vp_model *model)
 /* ---- what the recording knows ---- */
 
 /* Requests of steps that loading asks for: below every window, or what images make; some families were recorded with checkpoints
- * alone, classes of tokens with a mask. */
+ * alone, classes of tokens with a mask, towers in front of texts by Trainer with pictures. */
+enum { N_LOADING = 6, IMAGE_SIDE = 448 };
+
 static vp_hf_request loading(int i, vp_hf_shelf *shelf)
 {
     static const struct {
         int64_t     seq;
-        const char *recompute;
+        const char *recompute, *attention;
         bool        padded;
-    } steps[] = {
-        {128, "none", false}, {0, "none", false}, {128, "full", false}, {128, "none", true}};
+        int64_t     images;
+    } steps[N_LOADING] = {
+        {128, "none", "sdpa:flash", false, 0},  {0, "none", "sdpa:flash", false, 0},
+        {128, "full", "sdpa:flash", false, 0},  {128, "none", "sdpa:flash", true, 0},
+        {1024, "full", "sdpa:flash", false, 1}, {1024, "full", "flash_attention_2", false, 1}};
+    bool sees = steps[i].images > 0;
 
-    return (vp_hf_request){.trainer         = "torch",
-                           .precision       = "bf16-mixed",
-                           .attention       = "sdpa:flash",
+    return (vp_hf_request){.trainer         = sees ? "hf" : "torch",
+                           .precision       = sees ? "bf16-amp" : "bf16-mixed",
+                           .attention       = steps[i].attention,
+                           .images          = steps[i].images,
+                           .image_width     = IMAGE_SIDE,
+                           .image_height    = IMAGE_SIDE,
                            .optimizer       = "adamw_torch",
                            .recompute       = steps[i].recompute,
                            .padded          = steps[i].padded,
@@ -154,8 +163,6 @@ static vp_hf_request loading(int i, vp_hf_shelf *shelf)
                            .terse           = true,
                            .loads_only      = true};
 }
-enum { N_LOADING = 4 };
-
 int64_t vp_hf_parameters(const vp_model *model, vp_hf_shelf *shelf)
 {
     vp_hf_estimate e       = {0};

@@ -50,6 +50,8 @@ static const struct {
     {"upcast=1", "--prepare on"},
     {"freeze=embeddings", "--freeze embeddings"},
     {"freeze=layers", "--freeze layers:N"},
+    {"freeze=vision", "--freeze vision"},
+    {"images=1", "--images"},
     {"recompute=first", "--recompute first:N"},
     {"trainer=dpo", "--method dpo"},
     {"trainer=reward", "--method reward"},
@@ -76,6 +78,7 @@ static const struct {
     {"regression=1", "several classes"},
     {"offload=1", "no --offload"},
     {"freeze=", "nothing frozen"},
+    {"images=1", "texts alone"},
     {"dropout=", "dropouts as the model's class has them"},
     {"window=1", "a sequence shorter than the model's attention window"},
     {"ragged=1", "a length that is a multiple of 8"},
@@ -502,6 +505,11 @@ static vp_status refuse_tower(const vp_model *model, const vp_hf_request *q, vp_
     bool looks = strcmp(q->trainer, "hf") == 0 && vp_hf_has_adapters(q) && vp_hf_is_shared(q) &&
                  strcmp(q->parallel, "ddp") == 0;
 
+    if (q->images && vp_hf_is_shared(q))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--images with --parallel %s was not recorded; on one GPU it was. For "
+                       "yours: vplan dryrun --world %lld -- COMMAND",
+                       q->parallel, (long long)q->world);
     if (looks || !vp_hf_is_shared(q) || !vp_hf_has_tower(model))
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT,

@@ -514,7 +514,7 @@ static vp_status count_parameters(run *r, vp_err *err)
                                                         : vp_recorded_frozen_bytes(r->step) /
                                                               each); /* not its reference */
     }
-    vp_hf_trained_assume_idle(r->model, idle, r->out);
+    vp_hf_trained_assume_idle(r->model, q, idle, r->out);
     if (is_of_task(r->model, r->out->task) && base != r->model->n_params)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "%s: the recorded step of %s has %lld parameters at these sizes, this model "

@@ -49,9 +49,10 @@ vp_status vp_hf_step_new(vp_hf_found *found, const vp_hf_request *q, int64_t seq
     symbols->at[VP_SYM_B] = q->packed ? 1 : vp_hf_has_pairs(q) ? 2 * q->batch : q->batch;
     if (!vp_hf_hears(&found->sizes))
         symbols->at[VP_SYM_S] = q->packed ? vp_mul(q->batch, seq) : seq;
-    symbols->at[VP_SYM_o] = vp_mul(q->batch, q->packed);
-    symbols->at[VP_SYM_r] = q->lora.rank;
-    symbols->at[VP_SYM_x] = q->lora.tokens ? q->lora.tokens : q->lora.virtual_tokens;
+    symbols->at[VP_SYM_im] = vp_mul(symbols->at[VP_SYM_B], q->images);
+    symbols->at[VP_SYM_o]  = vp_mul(q->batch, q->packed);
+    symbols->at[VP_SYM_r]  = q->lora.rank;
+    symbols->at[VP_SYM_x]  = q->lora.tokens ? q->lora.tokens : q->lora.virtual_tokens;
     if (q->lora.virtual_tokens) { /* a prefix is before keys and values only */
         symbols->at[VP_SYM_u] = seq;
         symbols->at[VP_SYM_S] = seq;

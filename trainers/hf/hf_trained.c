@@ -142,6 +142,7 @@ vp_status vp_hf_trained_list(const vp_model *model, const vp_hf_request *q, cons
 {
     bool           has_prompt = q->lora.virtual_tokens > 0; /* an embedding */
     bool           has_head   = false;
+    bool           has_tables = !vp_hf_freezes(q) || strcmp(q->freeze, "vision") == 0;
     int64_t        columns    = columns_of(q, step, hidden);
     int64_t        each       = element_bytes(q);
     const int64_t *bytes =
@@ -154,7 +155,7 @@ vp_status vp_hf_trained_list(const vp_model *model, const vp_hf_request *q, cons
     for (int64_t i = 0; i < out->n; i++)
         out->list[i] = (vp_trained){.bytes = bytes[i], .element_bytes = each, .columns = columns};
     if (!(world && vp_world_joins(q->parallel)) &&
-        (has_prompt || !(vp_hf_has_adapters(q) || vp_hf_freezes(q))))
+        (has_prompt || (!vp_hf_has_adapters(q) && has_tables)))
         mark_tables(step, has_prompt, out);
     if (!world && vp_hf_saves_modules(q))
         list_with_copies(q, step, bytes, hidden, out);
@@ -216,7 +217,8 @@ void vp_hf_trained_assume(const vp_hf_request *q, vp_hf_estimate *out)
                      n, q->optimizer);
 }
 
-void vp_hf_trained_assume_idle(const vp_model *model, int64_t adapters, vp_hf_estimate *out)
+void vp_hf_trained_assume_idle(const vp_model *model, const vp_hf_request *q, int64_t adapters,
+                               vp_hf_estimate *out)
 {
     char        count[32];
     const char *held = json_is_object(vp_model_field(model, "audio_config"))
@@ -225,7 +227,14 @@ void vp_hf_trained_assume_idle(const vp_model *model, int64_t adapters, vp_hf_es
 
     if (!vp_model_field(model, "vision_config"))
         return;
-    if (!vp_hf_has_tower(model))
+    if (q->images && adapters)
+        vp_hf_assume(out,
+                     "the tower's last layer is not asked for its output: %s parameters of "
+                     "adapters on it get no gradient, and are not counted as trained",
+                     vp_count_text(adapters, count, sizeof count));
+    else if (q->images)
+        return;
+    else if (!vp_hf_has_tower(model))
         vp_hf_assume(out, "text alone, as AutoModelForCausalLM loads it; no tower of images, which "
                           "Qwen3_5ForConditionalGeneration holds, the class that SFTTrainer makes "
                           "of a name");

@@ -25,7 +25,8 @@ vp_status vp_hf_trained_list(const vp_model *model, const vp_hf_request *request
 /* What is assumed of the optimizer, said beside the answer. */
 void vp_hf_trained_assume(const vp_hf_request *request, vp_hf_estimate *out);
 /* Likewise of what a text leaves without a gradient; adapters: their elements there. */
-void vp_hf_trained_assume_idle(const vp_model *model, int64_t adapters, vp_hf_estimate *out);
+void vp_hf_trained_assume_idle(const vp_model *model, const vp_hf_request *q, int64_t adapters,
+                               vp_hf_estimate *out);
 
 /* Bytes of an element of the model's weights; elements of all that is trained, as it was loaded. */
 int64_t vp_hf_weight_bytes(const char *precision);

@@ -395,6 +395,10 @@ static vp_status watch_loss(vp_recorded *s, const slot *x, int64_t bytes, vp_err
     return s->watch->logits(s->watch->user, err);
 }
 
+enum {
+    LEAST_WIDTH = 32
+}; /* of a number in front: a tower's width; below it an element's bytes, or so many times */
+
 /* Whether a parameter of this size has one dimension: in none of its terms there are two widths. Heads times their
  * size are one. */
 static bool is_vector(const char *size)
@@ -403,6 +407,8 @@ static bool is_vector(const char *size)
         int widths = 0, heads = 0, head_sizes = 0;
         for (; *at && *at != '+'; at++) {
             widths += isalpha((unsigned char)*at) != 0;
+            if (isdigit((unsigned char)*at) && (at == size || !isdigit((unsigned char)at[-1])))
+                widths += (at != size && at[-1] == '*') || strtoll(at, NULL, 10) >= LEAST_WIDTH;
             heads += *at == 'a' || *at == 'k';
             head_sizes += *at == 'd';
         }

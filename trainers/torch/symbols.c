@@ -71,10 +71,10 @@ static int64_t scratch_of_any(int64_t inputs, const vp_symbol_card *card)
 
 /* Into how many parts flash attention 2 cuts the keys in its forward kernel, 0 for one
  * (num_splits_heuristic): only where the card is not full, and without dropout. */
-static int64_t flash_splits(const vp_symbols *s, int64_t queries, int64_t keys)
+static int64_t splits_of(const vp_symbols *s, int64_t heads, int64_t d, int64_t queries,
+                         int64_t keys)
 {
-    int64_t blocks = vp_mul(vp_mul(s->at[VP_SYM_B], s->at[VP_SYM_a]), vp_ceil_div(queries, 64));
-    int64_t d      = s->at[VP_SYM_d];
+    int64_t blocks = vp_mul(heads, vp_ceil_div(queries, 64));
     int64_t n      = vp_ceil_div(keys, d <= 64 ? 256 : d <= 128 ? 128 : 64);
     int64_t slots = 2 * s->card.processors, top = least(128, least(slots, n));
     float   best = 0;
@@ -93,6 +93,12 @@ static int64_t flash_splits(const vp_symbols *s, int64_t queries, int64_t keys)
                 return i > 1 ? i : 0;
         }
     return 0;
+}
+
+/* The same of a batch's own heads. */
+static int64_t flash_splits(const vp_symbols *s, int64_t queries, int64_t keys)
+{
+    return splits_of(s, vp_mul(s->at[VP_SYM_B], s->at[VP_SYM_a]), s->at[VP_SYM_d], queries, keys);
 }
 
 /* Columns of the partial sums of a look-up's gradient, n look-ups in a table of so many rows: two where
@@ -224,6 +230,23 @@ static void complete_learnt(vp_symbols *s)
     at[VP_SYM_VL] = last_of(at[VP_SYM_V], VP_TILE_COLUMNS);
 }
 
+/* Pictures: the rows of their tower, and where their tokens are put among the hidden states of all others. */
+static void complete_tower(vp_symbols *s)
+{
+    int64_t *at = s->at, rows = at[VP_SYM_iv], n = vp_mul(at[VP_SYM_N], at[VP_SYM_h]);
+
+    at[VP_SYM_NV] = vp_mul(at[VP_SYM_im], rows);
+    at[VP_SYM_NI] = vp_mul(at[VP_SYM_im], at[VP_SYM_it]);
+    at[VP_SYM_XJ] =
+        at[VP_SYM_NI] > 2304 ? scratch_of_index(at[VP_SYM_NI], bits_of(at[VP_SYM_NI])) : 1;
+    at[VP_SYM_NVJ] = vp_add(at[VP_SYM_NV], 128 * at[VP_SYM_im]);
+    at[VP_SYM_NVW] = vp_add(at[VP_SYM_NV], vp_mul(128 * at[VP_SYM_im], most(1, at[VP_SYM_in])));
+    at[VP_SYM_NVS] = splits_of(s, vp_mul(at[VP_SYM_im], at[VP_SYM_ia]), at[VP_SYM_id], rows, rows);
+    at[VP_SYM_YMP] = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 896)), 256);
+    at[VP_SYM_YMR] = scratch_of_count(n, s->card.processors);
+    at[VP_SYM_YMS] = 511 + vp_round_up(8 * (32 + vp_ceil_div(n, 4224)), 256);
+}
+
 /* Rows of tokens that Liger's loss takes at once (fused_linear_cross_entropy_forward of 0.8.5): as many as make logits of the
  * hidden states' size, rounded up to a power of two. */
 static int64_t tile_of_liger(int64_t n, int64_t rows, int64_t width)
@@ -320,6 +343,8 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     complete_learnt(s);
     at[VP_SYM_SC] = vp_ceil_div(seq, 64);
     at[VP_SYM_jz] = 2 * (at[VP_SYM_j] ? at[VP_SYM_j] : at[VP_SYM_z]) + at[VP_SYM_z];
+    if (at[VP_SYM_im])
+        complete_tower(s);
     at[VP_SYM_YC] = tile_of_liger(n, at[VP_SYM_V], at[VP_SYM_h]);
     at[VP_SYM_YM] = card->processors;
     return VP_OK;
@@ -425,9 +450,14 @@ static bool factor(const vp_symbols *s, const char **text, int64_t *out)
         *text = t + 2;
         return scales(s, *t, text, out);
     }
-    if ((*t == 'R' || *t == 'Q') && (t[1] == '(' || (t[1] && strchr("DG", t[1]) && t[2] == '('))) {
+    if ((*t == 'R' || *t == 'Q') &&
+        (t[1] == '(' || (t[1] && strchr("DGVI", t[1]) && t[2] == '('))) {
         bool           of_picture = t[1] == 'G';
-        int64_t        rows = s->at[of_picture ? VP_SYM_n : t[1] == 'D' ? VP_SYM_ND : VP_SYM_N];
+        int64_t        rows       = s->at[of_picture    ? VP_SYM_n
+                                          : t[1] == 'D' ? VP_SYM_ND
+                                          : t[1] == 'V' ? VP_SYM_NV
+                                          : t[1] == 'I' ? VP_SYM_NI
+                                                        : VP_SYM_N];
         vp_sum_scratch x;
         *text = t + (t[1] == '(' ? 2 : 3);
         if (!sum(s, rows, of_picture ? s->at[VP_SYM_B] : 1, text, &x))

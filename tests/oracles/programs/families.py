@@ -28,6 +28,7 @@ STACKS = ("h=d_model a=encoder_attention_heads a=decoder_attention_heads k=|a d=
 # what is heard is so many frames of a spectrum in twice S steps, which two convolutions make S tokens of; D tokens are written
 HEARD = STACKS.replace("P=max_position_embeddings+2", "P=max_target_positions S=max_source_positions c=num_mel_bins")
 UNDROPPED = dict(encoder_layerdrop=0.0, decoder_layerdrop=0.0)         # no layer is left out by chance
+OF_IMAGES = (("it", "tokens"), ("iv", "rows"), ("ia", "heads"), ("id", "width"), ("ip", "pixels"), ("ir", "rows_of_token"), ("iw", "window"))
 GROUPED, EVEN, MQA = 1, 0, 2             # key and value heads: fewer than heads, as many, one
 
 
@@ -36,14 +37,19 @@ class Family:
     window: the field of a sliding window. period: layers that repeat where the window is shorter than the sequence, or always. wide:
     which head sizes there are. partial: whether heads are rotated as a whole. inside: the part of a config that has the layers' fields; alone: of which the model is made, the rest left out.
     joined: how many of an intermediate width are one linear layer. few: samples in a batch of few rows, where narrow sums over them take scratch. injects: that peft adapts the parameters of experts
-    where all linear layers are asked for. shares: the field of how many layers, the last, have no keys and values of their own. extra: fields that are as they are."""
+    where all linear layers are asked for. images: of a tower in front of the layers, its heads and their width; of pictures of one size their side, the rows that the
+    tower makes of one, the tokens that these are in the sequence; of others the pixels of a token's side, its rows, the elements of one, and the tokens of a
+    window's side. shares: the field of how many layers, the last, have no keys and values of their own. extra: fields that are as they are."""
 
     def __init__(self, kind, fields=DECODER, task="clm", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), layers="num_hidden_layers",
-                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, few=11, injects=True, inside="", alone=False, joined=0, shares="", **extra):
+                 layer_norm=False, window=None, period=1, always=False, wide=(0,), partial=(0,), rows=None, few=11, injects=True, inside="", alone=False, joined=0, shares="", images=None, **extra):
         self.kind, self.task, self.combos, self.period = kind, task, combos, period
         self.always, self.wide, self.partial, self.inside, self.alone, self.extra = always, wide, partial, inside, alone, extra
-        self.layers, self.window = " ".join(inside + x for x in layers.split()), window and inside + window
-        self.fields = [(symbol, inside + keys if keys[0] != "|" else keys) for symbol, keys in (f.split("=") for f in fields.split())]
+        self.layers, self.window = " ".join(x if "." in x else inside + x for x in layers.split()), window and inside + window
+        self.fields = [(symbol, inside + keys if keys[0] != "|" and "." not in keys else keys) for symbol, keys in (f.split("=") for f in fields.split())]
+        self.images = images
+        if images:
+            self.fields += [(s, "|%d" % images[key]) for s, key in OF_IMAGES if key in images]
         self.joined, self.few, self.injects = joined, few, injects
         self.shares = shares and inside + shares
         self.most_rows = rows or (60000 if layer_norm else 79000)
@@ -76,6 +82,8 @@ class Family:
             c[self.inside + "layer_types"] = ["sliding_attention" if (i + 1) % self.period else "full_attention" for i in range(blocks[0])]
         if self.kind == "exaone4" and not self.window:
             c.update(sliding_window=None, layer_types=["full_attention"] * blocks[0])
+        if "vl" in self.kind.split("_"):         # a head's angles are those of three positions
+            c["text_config.rope_parameters"] = dict(rope_type="default", rope_theta=1e6, mrope_section=[s["d"] // 2 - 2 * (3 * s["d"] // 16)] + 2 * [3 * s["d"] // 16])
         if self.window:
             c[self.window] = 40 if v.get("window") else c.get(self.window, 4096)
         return self.kind, nested(c)
@@ -128,6 +136,13 @@ GEMMA4_TOWERS = dict({"vision_config." + k: x for k, x in dict(head_dim=64, hidd
                      **{"audio_config." + k: x for k, x in dict(hidden_size=1024, num_hidden_layers=12, num_attention_heads=8, conv_kernel_size=5, output_proj_dims=1536,
                         attention_chunk_size=12, attention_context_left=13, attention_context_right=0, use_clipped_linears=True).items()},
                      **{"text_config.attention_k_eq_v": False, "text_config.final_logit_softcapping": 30.0})
+# The tower of LLaVA 1.5: CLIP's, of which the last layer but one is taken.
+CLIP = dict(hidden_size=1024, image_size=336, intermediate_size=4096, num_attention_heads=16, patch_size=14, projection_dim=768, model_type="clip_vision_model")
+
+
+def of_tower(fields):
+    return {"vision_config." + k: x for k, x in fields.items()}
+
 
 FAMILIES = {
     "gpt2": Family("gpt2", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size P=n_positions", combos=((EVEN, 1), (EVEN, 0)),
@@ -154,6 +169,12 @@ FAMILIES = {
                          shares="num_kv_shared_layers", **GEMMA4_TOWERS),
     "gemma4_e2b": Family("gemma4", GEMMA4_E, combos=((MQA, 1),), window="sliding_window", period=5, always=True, wide=(1,), inside="text_config.",
                          shares="num_kv_shared_layers", **dict(GEMMA4_TOWERS, **{"text_config.use_double_wide_mlp": True})),
+    "llava": Family("llava", combos=((EVEN, 0),), layers="num_hidden_layers vision_config.num_hidden_layers", layer_norm=True, inside="text_config.",
+                    images=dict(side=336, rows=577, tokens=576, heads=16, width=64), **of_tower(CLIP), **{"text_config.model_type": "llama"}),
+    "qwen2_5_vl": Family("qwen2_5_vl", NARROW + " h=vision_config.out_hidden_size", combos=((GROUPED, 0), (GROUPED, 1)), inside="text_config.",
+                         images=dict(heads=16, width=80, pixels=28, rows_of_token=4, elements=1176, window=4), image_token_id=1, video_token_id=2,
+                         **of_tower(dict(depth=32, hidden_size=1280, intermediate_size=3420, num_heads=16, patch_size=14, window_size=112, spatial_merge_size=2,
+                                         temporal_patch_size=2, in_channels=3, fullatt_block_indexes=[7, 15, 23, 31], hidden_act="silu"))),
     "phi3": Family("phi3", PART_ROTATED + "d" + CLASSES, combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), window="sliding_window", partial=(0, 1), pad_token_id=0),
     "phi": Family("phi", PART_ROTATED + "d/2", combos=((EVEN, 0),), layer_norm=True, partial=(1,)),
     "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
@@ -238,6 +259,21 @@ FAMILIES = {
     "qwen3_5_even": Family("qwen3_5", HYBRID + " z=linear_num_key_heads", combos=((GROUPED, 1),), **OF_TEXTS),
     "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),), period=4, always=True, pad_token_id=0, bos_token_id=1, eos_token_id=2),
 }
+
+
+def pictures_of(config, grid=None):
+    """Of a config with a tower: what a batch of pictures is made of."""
+    of = next(f.images for f in FAMILIES.values() if f.images and f.kind == config["model_type"] and f.images.get("side") == config["vision_config"].get("image_size"))
+    return of_pictures(of, (grid or [0, 0])[0], (grid or [0, 0])[1])
+
+
+def of_pictures(of, high, wide):
+    """Symbols of pictures; high, wide: their tokens, where these are not always the same."""
+    if "tokens" in of:
+        return dict(I=of["side"], it=of["tokens"], iv=of["rows"], ia=of["heads"], id=of["width"])
+    window = of.get("window", 1)
+    return dict(it=high * wide, iv=high * wide * of["rows_of_token"], ia=of["heads"], id=of["width"], ih=high, ix=wide, ie=of["elements"],
+                **{"in": -(-high // window) * -(-wide // window)})
 
 
 def prime_above(n):
@@ -338,6 +374,16 @@ def with_images(rng, family, v, shape, index, small):
     return shape
 
 
+def with_pictures(rng, family, shape, index, small):
+    """The same with so many pictures in all, and sequences that are long enough for them."""
+    made = of_pictures(family.images, rng.randrange(11, 19), rng.randrange(11, 19))
+    s = shape["S"] % 8 + 8 * prime_above(rng.randrange(90, 180))
+    rows = rng.choice([1500, 2500]) if small else [9000, 58000, 18000][index % 3]
+    b = max(2, rows // s)
+    most = min(b * s // made["it"], 60000 // made["iv"])
+    return dict(shape, S=s, B=b, im=rng.randrange(max(1, most // 2), most) if most > 2 else 1, **made)
+
+
 def shapes(name, v, n, seed=1):
     rng = random.Random("%s %s %d" % (name, bool(v["gqa"]), seed))
     out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
@@ -349,6 +395,8 @@ def shapes(name, v, n, seed=1):
         out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
     if v["task"] == "seq2seq":
         return [with_targets(rng, s, i) for i, s in enumerate(out)]
+    if v.get("images"):
+        return [with_pictures(rng, FAMILIES[name], s, i, seed > 1) for i, s in enumerate(out)]
     return [with_images(rng, FAMILIES[name], v, s, i, seed > 1) for i, s in enumerate(out)] if v["task"] == "imgcls" else out
 
 
@@ -368,7 +416,7 @@ def small_shapes(name, v, n):
     out = shapes(name, v, n, seed=2)
     if v["task"] == "seq2seq":
         return [(mark, dict(out[0], B=few[0], S=few[1], D=few[2])) for mark, few in FEW_ROWS.items()]
-    for s in out if v["task"] != "imgcls" else []:
+    for s in out if v["task"] != "imgcls" and not v.get("images") else []:
         if v["one"] or v.get("packed"):
             s["S"] = 8 * (s["S"] // 64) + s["S"] % 8
         else:

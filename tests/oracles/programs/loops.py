@@ -161,7 +161,7 @@ def expecting(torch, learnt=None):
 
     def nonzero(t):
         out = torch.empty(0, dtype=torch.int64, device=t.device)
-        expect(1, learnt if learnt and t.dim() > 1 else t.numel())
+        expect(1, learnt(t) if callable(learnt) else learnt if learnt and t.dim() > 1 else t.numel())
         try:
             return plain(t, out=out)
         finally:
@@ -171,6 +171,12 @@ def expecting(torch, learnt=None):
     return library
 
 
+def of_pictures(shape):
+    """A mask over a batch's tokens, or all elements of their hidden states, selects those of pictures."""
+    import torch
+    return expecting(torch, lambda mask: mask.numel() // (shape["B"] * shape["S"]) * shape["im"] * shape["it"])
+
+
 def of_labels(m):
     """DeBERTa's classifier looks for the labels that are no -1: all of them."""
     import torch
@@ -178,9 +184,10 @@ def of_labels(m):
 
 
 def asks(v):
-    """What holds while a model runs: transformers 4 asks the card whether a mask holds padding. One that has none is of ones."""
+    """What holds while a model runs: transformers 4 asks the card whether a mask holds padding. One that has none is of ones. A model of pictures asks whether
+    a text has as many tokens of them as there are."""
     import play
-    return yes() if play.is_v4() and not v["mask"] else contextlib.nullcontext()
+    return yes() if play.is_v4() and not v["mask"] or v.get("images") else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 Runs under the CUDA libraries of dryrun/stand_in (prepare() starts Python again with them), so the operators, autograd
 and the caching allocator are PyTorch's own and no GPU is needed.
 """
+import functools
 import gc
 import os
 import sys
@@ -85,6 +86,7 @@ def answer_values():
         (groups[:, -1] == 0).all()
         return groups if PACKED else None
     masks.find_packed_sequence_indices = not_packed
+    torch._check_tensor_all_with = lambda error, cond, message=None: bool(cond._is_all_true()) or None         # that a text has as many tokens of pictures as there are
     masks.is_tracing = lambda tensor=None: False
     if hasattr(masks, "fast_all"):
         masks.fast_all = lambda tensor: not PADDED and (bool(tensor.sum() == tensor.numel()) or True)
@@ -174,6 +176,7 @@ def make_model(v, config, mark=lambda phase: None):
            "seq2seq": transformers.AutoModelForSpeechSeq2Seq if hasattr(c, "num_mel_bins") else transformers.AutoModelForSeq2SeqLM, "seqcls": transformers.AutoModelForSequenceClassification,
            "tokcls": transformers.AutoModelForTokenClassification,
            "imgcls": transformers.AutoModelForImageClassification}[v["task"]]
+    cls = transformers.AutoModelForImageTextToText if v.get("images") else cls
     half = torch.float16 if v["precision"].startswith("fp16") else torch.bfloat16
     dtype = torch.float32 if v["precision"] in ("fp32", "bf16-mixed", "fp16-mixed") else half
     with torch.device("meta"):
@@ -233,8 +236,18 @@ def before_layers(m):
     return before, lists[0]
 
 
+def vision_of(m):
+    """What a model has beside its language model and head: names of a tower and of what its rows go through."""
+    inner = m.model
+    return ["model." + name for name, child in inner.named_children() if child is not m.get_decoder()]
+
+
 def freeze(m, v):
-    """What comes before the layers, and so many of those."""
+    """What comes before the layers, and so many of those; or all but the language model."""
+    if v["freeze"] == "vision":
+        for module in vision_of(m):
+            m.get_submodule(module).requires_grad_(False)
+        return
     before, layers = before_layers(m)
     for module in before + list(layers[:v["n_frozen"]]):
         module.requires_grad_(False)
@@ -256,7 +269,7 @@ def adapters_of(v, m):
     if m.config.model_type == "gemma4" and v["lora"] != "all-linear":         # layers of these names in its towers are of a class that peft does not take
         targets = r".*language_model.*\.(%s)" % v["lora"].replace("+", "|")
     return peft.LoraConfig(r=v["r"], lora_alpha=16, lora_dropout=0.1 if v["lora_dropout"] else 0.0, target_modules=targets,
-                           task_type=TYPES[v["task"]] if m.main_input_name == "input_ids" else None, use_dora=bool(v.get("dora")),
+                           exclude_modules="|".join(x.replace(".", r"\.") + ".*" for x in vision_of(m)) if v.get("freeze") == "vision" else None, task_type=TYPES[v["task"]] if m.main_input_name == "input_ids" else None, use_dora=bool(v.get("dora")),
                            modules_to_save=v["save"].split("+") if v.get("save", "none") != "none" else None,
                            trainable_token_indices=list(range(v["x"])) if v.get("tokens") else None)
 
@@ -325,6 +338,64 @@ def dtype_of_signal(v):
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(v["precision"] if v["trainer"] == "torch" else "", torch.float32)
 
 
+def pictures(v, shape):
+    """What a processor makes of pictures beside a text's tokens."""
+    import torch
+    if "I" in shape:
+        return {"pixel_values": torch.zeros(shape["im"], 3, shape["I"], shape["I"], device="cuda", dtype=torch.float32)}
+    return {"pixel_values": torch.zeros(shape["im"] * shape["iv"], shape["ie"], device="cuda", dtype=torch.float32), "image_grid_thw": Grid(shape),
+            "mm_token_type_ids": torch.zeros(shape["B"], shape["S"], device="cuda", dtype=torch.int64)}
+
+
+class Grid:
+    """image_grid_thw, which a model reads on the card: its values, and so many bytes there. What a tower makes of it in small tensors that soon go is
+    made in host memory here."""
+
+    def __init__(self, shape):
+        import torch
+        see_grids()
+        of_token = round((shape["iv"] // shape["it"]) ** 0.5)
+        self.values = torch.tensor([[1, shape["ih"] * of_token, shape["ix"] * of_token]] * shape["im"])
+        self.on_card = torch.zeros(shape["im"], 3, device="cuda", dtype=torch.int64)
+
+    def prod(self, axis):
+        return self.values.prod(axis)
+
+
+@functools.lru_cache
+def see_grids():
+    """Modules of towers are told the values of a Grid."""
+    import importlib
+    import torch
+    import transformers.vision_utils as utils
+
+    def on_card(name, made):
+        plain = getattr(utils, name)
+
+        def of_grid(grid, *args, **kwargs):
+            return made(plain(grid.values, *args, **kwargs), args)
+        return of_grid
+
+    def lengths(made, args):
+        is_flash = args[0]._attn_implementation == "flash_attention_2"
+        return made[0].to("cuda") if is_flash else made[0], made[1]
+    patched = {"get_vision_position_ids": on_card("get_vision_position_ids", lambda made, args: made.to("cuda")),
+               "get_vision_attention_seqlens": on_card("get_vision_attention_seqlens", lengths),
+               "get_vision_window_index": on_card("get_vision_window_index", lambda made, args: (made[0], made[1].to("cuda")))}
+
+    def rope_index(self, input_ids, *args, **kwargs):
+        b, s = input_ids.shape
+        return torch.zeros(3, b, s, dtype=torch.int64, device="cuda"), torch.zeros(b, 1, dtype=torch.int64, device="cuda")
+    for kind in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
+        module = importlib.import_module("transformers.models.%s.modeling_%s" % (kind, kind))
+        for name, f in patched.items():
+            if hasattr(module, name):
+                setattr(module, name, f)
+        for name in dir(module):
+            if hasattr(getattr(module, name), "get_rope_index"):
+                getattr(module, name).get_rope_index = rope_index
+
+
 def batch(v, shape):
     import torch
     PADDED[:] = [True] * (bool(v["mask"]) and v["task"] != "seq2seq")         # of two stacks it is the encoder's, and causal masks are the decoder's
@@ -338,6 +409,8 @@ def batch(v, shape):
     if v.get("trainer") == "grpo":
         return [{"prompt": "a" * (S - shape["l"])}] * B
     inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
+    if v.get("images"):
+        inputs.update(pictures(v, shape))
     if v.get("packed"):         # as TRL's collator has them, from the card's side: it makes them in host memory
         inputs["labels"], inputs["position_ids"] = [torch.zeros(B, S, device="cuda", dtype=torch.int64) for _ in "lp"]
         inputs["cu_seq_lens_q"], inputs["cu_seq_lens_k"] = [torch.zeros(shape["o"] + 1, device="cuda", dtype=torch.int32) for _ in "qk"]
@@ -379,13 +452,15 @@ class Recording:
             self.mark("load_reference")
             reference = make_model(dict(v, recompute="none"), config)
         loop = loops.LOOPS[v["trainer"]](v, m, shape["B"], **self.options(v, shape, reference))
+        if v.get("images"):
+            loop.library = loops.of_pictures(shape)
         gc.collect()
         live = {}
         names = {}
         for name, p in reference.named_parameters() if reference else ():
-            live[p.data_ptr()] = (name, False, False)
+            live[p.data_ptr()] = (name, False, False, (p.element_size(),) + tuple(p.shape))
         for i, (name, p) in enumerate(m.named_parameters()):
-            live[p.data_ptr()] = (name, p.requires_grad, type(p).__name__ in ("Params4bit", "Int8Params"))
+            live[p.data_ptr()] = (name, p.requires_grad, type(p).__name__ in ("Params4bit", "Int8Params"), (p.element_size(),) + tuple(p.shape))
         self.mark("inputs")
         inputs = batch(v, shape)
         grads = {}
@@ -405,8 +480,8 @@ class Recording:
                 for name, p in m.named_parameters():
                     if p.grad is not None:
                         grads[p.grad.data_ptr()] = name
-                for at, (name, trained, packed) in live.items():         # what no gradient comes to is as good as frozen
-                    live[at] = name, trained and (bool(v.get("eval")) or name in grads.values()), packed
+                for at, (name, trained, packed, sides) in live.items():         # what no gradient comes to is as good as frozen
+                    live[at] = name, trained and (bool(v.get("eval")) or name in grads.values()), packed, sides
                 self.n_live = self.count()
                 for p in m.parameters():
                     p.grad = None

@@ -25,7 +25,7 @@ N_SHAPES, N_SMALL = 6, 3
 STEP, EVALUATION = ["prefix", "forward", "reference", "output", "backward", "ending"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", partial=0, regression=0, one=0, packed=0, rest=0, resized=0, beta=0)
+DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", partial=0, regression=0, one=0, packed=0, rest=0, resized=0, beta=0, images=0)
 
 
 def phases_of(v):
@@ -197,6 +197,14 @@ def tied_slots(v, family, shape, run, model, base):
     return out
 
 
+def told_apart(run, shape):
+    """The phases, where weights that no gradient comes to differ from those that are trained: of a tower the last layer, where that before it is taken."""
+    phases = alike(run.phases, shape)
+    idle = {i for i, p in run.params.items() if not p[1]}
+    return {name: [("a", e[1], (e[2], "idle")) if e[0] == "a" and e[1] in idle else e for e in events] if name in play.LOADING else events
+            for name, events in phases.items()}
+
+
 def alike(phases, shape):
     """The phases, where what holds keys and values of all layers has the same size whatever their number."""
     if "L" not in shape:
@@ -225,7 +233,7 @@ def record(v, family):
         if [e[2] if e[0] == "a" else len(e[1]) for e in first] != [e[2] if e[0] == "a" else len(e[1]) for e in second]:
             raise Refused("the first step differs from the second in more than workspaces")
     try:
-        program = shape_of.generalise(names, lengths, [alike(r.phases, with_layers(v, family, shapes[0], n)) for r, n in zip(repeats, lengths)],
+        program = shape_of.generalise(names, lengths, [told_apart(r, with_layers(v, family, shapes[0], n)) for r, n in zip(repeats, lengths)],
                                       v["freeze"] == "layers")
     except shape_of.Mismatch as e:
         raise Refused(str(e))
@@ -236,7 +244,7 @@ def record(v, family):
     played = [(r, with_layers(v, family, s, base), model) for r, s in zip(runs, shapes)]
     if is_of_all_layers(v, family):
         played += [(r, with_layers(v, family, shapes[0], n), shape_of.unroll(program, n)) for r, n in zip(repeats[1:], lengths[1:])]
-    slots = fitted(names, played, v["trainer"] in play.TRL, v["quantised"] != "none")
+    slots = fitted(names, played, masks_of(v), v["quantised"] != "none")
     owners(program, model, runs[0], slots)
     # other layers and another shape at once: a check that nothing was fitted to
     check = play_once(v, family, shapes[N_SHAPES], other)
@@ -254,7 +262,18 @@ def record(v, family):
     if v["trainer"] in play.TRL:
         in_tiles(model, names, repeats[0], slots, marks)
     of_streams(model, names, repeats[0], marks)
+    repeats[0].written = written(model, names, repeats[0], slots)
     return program, slots, marks, repeats[0], tied
+
+
+def written(model, names, run, slots):
+    """slot -> the text of a parameter's size that no symbol is in: its sides one by one, for a vector is stepped with others."""
+    out = {}
+    for name in names:
+        for e, x in zip(model[name], run.phases[name]):
+            if e[0] == "a" and x[1] in run.params and slots[e[2]][0][1][0][1] == () and run.params[x[1]][3:] and len(run.params[x[1]][3]) > 2:
+                out[e[2]] = "*".join(map(str, run.params[x[1]][3]))
+    return out
 
 
 def of_streams(model, names, run, marks):
@@ -301,6 +320,11 @@ def of_tiles(v, family, shape, base, program, slots):
     if any(sum(x) != 1 for x in last.values()):
         raise Refused("tiles of a loss: %s" % last)
     return {slot: "%t" for slot, x in last.items() if x[1]}
+
+
+def masks_of(v):
+    """Scratch of rows that are taken by a mask: what is learnt from by TRL's trainers, and tokens of pictures."""
+    return ("YR2", "YS2", "YR", "YS") * (v["trainer"] in play.TRL) + ("YMR", "YMS") * bool(v["images"])
 
 
 def fitted(names, played, masked, quantised):
@@ -418,7 +442,7 @@ def write(v, family, result):
             for pos, t in enumerate(toks):
                 if t[0] == "a":
                     expression, letter = slots[name, k, pos]
-                    words.append((letter, sizes.text(expression), large.get((name, k, pos), "")))
+                    words.append((letter, run.written.get((name, k, pos)) or sizes.text(expression), large.get((name, k, pos), "")))
                 else:
                     words += ["-%s%s" % (refer(number, phases, (name, k), slot), rule) for slot, rule in t[1]]
             line.append(("" if group is None else "*%d-%d" % (2 if v["liger"] and group == 1 + is_parted(v, family) else group, irregular), words))

@@ -909,7 +909,7 @@ RECENT = [  # what was recorded last: adapters of experts too, whole models at a
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
-MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze", "alloc_conf", "prepare", "target_seq", "beta"]
+MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze", "alloc_conf", "prepare", "target_seq", "beta", "images"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 
 
@@ -984,7 +984,7 @@ def answered(vplan, rows, n, older=None, recorded=False):
     return out
 
 
-INTEGERS = ("micro_batch", "rank", "eval_batch", "packing", "dora", "lora_dropout", "tokens", "offload", "target_seq", "beta")
+INTEGERS = ("micro_batch", "rank", "eval_batch", "packing", "dora", "lora_dropout", "tokens", "offload", "target_seq", "beta", "images")
 
 
 def as_in(path, step):
@@ -1011,7 +1011,7 @@ def seq_of_picture(config, seq):
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
-    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen, alloc_conf, prepare, completion, beta = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none", "", "", 0, 0)[len(row) - len(COLUMNS):]
+    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen, alloc_conf, prepare, completion, beta, images = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none", "", "", 0, 0, 0)[len(row) - len(COLUMNS):]
     if adapters != "none" and task in ("seqcls", "tokcls", "imgcls"):
         save = "classifier"
     if alloc_conf:
@@ -1030,7 +1030,7 @@ def measure(row):
     v = dict(resized=of_picture != seq, task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and (prepare == "on" if prepare else trainer not in play.TRL),
              trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=lora_dropout, packed=packing, dora=dora,
              save=save, tokens=tokens, x=tokens, offload=offload, freeze=frozen.partition(":")[0], n_frozen=int(frozen.partition(":")[2] or 0),
-             beta=beta, liger=liger if liger != "none" else 0, regression=task == "seqcls" and trainer != "reward" and len(config.get("id2label", "two")) == 1)
+             beta=beta, images=images, liger=liger if liger != "none" else 0, regression=task == "seqcls" and trainer != "reward" and len(config.get("id2label", "two")) == 1)
     if config["model_type"] == "qwen3_5":
         import linear
         linear.install()
@@ -1052,6 +1052,9 @@ def measure(row):
         opt = loop.trainer.optimizer = loop.trainer.accelerator.prepare(opt)
         loop.trainer.create_scheduler(10, opt)
     of_batch = dict(B=1, S=batch * seq, o=batch * packing) if packing else dict(B=batch, S=seq, l=completion, I=fields.get("image_size"), p=fields.get("patch_size"))
+    if images:
+        of_batch = dict(of_batch, im=batch * images, **families.pictures_of(config))
+        loop.library = loops.of_pictures(of_batch)
     if "num_mel_bins" in fields:
         of_batch = dict(B=batch, S=fields["max_source_positions"], D=seq, c=fields["num_mel_bins"])
     play.PACKED[:] = [True] * bool(packing)

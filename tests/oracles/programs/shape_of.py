@@ -36,7 +36,6 @@ class Phase:
         alone = sorted((b for b in self.alone if b), key=lambda b: b[2])
         if self.alone and self.are_apart(alone):         # where all blocks look alike, each group's are found at the first place
             yield alone
-            return
         found = [list(self.bodies_of(g)) for g in range(len(self.lengths[0]))]
         if [] in found:
             raise Mismatch("%s: no body repeats" % self.name)

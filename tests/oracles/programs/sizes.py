@@ -12,13 +12,15 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", 
           "e", "e n", "e h", "e V", "e r", "c", "c h", "s", "s h", "r s",
           "E", "E h", "E h f", "t", "t h", "t f",
           "v", "a v", "w", "w v", "h a v", "h w v", "r a v", "r w v", "k v", "h k v", "r k v", "i", "h i", "i r", "L i", "L h i", "L V i", "L i r",
-          "z", "j", "z h", "j h", "jz", "jz h", "r z", "r jz"]
+          "z", "j", "z h", "j h", "jz", "jz h", "r z", "r jz",
+          "im", "im h", "im r", "im it", "im it h", "im it r", "im iv", "im iv h", "im iv r"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "S S16", "u", "l", "y"]
-EXTRA = ["B SC z", "EV HLi", "B S L", "B WV a", "B KS a vr", "XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d", "XDP"]
+EXTRA = ["B SC z", "EV HLi", "B S L", "B WV a", "B KS a vr", "XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d", "XDP", "YMP", "YMS", "YMR", "NVS im", "im in", "XJ", "NVJ", "NVW"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
+OF_TOWER = ["1024", "4096", "1280", "3840", "5120", "3420", "h"]              # columns of what is summed over the rows of a tower
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "C", "s", "d,a", "d,k", "v,a", "v,w", "a v", "w v", "v,k", "k v", "i", "i,L", "z", "128,z"]
 
 WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh", "he", "2adh", "zh", "128zh", "384zh", "256jh+128zh", "avh", "wvh", "kvh", "hi", "hiL"]      # elements of what is quantised
@@ -121,6 +123,8 @@ def values(shape):
         v["G"] = v["GB"] + 3
         v["XG"] = scratch_of_index(v["S"] * v["S"], v["G"])
     v["YM"] = v.get("M", 0)
+    if "im" in v:
+        of_pictures(v)
     for t in [t for t in "VTP" if t in v]:
         v["M" + t] = min(n, v[t])
         v["E" + t] = n // 10 + v["M" + t]
@@ -165,6 +169,24 @@ def values(shape):
             if "D" in v:
                 v["%sD(%s)" % (letter, w.replace(" ", ""))] = sum_scratch(outputs, v["ND"] * rows)[i] if outputs * rows else 0
     return v
+
+
+def of_pictures(v):
+    """What follows from im pictures that a tower makes iv rows of, and the text it tokens: NV, its rows; NVS, the parts that flash attention cuts them in, of ia heads of
+    id; where their tokens are put among all others, YMP, the scratch of the prefix sum over the mask, an element of each hidden state; YMR and YMS
+    that of counting and finding what it holds."""
+    v["NV"] = v["im"] * v["iv"]
+    n = v["N"] * v["h"]
+    v["YMP"] = 511 + up(16 * (32 + -(-n // 896)), 256)
+    v["YMR"] = 255 + up(160 * MULTIPROCESSORS, 256) if n > 4096 else 1
+    v["YMS"] = 511 + up(8 * (32 + -(-n // 4224)), 256)
+    v["NVS"] = flash_splits(v["im"] * v["ia"], v["iv"], v["iv"], v["id"])
+    v["NI"] = v["im"] * v["it"]
+    v["NVJ"], v["NVW"] = v["NV"] + 128 * v["im"], v["NV"] + 128 * v["im"] * v.get("in", 1)
+    v["XJ"] = scratch_of_index(v["NI"], v["NI"]) if v["NI"] > 2304 else 1
+    for width in OF_TOWER:
+        for letter, rows in (("V", v["NV"]), ("I", v["NI"])):
+            v["R%s(%s)" % (letter, width)], v["Q%s(%s)" % (letter, width)] = sum_scratch(v["h"] if width == "h" else int(width), rows)
 
 
 def n_learnt(shape):
@@ -227,6 +249,7 @@ def monomials():
                     out.append(m)
     out += [tuple(e.split()) for e in EXTRA]
     sums = [("%s(%s)" % (letter, w.replace(" ", "")),) for w in SUMS for letter in ("R", "Q", "RD", "QD")] + [("RG(h)",), ("QG(h)",)]
+    sums += [("%s(%s)" % (letter, w),) for w in OF_TOWER for letter in ("RV", "QV", "RI", "QI")]
     sums += [("%s(%s)" % (letter, w),) for w in WEIGHTS for letter in "JK"] + [("A(%s)" % w,) for w in FLAGS]
     return sums + sorted(out, key=lambda m: (len(m), sum(map(len, m)), m))
 
@@ -258,14 +281,14 @@ def text(expression):
 
 def is_scratch(monomial):
     """Whether it is that of a sum."""
-    return monomial[:1] != () and monomial[0].startswith(("R(", "Q(", "RD(", "QD(", "RG(", "QG("))
+    return monomial[:1] != () and monomial[0].startswith(("R(", "Q(", "RD(", "QD(", "RG(", "QG(", "RV(", "QV(", "RI(", "QI("))
 
 
 class Fitter:
-    """For one set of shapes. masked: rows are taken by a mask, whose scratch is the same at all of them. quantised: weights have scales, whose
+    """For one set of shapes. masked: scratch of rows that are taken by a mask, which is the same at all shapes. quantised: weights have scales, whose
     multiples whole weights are too."""
 
-    def __init__(self, shapes, masked=False, quantised=True):
+    def __init__(self, shapes, masked=(), quantised=True):
         self.shapes = [values(s) for s in shapes]
         self.columns = {}
         for m in MONOMIALS:
@@ -274,8 +297,15 @@ class Fitter:
                 if min(col) > 0 and (not m or len(set(col)) > 1):
                     self.columns.setdefault(col, m)        # of equal ones the shortest
         self.known = {}
-        for m in ("YR2", "YS2", "YR", "YS") if masked else ():
+        for each in self.parts_of_tower():
+            self.known[tuple(each * v["NVS"] * v["im"] for v in self.shapes)] = 1, [(each, ("NVS", "im"))]
+        for m in masked:
             self.known[tuple(v[m] for v in self.shapes)] = 1, [(1, (m,))]
+
+    def parts_of_tower(self):
+        """Bytes of one part that flash attention cuts a picture's keys in: its sums and its output. At all shapes there are as many."""
+        v = self.shapes[0]
+        return [4 * v["ia"] * v["iv"] * n for n in (1, up(v["id"], 32))] if "NVS" in v and len({x["iv"] for x in self.shapes}) == 1 else []
 
     def fit(self, sizes):
         sizes = tuple(sizes)
@@ -286,7 +316,7 @@ class Fitter:
     def semaphores(self, before, sizes):
         """Those of the sum whose buffer was allocated just before, or None."""
         mine = "Q" + before[1:]
-        if before.startswith(("R(", "RD(", "RG(")) and all(v.get(mine) == n for v, n in zip(self.shapes, sizes)):
+        if before.startswith(("R(", "RD(", "RG(", "RV(", "RI(")) and all(v.get(mine) == n for v, n in zip(self.shapes, sizes)):
             return 1, [(1, (mine,))]
         return None
 

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Whole runs of models that see, with pictures, as people fine-tune them: tests/golden/trainers/vision_steps.csv.
+
+    vision_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ...] [--answered VPLAN]
+
+Like picture_rows.py, of configs as they are published but for the number of layers. A run that fails is said and has no line.
+"""
+import argparse
+import csv
+import json
+import os
+import random
+import sys
+
+import play
+import rows
+
+CLIP = dict(model_type="clip_vision_model", hidden_size=1024, intermediate_size=4096, num_attention_heads=16, image_size=336, patch_size=14, projection_dim=768,
+            vocab_size=32000)
+LLAVA = dict(model_type="llava", image_token_index=32000, projector_hidden_act="gelu", vision_feature_layer=-2, vision_feature_select_strategy="default",
+             vision_config=CLIP, text_config=dict(model_type="llama", max_position_embeddings=4096, vocab_size=32064, hidden_size=4096, intermediate_size=11008,
+                                                  num_attention_heads=32, num_key_value_heads=32))
+OF_13B = dict(LLAVA["text_config"], hidden_size=5120, intermediate_size=13824, num_attention_heads=40, num_key_value_heads=40)
+MODELS = {"llava-1.5-7b": LLAVA, "llava-1.5-13b": dict(LLAVA, text_config=OF_13B)}
+TARGETS = ("q_proj+v_proj", "all-linear", "all-linear")
+
+
+def cut(c, rng):
+    """The config with so many layers."""
+    return dict(c, text_config=dict(c["text_config"], num_hidden_layers=rng.choice([3, 5, 6, 8])), vision_config=dict(c["vision_config"], num_hidden_layers=rng.choice([4, 5, 7])))
+
+
+def drawn(n, seed, models):
+    rng, out = random.Random(seed), []
+    for _ in range(n):
+        name = rng.choice(models or sorted(MODELS))
+        c = cut(MODELS[name], rng)
+        lora = rng.choice(("none",) + TARGETS)
+        frozen = rng.choice(["none", "vision"])
+        precision = rng.choice(["bf16-amp", "bf16-amp", "bf16-mixed"] if lora == "none" else ["bf16-amp"])
+        optimizer = rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "sgd"])
+        images, batch, padding = rng.choice([1, 1, 1, 2, 3]), rng.choice([1, 2, 4, 8]), rng.choice(["none", "mask"])
+        seq = images * 576 + rng.choice([48, 64, 128, 200, 256, 448, 512, 1000, 1472]) + rng.choice([0, 0, 0, 3])
+        out.append((name, c, precision, "sdpa:flash", rng.choice(["none", "full"]), optimizer, batch, seq, "clm", padding, "hf", lora,
+                    rng.choice([8, 16, 32]) if lora != "none" else 0, "none", 0, "none", 0, 0, 0, "none", 0, 0, frozen, "", "", 0, 0, images))
+    return out
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("out")
+    p.add_argument("--null", default="build/null")
+    p.add_argument("--random", type=int, default=20)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--models", nargs="+")
+    p.add_argument("--answered")
+    a = p.parse_args()
+    play.prepare(os.path.abspath(a.null), processors=132)
+    import torch
+    import transformers
+    play.quiet()
+    torch._C._cuda_getDeviceCount = lambda: 1
+    torch.cuda._is_in_bad_fork = lambda: False
+    is_new = not os.path.exists(a.out)
+    drawn_rows = drawn(a.random * (20 if a.answered else 1), a.seed, a.models)
+    drawn_rows = rows.answered(a.answered, drawn_rows, a.random) if a.answered else drawn_rows
+    with open(a.out, "a", newline="") as f:
+        out = csv.writer(f, lineterminator="\n")
+        if is_new:
+            f.write("# made by tests/oracles/programs/vision_rows.py: torch %s, transformers %s\n" % (torch.__version__.split("+")[0], transformers.__version__))
+            out.writerow(rows.columns_of(drawn_rows[0]) + ["reserved"] + ["allocated_" + x for x in rows.PHASES])
+        for row in drawn_rows:
+            got = play.in_child(lambda row=row: rows.measure(row))
+            if "failed" in got:
+                sys.stderr.write("%s: %s\n" % (row[:1] + row[2:], got["failed"]))
+                continue
+            out.writerow([row[0], json.dumps(row[1]), *row[2:], got["reserved"]] + [got["allocated_" + x] for x in rows.PHASES])
+            f.flush()
+
+
+if __name__ == "__main__":
+    main()
