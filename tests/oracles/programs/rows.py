@@ -694,7 +694,8 @@ def drawn_judged(n, seed, models):
         trainer = rng.choice(["reward"] if len(c["id2label"]) == 1 and rng.random() < 0.6 else ["torch", "hf", "hf"])
         adapters = rng.choice(["none", "all-linear", "q_proj+v_proj"])
         load = "nf4-dq" if adapters != "none" and rng.random() < 0.3 else "none"
-        precision = "bf16-amp" if adapters != "none" else rng.choice(["bf16-mixed", "bf16-amp"] if trainer != "torch" else ["bf16-mixed", "bf16-amp", "bf16", "fp32"])
+        adapted = rng.choice(["bf16-amp", "bf16-mixed"]) if trainer == "reward" and load == "none" else "bf16-amp"       # TRL's own scripts load fp32
+        precision = adapted if adapters != "none" else rng.choice(["bf16-mixed", "bf16-amp"] if trainer != "torch" else ["bf16-mixed", "bf16-amp", "bf16", "fp32"])
         if len(c["id2label"]) == 1 and precision == "bf16":
             continue
         out.append((name, c, precision, "sdpa:flash", rng.choice(["none", "full"]), rng.choice(OPTIMIZERS if trainer != "torch" else OPTIMIZERS[:3]), rng.choice([2, 3, 4, 8]),
