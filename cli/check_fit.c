@@ -252,15 +252,17 @@ static bool has_pairs(const vp_target *target)
     return false;
 }
 
-/* Of the methods beside supervised fine-tuning one was recorded, TRL's DPOTrainer; NULL: the files train by what was. */
+/* Beside supervised fine-tuning TRL's DPOTrainer, RewardTrainer and GRPOTrainer were recorded; NULL: the files train by what was. */
 static const char *other_method(vp_arena *arena, const vp_checked *c, const vp_target *target)
 {
     const char *said, *method = vp_checked_method(c, &said);
+    bool        is_trl = target && strcmp(target->name, "trl") == 0;
 
     if (method && strcmp(method, "dpo") == 0 && is_on(WRITTEN(c, "precompute_ref_log_probs")))
         return "not answered: precompute_ref_log_probs: no step without the reference's pass was "
                "recorded";
-    if (!method || (strcmp(method, "dpo") == 0 && has_pairs(target)))
+    if (!method || (strcmp(method, "dpo") == 0 && has_pairs(target)) ||
+        (is_trl && vp_setting_canonical(arena, VP_SETTING_METHOD, method)))
         return NULL;
     return vp_arena_printf(arena,
                            "not answered: %s says %s, and no such step of %s was recorded; vplan "
@@ -279,6 +281,37 @@ static const char *unread_of(const vp_checked *c, const vp_check_fit_options *o)
     return NULL;
 }
 
+/* Of GRPO what no setting says: a coefficient that asks for a reference, and an engine that has a part of the same card. */
+static vp_status read_grpo(vp_arena *arena, const vp_checked *c, vp_check_fit *x, vp_err *err)
+{
+    static const double USUAL = 0.3; /* vllm_gpu_memory_utilization of TRL 1.16 */
+    const vp_value     *beta = WRITTEN(c, "beta"), *mode = WRITTEN(c, "vllm_mode"),
+                   *share = WRITTEN(c, "vllm_gpu_memory_utilization");
+    const char *method    = c->settings.value[VP_SETTING_METHOD],
+               *by        = c->settings.value[VP_SETTING_GENERATOR];
+    char      text[64], size[32];
+    vp_status st = VP_OK;
+
+    if (!method || strcmp(method, "grpo") != 0)
+        return VP_OK;
+    x->request.job.has_reference = beta && strtod(vp_value_text(beta, text, sizeof text), NULL) > 0;
+    if (!by || strcmp(by, "vllm") != 0 ||
+        (mode && strcmp(vp_value_text(mode, text, sizeof text), "server") == 0))
+        return VP_OK;
+    double  part  = share ? strtod(vp_value_text(share, text, sizeof text), NULL) : USUAL;
+    int64_t bytes = (int64_t)(part * (double)x->device.usable_bytes);
+    x->request.job.context_bytes += bytes;
+    x->request.job.counts_engine = true;
+    x->engine_share              = vp_arena_printf(arena, "%.9g%%", 100 * part);
+    x->engine                    = vp_arena_printf(arena,
+                                                   "vLLM: %s, %.0f %% of the card (vllm_gpu_memory_utilization), are "
+                                                                      "its own, added here",
+                                                   vp_size_text(bytes, size, sizeof size), 100 * part);
+    VP_TRY_ALLOC(err, x->engine);
+out:
+    return st;
+}
+
 static vp_status fill_request(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
                               const vp_dryrun_context *outside, vp_check_fit *x, vp_err *err)
 {
@@ -289,11 +322,12 @@ static vp_status fill_request(vp_arena *arena, const vp_checked *c, const vp_che
     vp_check_zero_find(arena, c, x->model, &x->zero);
     r->job.context_bytes       = outside->bytes + x->zero.more_bytes;
     r->job.context_least_bytes = outside->least_bytes - x->zero.less_bytes;
-    r->job.prices              = vp_arena_array(arena, 1, sizeof *r->job.prices);
-    r->versions                = c->versions;
-    r->job.versions            = vp_hf_versions_of(arena, c->versions);
-    r->model_name              = o->model;
-    r->seq                     = o->seq ? o->seq : x->model->image_tokens;
+    VP_TRY(read_grpo(arena, c, x, err));
+    r->job.prices   = vp_arena_array(arena, 1, sizeof *r->job.prices);
+    r->versions     = c->versions;
+    r->job.versions = vp_hf_versions_of(arena, c->versions);
+    r->model_name   = o->model;
+    r->seq          = o->seq ? o->seq : x->model->image_tokens;
     VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);
 out:
     return st;

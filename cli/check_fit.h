@@ -22,12 +22,14 @@ typedef struct vp_check_fit {
     vp_model *model;
     const char *
         class_name; /* of the model, where the files load another than its own or one is asked for; NULL */
-    vp_device            device;
-    vp_calibration       calibration; /* of this card; its card is "" where there is none */
-    char                 calibration_path[VP_CALIBRATION_PATH];
-    vp_choose_request    request;
-    vp_mended            mended;
-    vp_check_zero        zero;
+    vp_device         device;
+    vp_calibration    calibration; /* of this card; its card is "" where there is none */
+    char              calibration_path[VP_CALIBRATION_PATH];
+    vp_choose_request request;
+    vp_mended         mended;
+    vp_check_zero     zero;
+    const char       *engine,
+        *engine_share; /* vLLM's part of the card, which request counts with; NULL: none */
     vp_hf_loader_setting loader; /* as the files write it; workers 0: they write none */
     const char          *why;    /* not answered, and this is why; NULL: mended is the answer */
 } vp_check_fit;

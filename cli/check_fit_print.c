@@ -63,6 +63,8 @@ static json_t *assumptions_json(const vp_check_fit *x)
         json_array_append_new(list, json_string(x->mended.now.why));
     for (int i = 0; list && i < x->mended.now.n_assumptions; i++)
         json_array_append_new(list, json_string(x->mended.now.assumptions[i]));
+    if (list && x->engine)
+        json_array_append_new(list, json_string(x->engine));
     for (int i = 0; list && i < x->zero.n_lines; i++)
         json_array_append_new(list, json_string(x->zero.lines[i]));
     if (list && x->loader.workers)
@@ -175,11 +177,17 @@ static void plan_words(const vp_check_fit *x, const vp_command_line *line, vp_ar
     }
     if (says(v[VP_SETTING_OFFLOAD_ACTIVATIONS], "cpu"))
         add_word(w, "--offload", "activations");
-    if (says(v[VP_SETTING_METHOD], "dpo"))
-        add_word(w, "--method", "dpo");
+    if (!says(v[VP_SETTING_METHOD], "sft"))
+        add_word(w, "--method", v[VP_SETTING_METHOD]);
+    if (says(v[VP_SETTING_METHOD], "grpo"))
+        add_word(w, "--target-seq", v[VP_SETTING_COMPLETION]);
+    if (says(v[VP_SETTING_GENERATOR], "vllm"))
+        add_word(w, "--vllm", NULL);
+    if (x->engine)
+        add_word(w, "--reserve", x->engine_share);
     if (v[VP_SETTING_EVAL_BATCH] && !says(v[VP_SETTING_EVAL_BATCH], "none"))
         add_word(w, "--eval-batch", v[VP_SETTING_EVAL_BATCH]);
-    if (r->job.padded && !says(v[VP_SETTING_METHOD], "dpo"))
+    if (r->job.padded && says(v[VP_SETTING_METHOD], "sft"))
         add_word(w, "--padding", "mask");
     if (says(v[VP_SETTING_TUNING], "qlora"))
         add_word(w, "--qlora", NULL);
@@ -205,8 +213,8 @@ static bool is_beyond_plan(const vp_check_fit *x)
     const char *const *v = x->mended.settings.value;
 
     return x->request.job.in_bytes || x->request.job.liger || x->request.job.liger_least ||
-           x->request.job.compiles || says(v[VP_SETTING_QUANT], "nf4") ||
-           says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
+           x->request.job.compiles || x->request.job.has_reference ||
+           says(v[VP_SETTING_QUANT], "nf4") || says(v[VP_SETTING_OFFLOAD_OPTIMIZER], "cpu") ||
            says(v[VP_SETTING_OFFLOAD_PARAMS], "cpu") ||
            !says(v[VP_SETTING_CLIP_NORM], plans_norm(x->request.job.language));
 }
@@ -414,6 +422,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
         vp_screen_line("assumed", "%s", m->now.why);
     for (int i = 0; i < m->now.n_assumptions; i++)
         vp_screen_line("assumed", "%s", m->now.assumptions[i]);
+    if (x->engine)
+        vp_screen_line("assumed", "%s", x->engine);
     for (int i = 0; i < x->zero.n_lines; i++)
         vp_screen_line("assumed", "%s", x->zero.lines[i]);
     if (padding_text(m, text, sizeof text)[0])

@@ -548,7 +548,7 @@ const vp_command vp_cmd_emit = {
          "is written, also where it equals the default; files that must agree are written "
          "together; each says which versions it is for, what was predicted, and the commands that "
          "made it and that run it. What the trainer cannot be told is an error, never dropped.",
-         "Keys of `common`: method, micro_batch, accumulation, world, seq, precision, optimizer, recompute, "
+         "Keys of `common`: method, completion and generator of grpo, micro_batch, accumulation, world, seq, precision, optimizer, recompute, "
          "loss, attention, offload, parallel, clip_norm, tuning, quant, lora_r, lora_alpha, lora_dropout, "
          "lora_targets, lora_save, eval_batch, gradient_sync, allocator. vplan targets lists the targets and what each can be told."},
     .examples  = {"vplan emit settings.json --for trl -o run",

@@ -8,6 +8,7 @@
 #include "cli/words.h"
 
 #include "base/beside.h"
+#include "base/checked.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -78,11 +79,28 @@ static const vp_option rows[] = {
     {.name  = "--method",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(vp_plan_trainer_options, method),
-     .value = "sft|dpo",
+     .value = "sft|dpo|reward|grpo",
      .help  = "How a trainer learns: from texts, or from pairs of sequences, as TRL's DPOTrainer "
-              "does; --global-batch and --micro-batch count pairs then",
+              "and RewardTrainer do; --global-batch and --micro-batch count pairs then. By "
+              "GRPOTrainer from completions that it makes itself, and which they count",
      .otherwise = "sft",
      .example   = "dpo"},
+    {.name      = "--target-seq",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_plan_trainer_options, completion),
+     .value     = "N",
+     .unit      = "tokens",
+     .min       = 1,
+     .max       = 1000000000,
+     .help      = "With --method grpo: tokens of --seq that are the completion",
+     .otherwise = "512, half of --seq at most",
+     .example   = "256"},
+    {.name = "--vllm",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_plan_trainer_options, vllm),
+     .help = "With --method grpo: a server of vLLM, on another card, makes the completions "
+             "(use_vllm, vllm_mode server). Otherwise the model makes them, all of a step at "
+             "once"},
     {.name      = "--eval-batch",
      .kind      = VP_OPTION_COUNT,
      .at        = offsetof(vp_plan_trainer_options, eval_batch),
@@ -110,6 +128,8 @@ vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
                          : t->padding     ? "--padding"
                          : t->prepare     ? "--prepare"
                          : t->method      ? "--method"
+                         : t->completion  ? "--target-seq"
+                         : t->vllm        ? "--vllm"
                          : t->eval_batch  ? "--eval-batch"
                          : t->versions    ? "--versions"
                          : t->calibration ? "--calibration"
@@ -254,6 +274,36 @@ out:
     return st;
 }
 
+/* GRPO's completions: how long they are, and who makes them. */
+static vp_status pin_completions(answer *a, const vp_plan_trainer_options *t, vp_err *err)
+{
+    const char *method  = a->request.pinned[VP_SETTING_METHOD];
+    bool        is_grpo = method && strcmp(method, "grpo") == 0;
+    int64_t     tokens =
+        t->completion ? t->completion : vp_min_i64(a->request.seq / 2, VP_HF_USUAL_COMPLETION);
+    vp_status st = VP_OK;
+
+    if (!is_grpo && (t->completion || t->vllm))
+        return VP_FAIL(err, VP_ERR_USAGE, "%s is for --method grpo",
+                       t->vllm ? "--vllm" : "--target-seq");
+    if (!is_grpo)
+        return VP_OK;
+    if (tokens < 1 || tokens >= a->request.seq)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--target-seq %lld: of the %lld tokens of --seq the prompt has one at least",
+                       (long long)tokens, (long long)a->request.seq);
+    if (a->request.global_batch % 2)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--global-batch %lld: GRPOTrainer compares two completions of a prompt at "
+                       "least, so a step has whole pairs of them",
+                       (long long)a->request.global_batch);
+    a->request.pinned[VP_SETTING_COMPLETION] = vp_arena_printf(a->arena, "%lld", (long long)tokens);
+    a->request.pinned[VP_SETTING_GENERATOR]  = t->vllm ? "vllm" : "model";
+    VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
+out:
+    return st;
+}
+
 static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trainer_options *t,
                          vp_err *err)
 {
@@ -274,6 +324,7 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
         VP_TRY(pin_liger(a, o, t, err));
     VP_TRY(pin(a, VP_SETTING_PARALLEL, "--parallel", t->parallel, err));
     VP_TRY(pin(a, VP_SETTING_METHOD, "--method", t->method, err));
+    VP_TRY(pin_completions(a, t, err));
     if (t->syncs_each)
         a->request.pinned[VP_SETTING_GRADIENT_SYNC] = "each";
     if (t->eval_batch)

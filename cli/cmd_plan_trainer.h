@@ -10,8 +10,8 @@
 
 typedef struct vp_plan_trainer_options {
     const char *trainer, *parallel, *padding, *prepare, *method, *versions, *calibration;
-    int64_t     eval_batch;
-    bool        qlora, syncs_each, liger;
+    int64_t     eval_batch, completion;
+    bool        qlora, syncs_each, liger, vllm;
     int64_t     world;
 } vp_plan_trainer_options;
 

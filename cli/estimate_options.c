@@ -37,7 +37,7 @@ static const vp_option rows[] = {
      .help =
          "Tokens of the sequence that is to be written, with --task seq2seq; with --method grpo "
          "those of --seq that are the completion",
-     .otherwise = "as many as --seq; of grpo 256, half of --seq at most",
+     .otherwise = "as many as --seq; of grpo 512, half of --seq at most",
      .example   = "64"},
     {.name  = "--images",
      .kind  = VP_OPTION_COUNT,

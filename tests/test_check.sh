@@ -489,7 +489,7 @@ code, same, err = check("v2.yaml", *CARD, "--world", "4")
 ok(same["fits"] is True and same["common"]["world"] == 4 and same["device_bytes"] == j["device_bytes"], "with --world too, alike", (code, same))
 code, j, err = check("v2.yaml", *CARD, "--world", "8", "--", "torchrun", "--nproc-per-node", "4", "train.py")
 ok(j["common"]["world"] == 4, "a command that says how many is believed", (code, j))
-# ---- what trains otherwise than by supervised fine-tuning has other bytes: DPO's were recorded, the others are said ----
+# ---- what trains otherwise than by supervised fine-tuning has other bytes: those of DPO, rewards and GRPO were recorded, the others are said ----
 PEFT = ["--model_name_or_path", "Qwen/Qwen2.5-7B", "--max_length", "1024", "--per_device_train_batch_size", "2", "--bf16", "--use_peft",
         "--lora_target_modules", "all-linear", "--output_dir", "o"]
 answers = {m: check("--device", "h100", "--", "trl", m, *PEFT)[1] for m in ("sft", "dpo", "kto", "reward", "grpo")}
@@ -497,8 +497,44 @@ ok(answers["dpo"]["device_bytes"] > answers["sft"]["device_bytes"] + (1 << 30), 
 p = subprocess.run([vplan, "estimate", "qwen2.5-7b", "--trainer", "trl", "--method", "dpo", "--lora", "r=%s,targets=all-linear" % answers["dpo"]["common"]["lora_r"], "--precision", answers["dpo"]["common"]["precision"], "--micro-batch", "2",
                     "--seq", "1024", "--device", "h100", "--json"], stdout=subprocess.PIPE)
 ok(json.loads(p.stdout)["device_bytes"] == answers["dpo"]["device_bytes"], "as estimate has them", p.stdout[:300])
-for m in ("kto", "reward", "grpo"):
-    ok(answers[m]["fits"] is None and m in answers[m]["fits_not_answered"], m + " is not answered by another method's bytes", answers[m])
+ok(answers["kto"]["fits"] is None and "kto" in answers["kto"]["fits_not_answered"], "kto is not answered by another method's bytes", answers["kto"])
+def estimated(model, card, common, *more):
+    adapters = ("--lora", "r=%s,targets=%s" % (common["lora_r"], common["lora_targets"])) if common.get("tuning") == "lora" else ()
+    p = subprocess.run([vplan, "estimate", model, "--trainer", "trl", "--device", card, "--precision", common["precision"], "--recompute", common["recompute"], "--micro-batch", str(common["micro_batch"]),
+                        "--accumulation", str(common["accumulation"]), "--json", *adapters, *more], stdout=subprocess.PIPE)
+    return json.loads(p.stdout)
+reward = estimated("qwen2.5-7b", "h100", answers["reward"]["common"], "--method", "reward", "--seq", "1024")
+ok(answers["reward"]["common"]["method"] == "reward" and answers["reward"]["device_bytes"] == reward["device_bytes"], "rewards as estimate has them", (answers["reward"], reward.get("device_bytes")))
+ok(any(f["key"] == "max_length" and "GRPOConfig" in f["message"] and f["severity"] == "error" for f in answers["grpo"]["findings"]), "GRPO cuts no sequences", answers["grpo"]["findings"])
+# ---- GRPO: completions by the model, by vLLM on another card or on this one; a reference; how long prompts are no file says ----
+GRPO = "model_name_or_path: Qwen/Qwen2.5-1.5B\nnum_generations: 8\nper_device_train_batch_size: 8\ngradient_accumulation_steps: 2\nmax_completion_length: 256\nbf16: true\noutput_dir: o\n"
+GRPO_ADAPTED = GRPO + "use_peft: true\nlora_target_modules: all-linear\nlora_dropout: 0.0\n"
+code, j, err = check(write("grpo.yaml", GRPO), "--device", "h100")
+ok(code == 0 and j["fits"] is None and "--seq N" in j["fits_not_answered"] and "seq" not in j["common"], "prompts of an unknown length", (code, j.get("fits_not_answered"), j["common"]))
+for what, text, more, by in (("the model writes", GRPO_ADAPTED, (), "model"), ("a server writes", GRPO_ADAPTED + "use_vllm: true\nvllm_mode: server\n", ("--vllm",), "vllm"), ("a reference", GRPO + "beta: 0.04\nuse_vllm: true\nvllm_mode: server\n", ("--vllm", "--resident", "reference"), "vllm"),
+                             ("adapters are their own reference", GRPO_ADAPTED + "beta: 0.04\nuse_vllm: true\nvllm_mode: server\n", ("--vllm",), "vllm")):
+    code, j, err = check(write("grpo.yaml", text), "--device", "h100", "--seq", "512")
+    e = estimated("qwen2.5-1.5b", "h100", j["common"], "--method", "grpo", "--seq", "512", "--target-seq", "256", *more)
+    ok(code == 0 and j["common"]["method"] == "grpo" and (j["common"]["completion"], j["common"]["generator"]) == (256, by), "GRPO's settings: " + what, (code, j["common"], j["findings"]))
+    ok(j["allocated_peak_bytes"] == e.get("allocated_peak_bytes") or what.startswith("adapters are"), "GRPO as estimate has it: " + what, (j.get("allocated_peak_bytes"), e.get("allocated_peak_bytes"), e.get("error")))
+own = check(write("grpo.yaml", GRPO_ADAPTED + "use_vllm: true\nvllm_mode: server\n"), "--device", "h100", "--seq", "512")[1]
+for share, more in ((0.3, ""), (0.5, "vllm_gpu_memory_utilization: 0.5\n")):
+    code, j, err = check(write("grpo.yaml", GRPO_ADAPTED + "use_vllm: true\n" + more), "--device", "h100", "--seq", "512")
+    ok(abs(j["device_bytes"] - own["device_bytes"] - share * j["budget_bytes"]) < 2 and any("vLLM: " in a for a in j["assumptions"]), "vLLM's part of this card, %g" % share, (j.get("device_bytes"), own["device_bytes"], j["budget_bytes"]))
+    p = subprocess.run([vplan, "check", "grpo.yaml", "--device", "h100", "--seq", "512"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True).stdout
+    ok("--vllm --reserve %d%%" % (100 * share) in " ".join(p.replace("\\", " ").split()), "its plan leaves vLLM that part", p[-900:])
+code, j, err = check(write("grpo.yaml", GRPO.replace("per_device_train_batch_size: 8", "per_device_train_batch_size: 3")), "--device", "h100", "--seq", "512")
+ok(code == 4 and any(f["key"] == "num_generations" and f["line"] == 2 and "6 of a step" in f["message"] for f in j["findings"]), "no whole groups", (code, j["findings"]))
+for key in "steps_per_generation: 4", "num_iterations: 2", "cast_lm_head_to_fp32: true", "reward_model_name_or_path: a/b":
+    code, j, err = check(write("grpo.yaml", GRPO + key + "\n"), "--device", "h100", "--seq", "512")
+    ok(code == 0 and j["fits"] is None and key.split(":")[0] in j["fits_not_answered"], "GRPO that is not counted: " + key, (code, j.get("fits_not_answered"), j["findings"]))
+write("grpo.py", b"from trl import GRPOConfig, GRPOTrainer\nargs = GRPOConfig(output_dir='o', per_device_train_batch_size=8, max_completion_length=256, gradient_accumulation_steps=2, bf16=True)\ntrainer = GRPOTrainer(model='Qwen/Qwen2.5-1.5B', reward_funcs=judge, args=args, train_dataset=d)\ntrainer.train()\n")
+code, j, err = check("grpo.py", "--device", "h100", "--seq", "512")
+e = estimated("qwen2.5-1.5b", "h100", j["common"], "--method", "grpo", "--seq", "512", "--target-seq", "256")
+ok(code == 0 and j["allocated_peak_bytes"] == e["allocated_peak_bytes"], "GRPOTrainer in a script", (code, j.get("fits_not_answered"), j["common"]))
+write("grpo.py", open("grpo.py", "rb").read().replace(b"reward_funcs=judge", b"reward_funcs='a/reward-model'"))
+code, j, err = check("grpo.py", "--device", "h100", "--seq", "512")
+ok(j["fits"] is None and "reward_funcs" in json.dumps(j["findings"]), "a model that judges", (code, j.get("fits_not_answered"), j["findings"]))
 DPO = "model_name_or_path: Qwen/Qwen2.5-7B\nbeta: 0.1\nloss_type: sigmoid\nmax_length: 1024\nper_device_train_batch_size: 2\nbf16: true\nuse_peft: true\nlora_target_modules: all-linear\n"
 code, j, err = check(write("dpo.yaml", DPO), "--device", "h100")
 ok(j["device_bytes"] == answers["dpo"]["device_bytes"] and not any(f["severity"] == "warning" for f in j["findings"]), "by its keys alone", (code, j))
@@ -714,9 +750,7 @@ p = subprocess.run([vplan, "check", "uncut.yaml", "--versions", "transformer=5.1
 ok(p.returncode == 2 and "did you mean transformers?" in p.stderr, "a library that is none", p.stderr)
 # ---- files of others are named, not taken for a target's ----
 for name, text, whose in [("oumi.yaml", "model:\n  model_name: x\ntraining:\n  trainer_type: TRL_SFT\n", "oumi"),
-                          ("grpo.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nper_device_train_batch_size: 4\nuse_vllm: true\n", "vplan estimate MODEL --method grpo --micro-batch 4 --vllm"),
-                          ("kl.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nbeta: 0.04\n", "--method grpo --resident reference has"),
-                          ("adapted.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nbeta: 0.04\nuse_peft: true\n", "--method grpo --lora r=N"),
+                          ("rloo.yaml", "model_name_or_path: x\nnum_generations: 8\nnormalize_advantages: true\n", "vplan dryrun -- COMMAND"),
                           ("rloo.py", "from trl import RLOOConfig\nargs = RLOOConfig(output_dir='o', num_generations=8)\n", "vplan dryrun -- COMMAND"),
                           ("nemo.yaml", "trainer: {devices: 1, accumulate_grad_batches: 1}\nstrategy: {_target_: nemo.x}\n", "NeMo")]:
     code, j, err = check(write(name, text))
@@ -875,9 +909,13 @@ ok("--class BertForSequenceClassification" in text, "the next command plans the 
 
 # ---- methods that were not recorded: no verdict of supervised fine-tuning's ----
 for name, text, method in (("orpo.py", "from trl import ORPOConfig\na = ORPOConfig(output_dir='o', per_device_train_batch_size=2, max_length=512, beta=0.1)\n", "orpo"),
-                           ("rm.yaml", "model_name_or_path: x\noutput_dir: o\nper_device_train_batch_size: 4\nmax_length: 512\ncenter_rewards_coefficient: 0.01\n", "reward")):
+                           ("kto.yaml", "model_name_or_path: x\noutput_dir: o\nper_device_train_batch_size: 4\nmax_length: 512\ndesirable_weight: 1.0\n", "kto")):
     code, j, err = check(write(name, text), "--model", "qwen2.5-0.5b", "--device", "h100")
     ok(code == 0 and j["fits"] is None and "says %s, and no such step" % method in j["fits_not_answered"], "no verdict: " + method, (code, j.get("fits_not_answered")))
+RM = "model_name_or_path: x\noutput_dir: o\nper_device_train_batch_size: 4\nmax_length: 512\ncenter_rewards_coefficient: %s\n"
+for coefficient, fits in (("0.01", None), ("null", True)):
+    code, j, err = check(write("rm.yaml", RM % coefficient), "--model", "qwen2.5-0.5b", "--device", "h100")
+    ok(code == 0 and j["fits"] is fits and j["common"]["method"] == "reward", "rewards, centred or not: " + coefficient, (code, j.get("fits_not_answered"), j["common"]))
 
 # ---- what ends in an error on the card is an error of the file's ----
 code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\nmax_length: 512\n"), "--model", "qwen2.5-0.5b", "--device", "t4")

@@ -519,6 +519,14 @@ for versions in (), ("--versions", "torchtitan=0.2.2"):
     c = json.loads(call("check", "--json", "one/" + ("torchtitan.toml" if versions else "vplan_recipe.py"), "--world", "1", *versions)[1])
     ok(c["common"]["parallel"] == "none", "torchtitan on one card", c["common"])
 
+# ---- completions are of a method that makes some ----
+for common, why in (({"completion": 64}, "common.completion is given, and common.method is sft"), ({"method": "dpo", "generator": "vllm"}, "common.generator is given, and common.method is dpo"), ({"method": "grpo", "completion": 64}, None)):
+    code, out, err = call("emit", write("grpo.json", {"common": dict({"micro_batch": 8, "accumulation": 1, "seq": 512, "precision": "bf16-mixed", "optimizer": "adamw_torch_fused", "recompute": "full"}, **common)}), "--for", "trl", "-o", "grpo", "--force")
+    ok(code == (4 if why else 0) and (why or "") in err, "%s" % common, (code, err))
+out = call("emit", write("grpo.json", {"common": {"method": "grpo", "micro_batch": 4, "accumulation": 1, "seq": 512, "completion": 300, "generator": "model", "precision": "bf16-mixed", "optimizer": "adamw_torch_fused", "recompute": "full"}}),
+           "--for", "trl", "--edit", write("mine.yaml", "model_name_or_path: a/b\nper_device_train_batch_size: 8\nnum_generations: 4\nbeta: 0.04\nuse_vllm: true\nmax_completion_length: 256\noutput_dir: o\n"))[1]
+ok("+ per_device_train_batch_size: 4" in out and "+ max_completion_length: 300" in out and "+ use_vllm: false" in out and "beta" not in out.split("written")[0] and "num_generations" not in out.split("written")[0], "of people's own files only what must change does", out)
+
 # ---- axolotl: what its own validation refuses of three keys ----
 PAIRS_OF = dict(ADAPTERS, method="dpo", precision="bf16-amp")
 for change, why in (({"parallel": "fsdp2"}, "pairs over quantised weights under FSDP2"), ({"parallel": "ddp", "recompute": "full:reentrant"}, "for pairs beside qlora on several cards"),

@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 python3 - "${BUILD:-build}" <<'P'
-import glob, json, os, re, shlex, subprocess, sys, tempfile, time
+import glob, json, os, re, shlex, shutil, subprocess, sys, tempfile, time
 
 sys.path.insert(0, "tests")
 from check import finish, ok
@@ -787,7 +787,28 @@ for target, file in PAIRS.items():
         ok(code == 0 and {k: read["common"].get(k) for k in want} == want and read["device_bytes"] == j["device_bytes"] and not [f for f in read["findings"] if f["severity"] != "note"],
            "%s is read back, with its bytes" % written, (more, code, read.get("common"), read.get("device_bytes"), j["device_bytes"], read.get("findings"), err))
     ok(seen[()] <= seen[("--eval-batch", "16")] and seen[()] < seen[("--method", "dpo")], "evaluations take no less, pairs more", seen)
-for target, words, can in ("hf", ("--method", "dpo"), "these can: trl, axolotl, llamafactory, ms-swift"), ("litgpt", ("--eval-batch", "4"), "these can: hf, trl"):
+for more, want in ((("--method", "reward"), {"method": "reward"}), (("--method", "grpo"), {"method": "grpo", "completion": 256, "generator": "model"}),
+                   (("--method", "grpo", "--vllm", "--target-seq", "100", "--lora", "r=8"), {"method": "grpo", "completion": 100, "generator": "vllm"})):
+    code, j, err = plan("qwen2.5-0.5b", "--trainer", "trl", "--device", "4090", "--seq", "512", "--global-batch", "12", *more, "-o", "p.json", "--force")
+    if not ok(code == 0, "trl %s" % (more,), (code, err)):
+        continue
+    ok({k: j["common"].get(k) for k in want} == want, "common says it", j["common"])
+    shutil.rmtree("p", ignore_errors=True)
+    call("emit", "p.json", "--for", "trl", "-o", "p", "--force")
+    written = "p/%s.yaml" % want["method"]
+    text = open(written).read()
+    ok(want["method"] == "reward" or "num_generations: 6\n" in text and "max_length" not in text, "whole groups, and nothing that GRPOConfig has not", text)
+    code, read, err = check(written, "--for", "trl", "--device", "4090", "--seq", "512", "--model", "qwen2.5-0.5b", "--world", "1")
+    ok(code == 0 and {k: read["common"].get(k) for k in want} == want and read["device_bytes"] == j["device_bytes"] and not [f for f in read["findings"] if f["severity"] != "note"],
+       "%s is read back, with its bytes" % written, (more, code, read.get("common"), read.get("device_bytes"), j["device_bytes"], read.get("findings"), err))
+for words, why in (("--method", "grpo", "--global-batch", "5"), "whole pairs"), (("--target-seq", "64", "--global-batch", "8"), "is for --method grpo"), (("--vllm", "--global-batch", "8"), "is for --method grpo"), \
+                  (("--method", "grpo", "--target-seq", "512", "--global-batch", "8"), "the prompt has one"):
+    code, _, err = plan("qwen2.5-0.5b", "--trainer", "trl", "--device", "4090", "--seq", "512", *words)
+    ok(code == 2 and why in " ".join(err.split()), "%s" % (words,), (code, err))
+for words in ("--target-seq", "64"), ("--vllm",):
+    code, _, err = plan("gpt2", "--device", "4090", "--seq", "512", "--global-batch", "8", *words)
+    ok(code == 2 and words[0] + " is for a plan with --trainer" in err, "not of vplan's own: %s" % words[0], (code, err))
+for target, words, can in ("hf", ("--method", "grpo"), "these can: trl"), ("hf", ("--method", "dpo"), "these can: trl, axolotl, llamafactory, ms-swift"), ("litgpt", ("--eval-batch", "4"), "these can: hf, trl"):
     code, _, err = plan("llama-3.2-1b", "--trainer", target, "--device", "4090", "--seq", "512", "--global-batch", "8", *words)
     ok(code == 4 and can in " ".join(err.split()), "%s has no word for %s" % (target, words), (code, err))
 code, _, err = plan("gpt2", "--device", "4090", "--seq", "512", "--global-batch", "8", "--eval-batch", "4")

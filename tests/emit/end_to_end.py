@@ -51,6 +51,8 @@ CUT = {"granite-4": ("granite-3.3-2b", 4), "gemma3-6": ("gemma-3-1b", 6), "starc
 RECORDED = [("hf", "granite-4", "4090", 512, 8, ""), ("hf", "gemma3-6", "4090", 512, 8, ""), ("hf", "starcoder2-4", "4090", 512, 8, ""), ("hf", "phi2-4", "4090", 512, 8, ""),
             ("hf", "smollm3-4", "4090", 512, 16, "--recompute full"), ("hf", "mixtral-1", "a100-sxm-80gb", 512, 8, ""), ("hf", "xlmr-4", "4090", 512, 8, ""), ("hf", "falcon-2", "a100-sxm-40gb", 512, 8, ""),
             ("torch", "granite-4", "4090", 1024, 8, "--precision bf16")]
+METHODS = [("trl", "qwen-0.5b", "4090", 512, 16, "--method reward"), ("trl", "llama-1b", "4090", 512, 16, "--method reward --lora r=16,alpha=32,targets=all-linear"),
+           ("trl", "qwen-0.5b", "4090", 320, 16, "--method grpo --target-seq 64 --lora r=16,alpha=32,targets=all-linear"), ("trl", "qwen-0.5b", "a100-sxm-40gb", 320, 16, "--method grpo --target-seq 64")]
 # what the cases above are played as; the others by their share of them, since they are slow
 PLAYED = {"torch": range(len(CASES)), "hf": range(len(CASES)), "trl": (0, 1, 2, 3, 5, 8, 9, 11, 17, 22), "accelerate": (0, 1, 2, 7, 10, 12, 16),
           "lightning": (0, 1, 2, 10), "deepspeed": (0, 2, 10, 12)}
@@ -63,9 +65,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LAUNCH = ["-m", "accelerate.commands.launch", "--config_file", "accelerate.yaml"]
 TOKENIZER = """
 import sys, tokenizers, transformers
-words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<eos>": 0, "a": 1}, unk_token="<eos>"))
-transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>").save_pretrained(sys.argv[1])
+words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "<eos>": 1}, unk_token="a"))
+words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>", unk_token="a").save_pretrained(sys.argv[1])
 """
+REWARDS = "def length(completions, **more):\n    return [float(len(c)) for c in completions]\n"
 
 
 def run(words, **more):
@@ -73,9 +77,14 @@ def run(words, **more):
     return p.returncode, p.stdout.decode(), p.stderr.decode()
 
 
-def checkpoint(a, config, seq):
+def samples(method, seq, common):
+    """What is full of tokens: a text; of a pair both sequences; a prompt, behind which a completion has its place."""
+    return {"sft": {"input_ids": [0] * seq}, "reward": {"chosen_ids": [0] * seq, "rejected_ids": [0] * seq}, "grpo": {"prompt": "a " * (seq - common.get("completion", 0))}}[method]
+
+
+def checkpoint(a, config, seq, common):
     """A folder that trl's own script can train: weights that take no disk, a tokenizer, full samples."""
-    folder = config + ".model"
+    folder = config + "." + common["method"]
     if not os.path.exists(folder):
         for words in ([a.vplan, "dryrun", "--fake-weights", config, "-o", folder, "--", a.trl_python], [a.trl_python, "-c", TOKENIZER, folder]):
             code, _, err = run(words)
@@ -83,7 +92,7 @@ def checkpoint(a, config, seq):
                 sys.exit("checkpoint of %s: %s" % (config, err))
         os.mkdir(os.path.join(folder, "data"))
         with open(os.path.join(folder, "data", "train.jsonl"), "w") as f:
-            f.write("".join(json.dumps({"input_ids": [1] * seq}) + "\n" for _ in range(1024)))
+            f.write("".join(json.dumps(samples(common["method"], seq, common)) + "\n" for _ in range(1024)))
     return folder
 
 
@@ -92,8 +101,11 @@ def command(a, folder, trainer, config, seq, settings):
     s = json.load(open(settings))["common"]
     loop = [os.path.join(HERE, "user_loops.py"), trainer, folder, config, settings]
     if trainer == "trl":
-        model = checkpoint(a, config, seq)
-        return [a.trl_python] + LAUNCH + ["--module", "trl.scripts.sft", "--config", "sft.yaml", "--dataset_name", os.path.join(model, "data"), "--model_name_or_path", model,
+        model, method = checkpoint(a, config, seq, s), s["method"]
+        if method == "grpo":
+            with open(os.path.join(folder, "rewards.py"), "w") as f:
+                f.write(REWARDS)
+        return [a.trl_python] + LAUNCH + ["--module", "trl.scripts." + method, "--config", method + ".yaml"] + ["--reward_funcs", "rewards.length"] * (method == "grpo") + ["--dataset_name", os.path.join(model, "data"), "--model_name_or_path", model,
                                           "--output_dir", "out", "--report_to", "none"]
     python = a.deepspeed_python if trainer in ("deepspeed", "lightning") or s["parallel"].startswith("zero") else a.python
     if trainer == "deepspeed":
@@ -196,7 +208,7 @@ def cases():
         for trainer, those in PLAYED.items():
             if i in those and not (trainer == "hf" and case[0] in LARGE):
                 yield (trainer,) + case
-    yield from WORLDS + LIGER + FIRST + RECORDED
+    yield from WORLDS + LIGER + FIRST + RECORDED + METHODS
 
 
 def add_cut_models(a):

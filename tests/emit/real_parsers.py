@@ -21,7 +21,7 @@ answer = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what the libraries print is not the answer
 
 
-AXES = {"method": ["sft", "sft", "dpo"], "micro_batch": [1, 2, 4, 16], "accumulation": [1, 2, 8], "seq": [512, 2048], "clip_norm": [1.0, 0.5],
+AXES = {"method": ["sft", "sft", "dpo", "reward", "grpo"], "completion": [64, 256], "generator": ["model", "vllm"], "micro_batch": [1, 2, 4, 16], "accumulation": [1, 2, 8], "seq": [512, 2048], "clip_norm": [1.0, 0.5],
         "parallel": ["none", "ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"], "gradient_sync": ["step", "each"],
         "precision": ["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp", "bf16", "fp16-mixed", "fp16-amp", "fp16"],
         "optimizer": ["adamw_torch", "adamw_torch_fused", "sgd", "sgd_momentum", "adafactor", "adamw_8bit", "paged_adamw_8bit", "lion_8bit",
@@ -40,6 +40,7 @@ def draw():
 def counted(drawn):
     """Of what is drawn, what is about these weights and cards."""
     s = {k: v for k, v in drawn.items() if not (k.startswith("lora_") and drawn["tuning"] == "full") and not (k in ("quant", "prepare") and drawn["tuning"] != "qlora")}
+    s = {k: v for k, v in s.items() if not (k in ("completion", "generator") and s["method"] != "grpo")}
     s["world"] = 1 if s["parallel"] == "none" else 2 if s["micro_batch"] < 4 else 8
     return s
 
@@ -178,11 +179,16 @@ def pair(folder, s, args):
 def trl(folder, s):
     import yaml
     from transformers import HfArgumentParser
-    from trl import DPOConfig, ModelConfig, SFTConfig
+    from trl import DPOConfig, GRPOConfig, ModelConfig, RewardConfig, SFTConfig
     d = yaml.safe_load(open(folder + "/%s.yaml" % s["method"]))
-    a, m = HfArgumentParser(({"sft": SFTConfig, "dpo": DPOConfig}[s["method"]], ModelConfig)).parse_dict(dict(d, use_cpu=True, output_dir=folder))
+    GRPOConfig.world_size = s["world"]      # a launcher's
+    a, m = HfArgumentParser(({"sft": SFTConfig, "dpo": DPOConfig, "reward": RewardConfig, "grpo": GRPOConfig}[s["method"]], ModelConfig)).parse_dict(dict(d, use_cpu=True, output_dir=folder))
     check_args(a, s)
-    same("max_length", a.max_length, s["seq"])
+    if s["method"] == "grpo":       # no word of how long prompts are
+        same("completions", (a.max_completion_length, a.use_vllm, a.beta, a.num_iterations), (s["completion"], s["generator"] == "vllm", 0.0, 1))
+        same("engine", a.vllm_mode == "server" or not a.use_vllm, True)
+    else:
+        same("max_length", a.max_length, s["seq"])
     same("attention", m.attn_implementation, FLASH.get(s["attention"], s["attention"]))
     same("dtype", m.dtype, weights(s))
     from trl import get_peft_config
@@ -194,7 +200,9 @@ def trl(folder, s):
     if s["tuning"] == "qlora":
         from trl import get_quantization_config
         check_quantised(get_quantization_config(m), s)
-    same("offload", a.activation_offloading, "activations" in s["offload"])
+    same("offload", s["method"] != "grpo" and a.activation_offloading, "activations" in s["offload"])
+    if s["method"] == "reward":
+        same("centred", a.center_rewards_coefficient, None)
     if s["method"] == "dpo":
         same("pairs", (a.loss_type, a.precompute_ref_log_probs), (["sigmoid"], False))
     accelerate(folder, s)

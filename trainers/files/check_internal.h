@@ -145,6 +145,7 @@ void vp_check_rules(vp_checked *c, vp_checked_file *file);
 
 /* judge_*.c: what no rule of a dialect's can say. */
 void vp_judge_trl(vp_judged *x);
+void vp_judge_groups(vp_checked *c); /* once settings are known */
 void vp_judge_trainer(vp_judged *x);
 void vp_judge_llamafactory(vp_judged *x);
 void vp_judge_uncounted(vp_judged *x); /* of every dialect */

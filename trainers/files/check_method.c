@@ -25,12 +25,15 @@ static const struct {
     const char *key, *method;
 } switches[] = {{"reward_model", "reward"}, {"process_reward_model", "prm"}};
 
-/* Keys that only the file of one of TRL's trainers has; KTO's stand before those that DPO shares. */
+/* Keys that only the file of one of TRL's trainers has, or RLOO's, which is told by a key of its own (check_others.c); those that DPO
+ * shares stand last. */
 static const struct {
     const char *method, *keys;
 } keys_of[] = {
     {"kto", "desirable_weight undesirable_weight"},
     {"reward", "center_rewards_coefficient"},
+    {"grpo", "num_generations steps_per_generation generation_batch_size num_iterations use_vllm "
+             "vllm_mode epsilon_high scale_rewards mask_truncated_completions reward_funcs"},
     {"dpo", "beta precompute_ref_log_probs precompute_ref_batch_size max_prompt_length "
             "ref_model_init_kwargs ld_alpha f_divergence_type"},
 };

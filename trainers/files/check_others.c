@@ -10,7 +10,7 @@
 
 #define OWN_LOOP   "a training loop of the script's own around Accelerate"
 #define IDLE       "a command or file of a trainer's that trains nothing"
-#define GENERATING "TRL's trainers that generate (GRPO, RLOO)"
+#define GENERATING "TRL's trainers that generate (RLOO, PPO and others)"
 
 /* Files of others that share keys with those of a target: known by one of these, and not judged. */
 static const struct {
@@ -49,9 +49,10 @@ static const struct {
     {"NeMo Automodel", "step_scheduler", NULL},
     {"oumi", "training.trainer_type", NULL},
     {"oumi", "model.model_name model.model_max_length", NULL, "training"},
-    {GENERATING, "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
+    /* of those that share keys with GRPO */
+    {GENERATING, "normalize_advantages reward_clip_range", NULL, "model_name_or_path"},
     {GENERATING, NULL,
-     "GRPOConfig RLOOConfig PPOConfig OnlineDPOConfig NashMDConfig XPOConfig AsyncGRPOConfig "
+     "RLOOConfig PPOConfig OnlineDPOConfig NashMDConfig XPOConfig AsyncGRPOConfig "
      "GRPOWithReplayBufferConfig GMPOConfig MiniLLMConfig GOLDConfig GKDConfig SDPOConfig "
      "SDFTConfig SSDConfig IWOPDConfig DistillationConfig ServerDistillationConfig"},
     {"sentence-transformers", NULL,
@@ -234,49 +235,6 @@ static const vp_value *loop_of(const vp_document *doc)
     return v ? v : doc->root;
 }
 
-/* Of those that generate, one whose step is counted: by its class, or by keys, which RLOO's files have too. */
-static bool is_grpo(const vp_document *doc, const vp_value *at)
-{
-    return at ? strcmp(at->key, "reward_funcs") != 0
-              : (doc->call && vp_python_ends_in(doc->call, "GRPOConfig") &&
-                 !vp_python_ends_in(doc->call, "AsyncGRPOConfig"));
-}
-
-/* Another number than 0. */
-static bool is_some(const vp_value *v)
-{
-    return v && v->text && strtod(v->text, NULL) != 0;
-}
-
-/* What answers how much a step of GRPO takes, with what the file says of it. */
-static const char *estimate_of(vp_checked *c, const vp_document *doc)
-{
-    const vp_value *adapts   = vp_value_at(doc->root, "use_peft");
-    bool            is_whole = !(adapts && adapts->text && strcasecmp(adapts->text, "true") == 0);
-    static const struct {
-        const char *key, *text, *option;
-    } of[]              = {{"per_device_train_batch_size", NULL, "--micro-batch"},
-                           {"gradient_accumulation_steps", NULL, "--accumulation"},
-                           {"max_completion_length", NULL, "--target-seq"},
-                           {"gradient_checkpointing", "false", "--recompute none"},
-                           {"use_vllm", "true", "--vllm"}};
-    const char *command = "vplan estimate MODEL --method grpo";
-
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        const vp_value *v = vp_value_at(doc->root, of[i].key);
-        if (!v || !v->text || (of[i].text && strcasecmp(v->text, of[i].text) != 0))
-            continue;
-        if (of[i].text)
-            command = vp_arena_printf(c->arena, "%s %s", command, of[i].option);
-        else if (v->text[0] && !v->text[strspn(v->text, "0123456789")])
-            command = vp_arena_printf(c->arena, "%s %s %s", command, of[i].option, v->text);
-    }
-    if (is_whole && is_some(vp_value_at(doc->root, "beta")))
-        command = vp_arena_printf(c->arena, "%s --resident reference", command);
-    return vp_arena_printf(c->arena, "%s%s has the bytes of GRPOTrainer's step", command,
-                           is_whole ? "" : " --lora r=N,targets=...");
-}
-
 /* A file of a trainer that no table is of. */
 void vp_check_find_others(vp_checked *c, const vp_checked_file *file, const vp_value *at,
                           const char *whose)
@@ -303,11 +261,7 @@ void vp_check_find_others(vp_checked *c, const vp_checked_file *file, const vp_v
                 at                                      ? "a key"
                 : file->doc->format == VP_FORMAT_PYTHON ? "a call"
                                                         : "a command",
-                whose,
-                strcmp(whose, GENERATING) == 0 && is_grpo(file->doc, at)
-                    ? estimate_of(c, file->doc)
-                    : "vplan dryrun -- COMMAND runs its training "
-                      "without a GPU");
+                whose, "vplan dryrun -- COMMAND runs its training without a GPU");
     c->n_unjudged++;
     if (!c->others && file->doc->format == VP_FORMAT_PYTHON)
         c->others = vp_arena_printf(c->arena, "%s:%d is of %s", file->name,

@@ -285,7 +285,7 @@ static void read_layer(vp_checked *c, const vp_checked_file *file, const vp_dial
         if (strcmp(row->word, "W") == 0 && out->n && out->at)
             continue;
         word = group_word(c, file, row, n, setting, &at, &key);
-        if (word)
+        if (word && (at || !row->of_command)) /* a default there is the trainer's, which says it */
             add_word(out, word, at, key);
     }
 }
@@ -540,9 +540,10 @@ static void merge_setting(vp_checked *c, vp_setting setting)
     merged           m   = {0};
     const statement *all = &m.all;
 
-    /* how 4 bits are held, of weights that nobody holds in 4 bits */
-    if ((setting == VP_SETTING_QUANT || setting == VP_SETTING_PREPARE) &&
-        !vp_setting_counts(setting, c->settings.value[VP_SETTING_TUNING]))
+    /* how 4 bits are held, of weights that nobody holds in 4 bits; how long it is what nobody writes */
+    if ((setting == VP_SETTING_QUANT || setting == VP_SETTING_PREPARE ||
+         setting == VP_SETTING_COMPLETION || setting == VP_SETTING_GENERATOR) &&
+        !vp_setting_counts(setting, &c->settings))
         return;
     for (int f = 0; f < 2 * c->n_files;
          f++) { /* a command before the file that it names, in whatever order they are given */
@@ -576,7 +577,7 @@ static void merge_setting(vp_checked *c, vp_setting setting)
         check_card(c, &m);
     /* of adapters that nobody makes there is no default */
     if (!all->at && !c->settings.value[VP_SETTING_TUNING] && setting != VP_SETTING_TUNING &&
-        !vp_setting_counts(setting, "full"))
+        !vp_setting_counts(setting, &c->settings))
         return;
     c->settings.value[setting] = all->words[0];
     if (all->n > 1 && setting != VP_SETTING_RECOMPUTE) /* of those the first one runs */
@@ -740,6 +741,23 @@ static bool costs_unsaid(vp_checked *c, const vp_checked_file *file, const vp_ke
            !is_said_otherwise(c, file, k->path) && !is_said_elsewhere(c, file, k->path);
 }
 
+/* Whether the method that trains has such a key: one that stands for a setting by no row of this method's is another's. */
+static bool is_of_method(const vp_checked *c, const vp_dialect *d, const char *key)
+{
+    const vp_settings only = {
+        .value = {[VP_SETTING_METHOD] = c->settings.value[VP_SETTING_METHOD]}};
+    bool found = false;
+
+    for (int i = 0; i < d->n_says; i++) {
+        if (strcmp(d->says[i].key, key) != 0)
+            continue;
+        if (vp_when_holds(d->says[i].when, &only, NULL))
+            return true;
+        found = true;
+    }
+    return !found;
+}
+
 static void check_costs(vp_checked *c)
 {
     for (int f = 0; f < c->n_files; f++) {
@@ -747,7 +765,7 @@ static void check_costs(vp_checked *c)
         const vp_dialect *first = file->doc ? file->dialect : NULL;
         for (const vp_dialect *d = first; d; d = d->base_says ? d->base : NULL)
             for (int i = 0; i < d->n_keys; i++)
-                if (costs_unsaid(c, file, &d->keys[i]))
+                if (costs_unsaid(c, file, &d->keys[i]) && is_of_method(c, d, d->keys[i].path))
                     vp_find(c, file, VP_NOTE, NULL, d->keys[i].path, NULL, "is not set: %s, so %s",
                             d->keys[i].otherwise, d->keys[i].costs);
     }
@@ -835,6 +853,7 @@ void vp_check_settings(vp_checked *c)
     vp_judge_storage(c);
     vp_judge_axolotl(c);
     vp_judge_batch(c);
+    vp_judge_groups(c);
     vp_judge_unasked(c);
     vp_judge_launch(c);
     for (int f = 0; f < c->n_files; f++)

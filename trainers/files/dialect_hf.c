@@ -581,6 +581,18 @@ static const vp_key trl_keys[] = {
      .instead = "attn_implementation: flash_attention_2"},
     {"neftune_noise_alpha", VP_KEY_REAL},
     {"dataset_num_proc", VP_KEY_INT, .min = 1, .max = 4096},
+    {"beta", VP_KEY_REAL}, /* DPO's is 0.1 by default, GRPO's 0 */
+    {"center_rewards_coefficient", VP_KEY_REAL},
+    /* GRPOConfig's */
+    {"num_iterations", VP_KEY_INT, "1", .min = 1, .max = BIG},
+    {"max_completion_length", VP_KEY_INT, "512", .min = 1, .max = BIG},
+    {"num_generations", VP_KEY_INT, "8", .min = 2, .max = BIG},
+    {"use_vllm", VP_KEY_BOOL, "false"},
+    {"vllm_mode", VP_KEY_WORD, "colocate", "colocate|server"},
+    {"vllm_gpu_memory_utilization", VP_KEY_REAL, "0.3", .min = 0, .max = 1},
+    {"steps_per_generation", VP_KEY_INT, .min = 1, .max = BIG},
+    {"generation_batch_size", VP_KEY_INT, .min = 1, .max = BIG},
+    {"max_prompt_length", VP_KEY_INT, .min = 1, .max = BIG},
 };
 
 static const vp_section trl_sections[] = {
@@ -591,19 +603,39 @@ static const vp_section trl_sections[] = {
      "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming:b "
      "ignore_bias_buffers:b env datasets streaming test_split_size config "
      /* of DPO (judge_trl.c), with what it had before */
-     "beta:r loss_weights ld_alpha:r f_divergence_type f_alpha_divergence_coef:r label_smoothing:r "
+     "loss_weights ld_alpha:r f_divergence_type f_alpha_divergence_coef:r label_smoothing:r "
      "use_weighting:b discopop_tau:r disable_dropout:b sync_ref_model:b ref_model_mixup_alpha:r "
-     "ref_model_sync_steps:i precompute_ref_batch_size:i max_prompt_length:i "
-     "max_completion_length:i rpo_alpha:r reference_free:b generate_during_eval:b "
+     "ref_model_sync_steps:i precompute_ref_batch_size:i "
+     "rpo_alpha:r reference_free:b generate_during_eval:b "
      "use_logits_to_keep:b padding_value:i label_pad_token_id:i model_adapter_name "
      "ref_adapter_name force_use_ref_model:b ref_model_init_kwargs use_liger_loss:b "
-     "is_encoder_decoder:b base_model_attribute_name tools",
+     "is_encoder_decoder:b base_model_attribute_name tools "
+     /* of GRPO, and of its script */
+     "cast_lm_head_to_fp32:b num_generations_eval:i ds3_gather_for_generation:b temperature:r top_p:r "
+     "top_k:i min_p:r generation_kwargs chat_template_kwargs repetition_penalty:r cache_implementation "
+     "vllm_model_impl vllm_enable_sleep_mode:b vllm_structured_outputs_regex vllm_server_base_url "
+     "vllm_server_host vllm_server_port:i vllm_server_timeout:r vllm_group_port:i "
+     "vllm_max_model_length:i vllm_tensor_parallel_size:i epsilon:r delta:r "
+     "epsilon_high:r sapo_temperature_neg:r sapo_temperature_pos:r vespo_k_pos:r vespo_lambda_pos:r "
+     "vespo_k_neg:r vespo_lambda_neg:r importance_sampling_level reward_weights "
+     "multi_objective_aggregation scale_rewards mask_truncated_completions:b top_entropy_quantile:r "
+     "entropy_coef:r use_adaptive_entropy:b entropy_coef_min:r entropy_coef_max:r entropy_coef_delta:r "
+     "entropy_target:r max_tool_calling_iterations:i vllm_importance_sampling_correction:b "
+     "vllm_importance_sampling_mode vllm_importance_sampling_clip_max:r "
+     "vllm_importance_sampling_clip_min:r vllm_importance_sampling_cap:r off_policy_mask_threshold:r "
+     "use_bias_correction_kl:b log_completions:b log_multimodal:b num_completions_to_print:i "
+     "log_unique_prompts:b log_completions_hub_repo use_transformers_continuous_batching:b "
+     "transformers_continuous_batching_config use_transformers_paged:b reward_funcs "
+     "reward_model_name_or_path",
      .scripts = SCRIPTS_HAVE},
 };
 
 static const vp_saying trl_says[] = {
     {VP_ALWAYS, NULL, "model_name_or_path", "$model"},
-    {VP_SETTING_SEQ, "*", "max_length", "$"},
+    {VP_SETTING_SEQ, "*", "max_length", "$", "method!=grpo"},
+    {VP_SETTING_COMPLETION, "N", "max_completion_length", "$", "method=grpo"},
+    {VP_SETTING_GENERATOR, "model", "use_vllm", "false", "method=grpo"},
+    {VP_SETTING_GENERATOR, "vllm", "use_vllm", "true", "method=grpo"},
     {VP_SETTING_PRECISION, "fp32", "dtype", "float32"},
     {VP_SETTING_PRECISION, "bf16-mixed", "dtype", "float32"},
     {VP_SETTING_PRECISION, "fp16-mixed", "dtype", "float32"},
@@ -613,7 +645,12 @@ static const vp_saying trl_says[] = {
     {VP_SETTING_PRECISION, "fp16", "dtype", "float16"},
     {VP_SETTING_METHOD, "sft", "packing", "false"},
     {VP_SETTING_METHOD, "dpo", "precompute_ref_log_probs", "false"},
-    {VP_SETTING_LOSS, "full", "use_liger_kernel", "false", "method=dpo"},
+    {VP_SETTING_METHOD, "reward", "center_rewards_coefficient", "null"},
+    {VP_SETTING_METHOD, "grpo", "beta", "0.0"},
+    {VP_ALWAYS, NULL, "vllm_mode", "server", "method=grpo,generator=vllm"},
+    {VP_ALWAYS, NULL, "num_iterations", "1", "method=grpo"},
+    {VP_ALWAYS, NULL, "num_generations", "$group", "method=grpo"},
+    {VP_SETTING_LOSS, "full", "use_liger_kernel", "false", "method!=sft"},
     {VP_SETTING_LOSS, "chunked", "loss_type", "nll", "method=sft", .since = "1.16"},
     {VP_SETTING_LOSS, "chunked", "use_liger_kernel", "false", "method=sft", .since = "1.16"},
     {VP_SETTING_LOSS, "chunked", "loss_type", "chunked_nll", "method=sft", .since = "1.10",
@@ -623,8 +660,8 @@ static const vp_saying trl_says[] = {
     {VP_SETTING_LOSS, "full", "loss_type", "nll", "method=sft", .until = "1.16"},
     {VP_SETTING_LOSS, "full", "use_liger_kernel", "false", "method=sft", .until = "1.16"},
     {VP_SETTING_LOSS, "liger-all", "use_liger_kernel", "true", "method=sft", .until = "1.16"},
-    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "activation_offloading", "false"},
-    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "activation_offloading", "true"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "activation_offloading", "false", "method!=grpo"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "activation_offloading", "true", "method!=grpo"},
     {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager"},
     {VP_SETTING_ATTENTION, "sdpa", "attn_implementation", "sdpa"},
     {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2"},
@@ -646,7 +683,7 @@ static const vp_saying trl_says[] = {
     {VP_SETTING_QUANT, "nf4", "use_bnb_nested_quant", "false", "tuning=qlora"},
     {VP_SETTING_QUANT, "nf4-dq", "use_bnb_nested_quant", "true", "tuning=qlora"},
     VP_PACKED_AS_COMPUTED("bnb_4bit_quant_storage"),
-    {VP_ALWAYS, NULL, "padding_free", "false"},
+    {VP_ALWAYS, NULL, "padding_free", "false", "method=sft|dpo"},
     {VP_ALWAYS, NULL, "pad_to_multiple_of", "null"},
     {VP_ALWAYS, VP_OFF, "load_in_8bit", "false"},
 };
@@ -689,7 +726,7 @@ const vp_dialect vp_dialect_trl = {
     /* scripts of everybody's have the others */
     .flag_signs = "use_peft activation_offloading assistant_only_loss padding_free",
     .programs =
-        "SFTConfig DPOConfig RewardConfig ORPOConfig CPOConfig KTOConfig GKDConfig PRMConfig trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
+        "SFTConfig DPOConfig RewardConfig GRPOConfig ORPOConfig CPOConfig KTOConfig GKDConfig PRMConfig trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
     .own        = "save_strategy eval_strategy evaluation_strategy logging_strategy "
                   "save_total_limit overwrite_output_dir load_best_model_at_end optim use_peft "
                   "assistant_only_loss padding_free activation_offloading",

@@ -12,6 +12,12 @@ static const char pair_keys[] =
     "use_weighting discopop_tau disable_dropout sync_ref_model ref_model_mixup_alpha "
     "ref_model_sync_steps precompute_ref_log_probs precompute_ref_batch_size";
 
+/* Keys of SFTConfig's that GRPOConfig has not. */
+static const char text_keys[] =
+    "max_length packing packing_strategy padding_free eval_packing dataset_text_field dataset_kwargs "
+    "truncation_mode completion_only_loss assistant_only_loss activation_offloading "
+    "chat_template_path eos_token pad_token dataset_num_proc";
+
 /* Keys that DPOConfig had before. */
 static const struct {
     const char *key, *until, *instead;
@@ -70,6 +76,17 @@ static void judge_pairs(vp_judged *x)
     }
 }
 
+static void judge_grpo(vp_judged *x)
+{
+    const vp_value *prompt = vp_value_member(x->file->doc->root, "max_prompt_length");
+
+    for (const vp_value *v = x->file->doc->root->first; v; v = v->next)
+        if (vp_listed(text_keys, v->key))
+            find_key(x, v, NULL, "is no key of GRPOConfig's, which cuts no prompts");
+    if (prompt)
+        find_key(x, prompt, "nothing", "is gone from GRPOConfig, which cuts no prompts any more");
+}
+
 static void judge_loss(vp_judged *x, const vp_value *v, const char *words, const char *trainer,
                        const char *most)
 {
@@ -112,6 +129,8 @@ void vp_judge_trl(vp_judged *x)
     judge_switches(x);
     if (is_dpo)
         judge_pairs(x);
+    if (method && strcmp(method, "grpo") == 0)
+        judge_grpo(x);
     for (const vp_value *v = method || !vp_check_is_own(x->file) ? NULL : x->file->doc->root->first;
          v; v              = v->next)
         if (vp_listed(pair_keys, v->key))

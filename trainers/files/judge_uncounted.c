@@ -26,6 +26,7 @@
     "bitsandbytes.optim.AdamW|bitsandbytes.optim.PagedAdamW|bitsandbytes.optim.AdamW8bit|bitsandbytes.optim.PagedAdamW8bit|bitsandbytes.optim.Lion|" \
     "bitsandbytes.optim.PagedLion|bitsandbytes.optim.Lion8bit|bitsandbytes.optim.PagedLion8bit|torchao.optim.AdamW8bit|torchao.optim.AdamW4bit|grokadamw.GrokAdamW"
 #define LOSES     "makes a loss of its own from the logits"
+#define BUFFERS   "makes completions for other steps than the one that learns from them"
 #define GENERATES "generates what it trains on, beside a reference"
 #define PROJECTS  "keeps other states than the optimizer that is named"
 
@@ -117,6 +118,22 @@ static const struct {
     {"torchtune", "optimizer_in_bwd", "=true", "steps in the backward pass"},
     {"sft", "gradient_checkpointing_kwargs.selective", "=true",
      "keeps what some operations give, and recomputes the rest"},
+    {"sft", "steps_per_generation", "set", BUFFERS},
+    {"sft", "generation_batch_size", "set", BUFFERS},
+    {"sft", "center_rewards_coefficient", ">0", "adds the rewards' own size to the loss"},
+    {"sft", "num_iterations", ">1", "asks the model once more, for what it said before it learnt"},
+    {"sft", "reward_model_name_or_path", "set", "loads a model that judges"},
+    {"sft", "cast_lm_head_to_fp32", "=true", "makes the head's weights fp32"},
+    {"sft", "entropy_coef", ">0", "adds the entropy to the loss"},
+    {"sft", "use_adaptive_entropy", "=true", "adds the entropy to the loss"},
+    {"sft", "vllm_enable_sleep_mode", "=true", "has vLLM give its part of the card back",
+     "use_vllm", "=true"},
+    {"sft", "vllm_tensor_parallel_size", ">1", "cuts vLLM's model among the cards", "use_vllm",
+     "=true"},
+    {"sft", "use_transformers_continuous_batching", "=true",
+     "makes completions by a cache of pages"},
+    {"sft", "use_transformers_paged", "=true", "makes completions by a cache of pages"},
+    {"sft", "cache_implementation", "set", "makes completions by a cache of another kind"},
     {"axolotl", "load_in_4bit", "=true", "makes the weights fp32, which adapter lora does not pack",
      "adapter", "=lora"},
     {"axolotl", "plugins", "~cut_cross_entropy", "never holds the logits of all tokens"},

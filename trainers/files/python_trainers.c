@@ -8,7 +8,7 @@
 
 static const char *const transformers_classes[] = {"Trainer", "Seq2SeqTrainer", NULL};
 static const char *const trl_classes[]          = {
-             "SFTTrainer", "DPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer", "RewardTrainer", NULL};
+             "SFTTrainer", "DPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer", "RewardTrainer", "GRPOTrainer", NULL};
 
 static bool is_one_of(const char *word, const char *const *list)
 {
@@ -227,6 +227,24 @@ out:
     return st;
 }
 
+/* GRPOTrainer(reward_funcs="OpenAssistant/reward-model-deberta-v3-large-v2"): a model that judges, which TRL loads. */
+static vp_status take_judge(vp_python_reader *r, const vp_value *v)
+{
+    const vp_value *judge = vp_value_member(v, "reward_funcs");
+    vp_status       st    = VP_OK;
+
+    if (!judge || judge->kind != VP_VALUE_STRING || !judge->quoted ||
+        strcmp(class_of(v->call), "GRPOTrainer") != 0)
+        return VP_OK;
+    VP_TRY(vp_document_remark(r->doc, judge->line, NULL, false, r->err,
+                              "reward_funcs in line %d: a model beside the one that is trained; "
+                              "what it takes on the card is missing from this answer",
+                              judge->line));
+    r->doc->last_remark->is_uncounted = true;
+out:
+    return st;
+}
+
 /* Trainer(args=training_args) of a script whose arguments its command gives. */
 static vp_status note_given(vp_python_reader *r, const vp_value *v)
 {
@@ -381,6 +399,7 @@ vp_status vp_python_take_trainer(vp_python_reader *r, const vp_value *v)
             vp_python_be_same(own, m);
             own->line = m->line;
         }
+    VP_TRY(take_judge(r, v));
     const vp_value *adapters = vp_value_member(v, "peft_config");
     if (adapters && adapters->kind != VP_VALUE_NULL)
         VP_TRY(vp_python_note_adapters(r, "peft_config", adapters->line));

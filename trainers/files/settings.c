@@ -22,13 +22,29 @@ const char *vp_setting_key(vp_setting s)
     return table[s].key;
 }
 
-bool vp_setting_counts(vp_setting setting, const char *tuning)
+static const char *or_usual(const vp_settings *s, vp_setting setting)
 {
+    return s->value[setting] ? s->value[setting] : table[setting].otherwise;
+}
+
+vp_setting vp_setting_waits_for(vp_setting setting, const vp_settings *s)
+{
+    const char *tuning = or_usual(s, VP_SETTING_TUNING);
+    bool        waits  = false;
+
+    if (setting == VP_SETTING_COMPLETION || setting == VP_SETTING_GENERATOR)
+        return strcmp(or_usual(s, VP_SETTING_METHOD), "grpo") == 0 ? VP_N_SETTINGS
+                                                                   : VP_SETTING_METHOD;
     if (setting == VP_SETTING_QUANT || setting == VP_SETTING_PREPARE)
-        return tuning && strcmp(tuning, "qlora") == 0;
-    if (setting >= VP_SETTING_LORA_R && setting <= VP_SETTING_LORA_SAVE)
-        return tuning && strcmp(tuning, "full") != 0;
-    return true;
+        waits = strcmp(tuning, "qlora") != 0;
+    else if (setting >= VP_SETTING_LORA_R && setting <= VP_SETTING_LORA_SAVE)
+        waits = strcmp(tuning, "full") == 0;
+    return waits ? VP_SETTING_TUNING : VP_N_SETTINGS;
+}
+
+bool vp_setting_counts(vp_setting setting, const vp_settings *s)
+{
+    return vp_setting_waits_for(setting, s) == VP_N_SETTINGS;
 }
 
 const char *vp_setting_words(vp_setting s)
@@ -421,18 +437,17 @@ void vp_settings_release(vp_settings *s)
 
 vp_status vp_settings_complete(vp_arena *arena, vp_settings *s, const char *file, vp_err *err)
 {
-    const char *tuning = s->value[VP_SETTING_TUNING];
-    vp_status   st     = VP_OK;
+    vp_status st = VP_OK;
 
     for (int i = 0; i < VP_N_SETTINGS; i++) {
-        bool counts = vp_setting_counts((vp_setting)i, tuning);
-        if (s->value[i] && counts)
+        vp_setting waits_for = vp_setting_waits_for((vp_setting)i, s);
+        if (s->value[i] && waits_for == VP_N_SETTINGS)
             continue;
         if (s->value[i])
             VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, table[i].key,
-                              "common.%s is given, and common.tuning is %s", table[i].key,
-                              tuning ? tuning : "full"));
-        if (!counts)
+                              "common.%s is given, and common.%s is %s", table[i].key,
+                              table[waits_for].key, or_usual(s, waits_for)));
+        if (waits_for != VP_N_SETTINGS)
             continue;
         if (!table[i].otherwise)
             VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, table[i].key,

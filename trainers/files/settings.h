@@ -16,13 +16,15 @@
  * In words, N is a whole number from 1, R a number from 0, W any word of a trainer's, T that and
  * behind a colon what it is told ("apollo_adamw:rank=8"), L names joined by "+". */
 #define VP_SETTING_TABLE(X) \
-    X(METHOD, "method", "sft", "sft|dpo") \
+    X(METHOD, "method", "sft", "sft|dpo|reward|grpo") \
     X(PARALLEL, "parallel", "none", "none|ddp|fsdp|fsdp2|zero1|zero2|zero3") \
     X(WORLD, "world", "1", "N") \
     X(MICRO_BATCH, "micro_batch", NULL, "N") \
     X(ACCUMULATION, "accumulation", "1", "N") \
     X(GRADIENT_SYNC, "gradient_sync", "step", "step|each") \
     X(SEQ, "seq", NULL, "N") \
+    X(COMPLETION, "completion", "512", "N") \
+    X(GENERATOR, "generator", "model", "model|vllm") \
     X(PRECISION, "precision", NULL, "fp32|bf16-mixed|bf16-amp|bf16|fp16-mixed|fp16-amp|fp16") \
     X(OPTIMIZER, "optimizer", NULL, "T") \
     X(RECOMPUTE, "recompute", "none", \
@@ -52,10 +54,15 @@ typedef enum vp_setting {
         VP_N_SETTINGS
 } vp_setting;
 
-/* Whether a setting is about adapters alone (QUANT, PREPARE: about those over 4-bit weights), and s trains them so;
- * of other settings true. nf4 is plain NF4, nf4-dq NF4 whose scales are quantised too. PREPARE: whether peft's
- * prepare_model_for_kbit_training() makes fp32 what is not quantised; trainer: as the trainer does it unasked. */
-bool vp_setting_counts(vp_setting setting, const char *tuning);
+typedef struct vp_settings vp_settings;
+
+/* The setting that has to be another for this one to count, as s says or by default; VP_N_SETTINGS: it counts. Some are about adapters
+ * alone (QUANT, PREPARE: about those over 4-bit weights), COMPLETION and GENERATOR about the method that writes what it trains on. nf4 is
+ * plain NF4, nf4-dq NF4 whose scales are quantised too. PREPARE: whether peft's prepare_model_for_kbit_training() makes fp32 what is
+ * not quantised; trainer: as the trainer does it unasked. COMPLETION: tokens at the end of SEQ that are written, by GENERATOR: the
+ * model itself, or vLLM. */
+vp_setting vp_setting_waits_for(vp_setting setting, const vp_settings *s);
+bool       vp_setting_counts(vp_setting setting, const vp_settings *s);
 
 const char *vp_setting_key(vp_setting s);
 const char *vp_setting_words(vp_setting s);
@@ -73,7 +80,7 @@ bool vp_word_is(const char *word, const char *pattern, const char **argument);
 /* Of the first n letters of "a|b:N", whether word has one's form. */
 bool vp_word_is_among(const char *word, const char *patterns, size_t n);
 
-typedef struct vp_settings {
+struct vp_settings {
     const char *value[VP_N_SETTINGS];     /* NULL: not said */
     const char *trainer, *model, *device; /* NULL: not said */
     const char *model_class;              /* "BertForSequenceClassification"; NULL: not said */
@@ -88,7 +95,7 @@ typedef struct vp_settings {
     /* defaults that were taken, as sentences */
     const char *assumed[VP_N_SETTINGS];
     int         n_assumed;
-} vp_settings;
+};
 
 #define VP_SETTINGS_UNSAID \
     (vp_settings) \

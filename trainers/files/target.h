@@ -71,7 +71,8 @@ typedef struct vp_saying {
     const char *word;    /* pattern: "full", "every:N", "*"; of VP_ALWAYS NULL, or VP_OFF */
     const char *key;     /* "" : the setting is said by the value of another row's group alone */
     /* "$": what stands for the letter in the word; "$word": the word; "$global": micro-batch x
-     * accumulation x world; "$each": micro-batch x accumulation, read only; "$file:NAME": NAME is written, any text is read but another row's word;
+     * accumulation x world; "$group": written alone, the completions of one prompt that whole groups of make those; "$each":
+     * micro-batch x accumulation, read only; "$file:NAME": NAME is written, any text is read but another row's word;
      * "$set": read only, anything is there but false, "" and an empty list; "$nonzero": read only, a
      * number other than 0; "$count": read only, of how many there is a list; "$with:NAME": read only, NAME=X is in the text and X is not 0;
      * "$told", "$targets": of what an optimizer is told all but its targets, which may be nothing, and these; "$tells:NAME",

@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,6 +276,26 @@ bool vp_list_has(const char *list, const char *name, const char **at, size_t *n)
     return false;
 }
 
+static double global_batch(const vp_settings *s)
+{
+    return strtod(s->value[VP_SETTING_MICRO_BATCH], NULL) *
+           strtod(s->value[VP_SETTING_ACCUMULATION], NULL) *
+           strtod(s->value[VP_SETTING_WORLD], NULL);
+}
+
+/* Completions of one prompt: GRPOConfig's 8, or the most below that of which whole groups fill the batch, and one of an evaluation. */
+static int group_of(const vp_settings *s)
+{
+    const char *each  = s->value[VP_SETTING_EVAL_BATCH];
+    double      batch = global_batch(s), judged = each ? strtod(each, NULL) : 0;
+    int         n     = 8;
+
+    judged *= strtod(s->value[VP_SETTING_WORLD], NULL); /* "none": 0 */
+    while (n > 2 && (fmod(batch, n) != 0 || fmod(judged, n) != 0))
+        n--;
+    return n;
+}
+
 const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_saying *say,
                            const char *argument)
 {
@@ -311,11 +332,9 @@ const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_sayin
     }
     if (strcmp(say->value, "$model") == 0)
         return s->model ? s->model : "";
-    if (strcmp(say->value, "$global") == 0) {
-        double n = strtod(s->value[VP_SETTING_MICRO_BATCH], NULL) *
-                   strtod(s->value[VP_SETTING_ACCUMULATION], NULL) *
-                   strtod(s->value[VP_SETTING_WORLD], NULL);
-        return vp_arena_printf(arena, "%.0f", n);
-    }
+    if (strcmp(say->value, "$global") == 0)
+        return vp_arena_printf(arena, "%.0f", global_batch(s));
+    if (strcmp(say->value, "$group") == 0)
+        return vp_arena_printf(arena, "%d", group_of(s));
     return say->value;
 }

@@ -102,11 +102,20 @@ static const vp_target_file trl_files[] = {
     {&vp_dialect_trl, "dpo.yaml", VP_FORMAT_YAML, "method=dpo",
      .launch = "accelerate launch --config_file accelerate.yaml --module trl.scripts.dpo --config "
                "dpo.yaml --dataset_name YOUR_PAIRS --output_dir out"},
+    {&vp_dialect_trl, "reward.yaml", VP_FORMAT_YAML, "method=reward",
+     .launch = "accelerate launch --config_file accelerate.yaml --module trl.scripts.reward "
+               "--config reward.yaml --dataset_name YOUR_PAIRS --output_dir out"},
+    {&vp_dialect_trl, "grpo.yaml", VP_FORMAT_YAML, "method=grpo",
+     .launch = "accelerate launch --config_file accelerate.yaml --module trl.scripts.grpo --config "
+               "grpo.yaml --dataset_name YOUR_PROMPTS --reward_funcs YOUR_MODULE.FUNCTION "
+               "--output_dir out"},
     {&vp_dialect_accelerate, "accelerate.yaml", VP_FORMAT_YAML},
     {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
 };
 
 static const vp_told trl_script[] = {
+    {"seq",
+     "the longest of your prompts, and its completion behind it"}, /* of grpo: files of others say it */
     VP_TOLD_PREPARATION("SFTTrainer gets it, in a script of yours: trl.scripts.sft does not"),
     {0},
 };
@@ -114,8 +123,8 @@ static const vp_told trl_script[] = {
 const vp_target vp_target_trl = {
     .name = "trl",
     .summary =
-        "TRL's SFTTrainer or DPOTrainer: SFTConfig or DPOConfig with ModelConfig in one YAML, and "
-        "accelerate's file",
+        "TRL's SFTTrainer, DPOTrainer, RewardTrainer or GRPOTrainer: its config with ModelConfig in "
+        "one YAML, and accelerate's file",
     .files   = trl_files,
     .n_files = sizeof trl_files / sizeof *trl_files,
     .script  = trl_script,

@@ -32,8 +32,13 @@ static vp_status complete(vp_arena *arena, const vp_checked *c, const vp_choose_
     s->step_time_s                                                                    = -1;
     for (int i = 0; i < VP_N_SETTINGS; i++)
         if (!s->value[i] && !vp_setting_otherwise((vp_setting)i) &&
-            vp_setting_counts((vp_setting)i, s->value[VP_SETTING_TUNING])) {
-            out->why = vp_arena_printf(arena, "the files do not say %s", vp_setting_key(i));
+            vp_setting_counts((vp_setting)i, s)) {
+            bool is_prompts = i == VP_SETTING_SEQ && s->value[VP_SETTING_METHOD] &&
+                              strcmp(s->value[VP_SETTING_METHOD], "grpo") == 0;
+            out->why = is_prompts
+                           ? "GRPOConfig has no word of how long prompts are; --seq N says "
+                             "it, the tokens of prompt and completion together"
+                           : vp_arena_printf(arena, "the files do not say %s", vp_setting_key(i));
             VP_TRY_ALLOC(err, out->why);
             goto out;
         }

@@ -56,10 +56,20 @@ static const char *offload_of(const vp_settings *s)
                                                         : "none";
 }
 
-/* Training on pairs, by TRL's DPOTrainer; NULL: supervised fine-tuning. */
+/* As estimate's request calls the one of TRL's trainers; NULL: supervised fine-tuning. */
 static const char *method_of(const vp_settings *s)
 {
-    return is(s, VP_SETTING_METHOD, "dpo") ? "dpo" : NULL;
+    return is(s, VP_SETTING_METHOD, "sft") ? NULL : s->value[VP_SETTING_METHOD];
+}
+
+static bool has_pairs(const vp_settings *s)
+{
+    return is(s, VP_SETTING_METHOD, "dpo") || is(s, VP_SETTING_METHOD, "reward");
+}
+
+static bool is_grpo(const vp_settings *s)
+{
+    return is(s, VP_SETTING_METHOD, "grpo");
 }
 
 /* Samples at once of evaluations between steps; 0: none. */
@@ -107,7 +117,7 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
                        job->language->target, job->model->family, job->language->families);
     if (vp_language_trains(job->language, job->model, "--trainer", err) != VP_OK)
         return err->code;
-    if (job->language->own &&
+    if (job->language->own && !is(s, VP_SETTING_METHOD, "reward") && /* it has no such loss */
         vp_hf_check_trl(&(vp_hf_trl_question){.precision    = s->value[VP_SETTING_PRECISION],
                                               .capability   = job->device->compute_capability,
                                               .is_quantised = is(s, VP_SETTING_TUNING, "qlora"),
@@ -155,6 +165,9 @@ static const char *const COMPOSED_BASIS =
 
 static const char *const RANKS_BASIS = "most of the ranks that were dry-run are within less";
 
+static const char *const GENERATED_BASIS =
+    "eleven dry runs that made their completions were within 7 %";
+
 static const char *const OWN_BASIS =
     "recorded steps are within 2 % of PyTorch's own count, runs of TRL's own script within 3.5 %";
 
@@ -184,7 +197,7 @@ static void interval_of(const vp_fit_job *job, const vp_hf_request *q, step_of o
     *low  = of == OF_ITS_OWN ? VP_HF_TRL_SHARE : of == OF_A_NEARER ? l->nearer->low : l->low;
     *high = of == OF_ITS_OWN ? VP_HF_TRL_SHARE : of == OF_A_NEARER ? l->nearer->high : l->high;
     widen(stands_in ? VP_HF_STAND_IN_SHARE : 0, low, high);
-    widen(vp_hf_is_shared(q) ? vp_hf_reserved_share(q) : 0, low, high);
+    widen(vp_hf_is_shared(q) || q->generates ? vp_hf_reserved_share(q) : 0, low, high);
     widen_compiled(job, low, high);
 }
 
@@ -502,7 +515,7 @@ static void say_origin(const vp_fit_job *job, const vp_hf_request *q, step_of of
     bool               method = strcmp(q->trainer, "dpo") == 0;
 
     if (of == OF_ITS_OWN) {
-        out->basis = e->is_composed ? COMPOSED_BASIS : OWN_BASIS;
+        out->basis = e->is_composed ? COMPOSED_BASIS : q->generates ? GENERATED_BASIS : OWN_BASIS;
         return;
     }
     out->basis = of == OF_A_NEARER                                   ? l->nearer->basis
@@ -572,8 +585,12 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
                                                                         : OF_ANOTHER);
     q.limit_bytes = job->limit_bytes ? job->limit_bytes - outside_bytes(job, q.world) : 0;
     if (method) {
-        q.trainer = method;
-        q.padded  = true; /* its collator always passes a mask */
+        q.trainer       = method;
+        q.padded        = true; /* its collator always passes a mask */
+        q.target_seq    = is_grpo(s) ? number(s, VP_SETTING_COMPLETION) : 0;
+        q.generates     = is_grpo(s) && is(s, VP_SETTING_GENERATOR, "model");
+        q.has_reference = is_grpo(s) && job->has_reference && is(s, VP_SETTING_TUNING, "full");
+        q.counts_engine = job->counts_engine;
     } else {
         VP_TRY(try_own(job, s, &q, &e, &of, &packed, err));
         VP_TRY(try_nearer(job, &q, &e, &of, err));
@@ -585,6 +602,9 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
     if (is_overprepared(job, s, &q))
         widen(PREPARED_LOW, &low, &low);
     say_preparation(job, s, &q, &e);
+    if (is_grpo(s) && !job->no_seconds)
+        assume(&e, "seconds are those of the step that learns; making the completions, which comes "
+                   "before it, is not timed");
     reach_ligers(job, &q, &e, &low);
     say_without_liger(job, s, &e);
     if (is_tiled(job, s) && of == OF_ANOTHER) {
@@ -803,7 +823,7 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
                             .optimizer = s->value[VP_SETTING_OPTIMIZER],
                             .clips     = clips(job, s),
                             .frozen    = !is(s, VP_SETTING_TUNING, "full"),
-                            .batch     = (method_of(s) ? 2 : 1) * number(s, VP_SETTING_MICRO_BATCH),
+                            .batch     = (has_pairs(s) ? 2 : 1) * number(s, VP_SETTING_MICRO_BATCH),
                             .seq       = number(s, VP_SETTING_SEQ),
                             .accumulation = number(s, VP_SETTING_ACCUMULATION),
                             .n_recomputed = blocks_recomputed(s, g->n_instances - 2),
@@ -816,8 +836,8 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
         step.n_trained = (n_trained + world - 1) / world; /* each card updates its part */
     if (vp_eager_seconds(&step, out, err) != VP_OK)
         return err->code;
-    if (method_of(
-            s)) /* of pairs, and the reference's forward pass beside three or four such passes */
+    if (is(s, VP_SETTING_METHOD, "dpo") ||
+        job->has_reference) /* its forward pass beside three or four such passes */
         *out *= step.n_recomputed ? 5.0 / 4 : 4.0 / 3;
     add_links(job, s, n_trained, out);
     add_host(job, s, n_trained, out);

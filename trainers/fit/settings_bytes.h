@@ -22,8 +22,11 @@ typedef struct vp_fit_job {
     bool               packed;   /* several documents fill a sequence, a batch is one row */
     bool               compiles; /* files ask for torch.compile */
     bool               in_bytes; /* frozen weights are held in 8 bits, which no setting says */
-    vp_hf_prepare      prepare;  /* as the files say; else as the language's */
-    bool               of_files; /* people's files say it: no advice in options */
+    bool
+        counts_engine; /* method grpo: vLLM's part of the card is in context_bytes, which no setting says */
+    bool          has_reference; /* method grpo: its beta is not 0, which no setting says */
+    vp_hf_prepare prepare;       /* as the files say; else as the language's */
+    bool          of_files;      /* people's files say it: no advice in options */
     /* what files ask of Liger for sure: "all" of its kernels, its "loss" alone; NULL: no word of it, or as the settings say */
     const char *liger;
     bool        liger_least; /* and some kernels more, up to all */

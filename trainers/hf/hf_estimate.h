@@ -56,7 +56,8 @@ typedef struct vp_hf_request {
     int64_t     packed;    /* documents in a sequence, all of a batch's in one row; 0: not packed */
     bool
         has_reference; /* grpo: beta is not 0, and a second model is there unless adapters are trained */
-    bool        generates; /* grpo: the model makes the completions itself, no engine does */
+    bool        counts_engine; /* grpo: vLLM's part of the card is added to what comes out */
+    bool        generates;     /* grpo: the model makes the completions itself, no engine does */
     bool        keep_output;
     const char *liger; /* use_liger_kernel: none (or NULL), loss (its loss alone), all */
     bool        clips; /* gradients to a norm, before the optimizer's step */

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* GRPOConfig's max_completion_length. */
-enum { USUAL_COMPLETION = 256 };
-
 /* Its loss adds products of bf16 up in fp32 (TRL 1.16, kernels/chunked_logprob.py: _addmm_fp32), for which cuBLAS in PyTorch
  * wants 8.0 (aten, CUDABlas.cpp: gemm_internal_cublas_bfloat16_helper with fp32 output). */
 static vp_status check_trl_loss(const vp_hf_trl_question *q, const char *asked, vp_err *err)
@@ -69,7 +66,7 @@ vp_status vp_hf_trl_runs(const vp_hf_request *q, vp_err *err)
 
 int64_t vp_hf_trl_completion_of(const vp_hf_request *q, int64_t seq)
 {
-    return q->target_seq ? q->target_seq : vp_min_i64(USUAL_COMPLETION, seq / 2);
+    return q->target_seq ? q->target_seq : vp_min_i64(VP_HF_USUAL_COMPLETION, seq / 2);
 }
 
 vp_status vp_hf_trl_completion(const vp_hf_request *q, vp_hf_estimate *out, int64_t *tokens,
@@ -97,12 +94,17 @@ static void assume_of_reward(const vp_hf_request *q, vp_hf_estimate *out)
 static void assume_of_grpo(const vp_hf_request *q, vp_hf_estimate *out)
 {
     vp_hf_assume(out, "GRPOTrainer of TRL 1.16: a micro-batch is so many completions, %s",
-                 q->has_reference ? "a second model is the reference (beta)"
-                                  : "beta is 0 (no reference model)");
+                 q->has_reference        ? "a second model is the reference (beta)"
+                 : vp_hf_has_adapters(q) ? "the reference, if beta asks for one, is the model "
+                                           "without its adapters"
+                                         : "beta is 0 (no reference model)");
     if (!q->generates)
         vp_hf_assume(out,
-                     "vLLM has no part of this card (vllm_mode colocate: --reserve 30%%); what its "
-                     "correction asks of the model, without gradients, is not counted");
+                     "%s what vLLM's correction asks of the model, without gradients, is not "
+                     "counted",
+                     q->counts_engine ? "of GRPO"
+                                      : "vLLM has no part of this card (vllm_mode colocate: "
+                                        "--reserve 30%);");
     else
         vp_hf_assume(out,
                      "the model makes %lld completions at once, each as long as it may be: "

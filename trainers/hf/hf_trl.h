@@ -22,6 +22,9 @@ const char *vp_hf_trl_instead(const vp_hf_trl_question *q);
 /* The same of a request. */
 vp_status vp_hf_trl_runs(const vp_hf_request *request, vp_err *err);
 
+/* max_completion_length of TRL 1.16's GRPOConfig, tokens. */
+enum { VP_HF_USUAL_COMPLETION = 512 };
+
 /* How many tokens of a sequence are the completion that GRPOTrainer learns from, behind its prompt. */
 int64_t vp_hf_trl_completion_of(const vp_hf_request *request, int64_t seq);
 /* The same of out->seq; out says so where nobody did. VP_ERR_USAGE: the prompt would have none. */
