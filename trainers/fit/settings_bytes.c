@@ -527,6 +527,18 @@ static void say_origin(const vp_fit_job *job, const vp_hf_request *q, step_of of
     out->why   = of == OF_A_NEARER ? l->nearer->why : method ? BORROWED_PAIRS : l->why;
 }
 
+/* What TRL's other trainers are told besides; their collators always pass a mask. */
+static void ask_of_method(const vp_fit_job *job, const vp_settings *s, vp_hf_request *q)
+{
+    bool grpo        = is_grpo(s);
+    q->trainer       = method_of(s);
+    q->padded        = true;
+    q->target_seq    = grpo ? number(s, VP_SETTING_COMPLETION) : 0;
+    q->generates     = grpo && is(s, VP_SETTING_GENERATOR, "model");
+    q->has_reference = grpo && job->has_reference && is(s, VP_SETTING_TUNING, "full");
+    q->counts_engine = job->counts_engine;
+}
+
 /* versions: as in vp_hf_request. */
 static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const char *versions,
                             vp_fit_bytes *out, vp_err *err)
@@ -585,12 +597,7 @@ static vp_status bytes_with(const vp_fit_job *job, const vp_settings *s, const c
                                                                         : OF_ANOTHER);
     q.limit_bytes = job->limit_bytes ? job->limit_bytes - outside_bytes(job, q.world) : 0;
     if (method) {
-        q.trainer       = method;
-        q.padded        = true; /* its collator always passes a mask */
-        q.target_seq    = is_grpo(s) ? number(s, VP_SETTING_COMPLETION) : 0;
-        q.generates     = is_grpo(s) && is(s, VP_SETTING_GENERATOR, "model");
-        q.has_reference = is_grpo(s) && job->has_reference && is(s, VP_SETTING_TUNING, "full");
-        q.counts_engine = job->counts_engine;
+        ask_of_method(job, s, &q);
     } else {
         VP_TRY(try_own(job, s, &q, &e, &of, &packed, err));
         VP_TRY(try_nearer(job, &q, &e, &of, err));
