@@ -916,6 +916,10 @@ RM = "model_name_or_path: x\noutput_dir: o\nper_device_train_batch_size: 4\nmax_
 for coefficient, fits in (("0.01", None), ("null", True)):
     code, j, err = check(write("rm.yaml", RM % coefficient), "--model", "qwen2.5-0.5b", "--device", "h100")
     ok(code == 0 and j["fits"] is fits and j["common"]["method"] == "reward", "rewards, centred or not: " + coefficient, (code, j.get("fits_not_answered"), j["common"]))
+write("rm.yaml", RM % "null" + "use_peft: true\nlora_target_modules: all-linear\n")
+for command, wrong in ((), True), (("--lora_task_type", "SEQ_CLS"), False):
+    code, j, err = check("--", "trl", "reward", "--config", "rm.yaml", *command)
+    ok(any(f["key"] == "lora_task_type" and f["instead"] == "lora_task_type: SEQ_CLS" for f in j["findings"]) == wrong, "adapters of a head of classes: %s" % (command,), j["findings"])
 
 # ---- what ends in an error on the card is an error of the file's ----
 code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\nmax_length: 512\n"), "--model", "qwen2.5-0.5b", "--device", "t4")

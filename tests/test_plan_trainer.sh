@@ -787,7 +787,7 @@ for target, file in PAIRS.items():
         ok(code == 0 and {k: read["common"].get(k) for k in want} == want and read["device_bytes"] == j["device_bytes"] and not [f for f in read["findings"] if f["severity"] != "note"],
            "%s is read back, with its bytes" % written, (more, code, read.get("common"), read.get("device_bytes"), j["device_bytes"], read.get("findings"), err))
     ok(seen[()] <= seen[("--eval-batch", "16")] and seen[()] < seen[("--method", "dpo")], "evaluations take no less, pairs more", seen)
-for more, want in ((("--method", "reward"), {"method": "reward"}), (("--method", "grpo"), {"method": "grpo", "completion": 256, "generator": "model"}),
+for more, want in ((("--method", "reward"), {"method": "reward"}), (("--method", "reward", "--lora", "r=8,targets=all-linear"), {"method": "reward", "lora_targets": "all-linear"}), (("--method", "grpo"), {"method": "grpo", "completion": 256, "generator": "model"}),
                    (("--method", "grpo", "--vllm", "--target-seq", "100", "--lora", "r=8"), {"method": "grpo", "completion": 100, "generator": "vllm"})):
     code, j, err = plan("qwen2.5-0.5b", "--trainer", "trl", "--device", "4090", "--seq", "512", "--global-batch", "12", *more, "-o", "p.json", "--force")
     if not ok(code == 0, "trl %s" % (more,), (code, err)):
@@ -797,6 +797,7 @@ for more, want in ((("--method", "reward"), {"method": "reward"}), (("--method",
     call("emit", "p.json", "--for", "trl", "-o", "p", "--force")
     written = "p/%s.yaml" % want["method"]
     text = open(written).read()
+    ok(("lora_task_type: SEQ_CLS" in text) == (want["method"] == "reward" and "lora_targets" in want), "adapters of a head of classes", text)
     ok(want["method"] == "reward" or "num_generations: 6\n" in text and "max_length" not in text, "whole groups, and nothing that GRPOConfig has not", text)
     code, read, err = check(written, "--for", "trl", "--device", "4090", "--seq", "512", "--model", "qwen2.5-0.5b", "--world", "1")
     ok(code == 0 and {k: read["common"].get(k) for k in want} == want and read["device_bytes"] == j["device_bytes"] and not [f for f in read["findings"] if f["severity"] != "note"],

@@ -203,6 +203,7 @@ def trl(folder, s):
     same("offload", s["method"] != "grpo" and a.activation_offloading, "activations" in s["offload"])
     if s["method"] == "reward":
         same("centred", a.center_rewards_coefficient, None)
+        same("task", not adapters or m.lora_task_type == "SEQ_CLS", True)
     if s["method"] == "dpo":
         same("pairs", (a.loss_type, a.precompute_ref_log_probs), (["sigmoid"], False))
     accelerate(folder, s)

@@ -39,6 +39,7 @@ static const vp_key trl_keys[] = {
     {"lora_dropout", VP_KEY_REAL, "0.05", .min = 0, .max = 1, MODEL_CONFIG},
     {"lora_target_modules", VP_KEY_LIST, MODEL_CONFIG},
     {"lora_modules_to_save", VP_KEY_LIST, MODEL_CONFIG},
+    {"lora_task_type", VP_KEY_TEXT, "CAUSAL_LM", MODEL_CONFIG},
     {"use_dora", VP_KEY_BOOL, "false", MODEL_CONFIG},
     {"use_rslora", VP_KEY_BOOL, "false", MODEL_CONFIG},
     {"load_in_8bit", VP_KEY_BOOL, "false", MODEL_CONFIG},
@@ -74,7 +75,7 @@ static const vp_section trl_sections[] = {
     {"", VP_STRANGERS_KEPT,
      "model_init_kwargs trust_remote_code:b router_aux_loss_coef:r chat_template_path "
      "dataset_text_field dataset_kwargs eos_token truncation_mode shuffle_dataset:b eval_packing:b "
-     "completion_only_loss:b pad_token model_revision lora_target_parameters lora_task_type "
+     "completion_only_loss:b pad_token model_revision lora_target_parameters "
      "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming:b "
      "ignore_bias_buffers:b env datasets streaming test_split_size config "
      /* of DPO (judge_trl.c), with what it had before */
@@ -154,6 +155,7 @@ static const vp_saying trl_says[] = {
     {VP_SETTING_LORA_TARGETS, "L", "lora_target_modules", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_SAVE, "none", "lora_modules_to_save", NULL, "tuning=lora|qlora"},
     {VP_SETTING_LORA_SAVE, "L", "lora_modules_to_save", "$", "tuning=lora|qlora,lora_save!=none"},
+    {VP_ALWAYS, NULL, "lora_task_type", "SEQ_CLS", "method=reward,tuning=lora|qlora"},
     {VP_ALWAYS, NULL, "bnb_4bit_quant_type", "nf4", "tuning=qlora"},
     {VP_SETTING_QUANT, "nf4", "use_bnb_nested_quant", "false", "tuning=qlora"},
     {VP_SETTING_QUANT, "nf4-dq", "use_bnb_nested_quant", "true", "tuning=qlora"},

@@ -87,6 +87,22 @@ static void judge_grpo(vp_judged *x)
         find_key(x, prompt, "nothing", "is gone from GRPOConfig, which cuts no prompts any more");
 }
 
+/* peft_model.py of 0.21: the class for CAUSAL_LM takes a method of the model's that one with a head of classes has not. */
+static void judge_reward(vp_judged *x)
+{
+    const vp_value *on    = vp_value_member(x->file->doc->root, "use_peft");
+    bool            other = false; /* a command may say what its file does not */
+
+    for (int f = 0; f < x->c->n_files; f++)
+        other = other || (x->c->files[f].doc && &x->c->files[f] != x->file &&
+                          vp_value_at(x->c->files[f].doc->root, "lora_task_type"));
+    if (!other && vp_check_is_own(x->file) && on &&
+        vp_check_holds(x->c, x->file, "use_peft", "=true") &&
+        vp_check_holds(x->c, x->file, "lora_task_type", "=CAUSAL_LM"))
+        vp_find(x->c, x->file, VP_ERROR, on, "lora_task_type", "lora_task_type: SEQ_CLS",
+                "is CAUSAL_LM: peft makes no such adapters of a model that gives a reward");
+}
+
 static void judge_loss(vp_judged *x, const vp_value *v, const char *words, const char *trainer,
                        const char *most)
 {
@@ -131,6 +147,8 @@ void vp_judge_trl(vp_judged *x)
         judge_pairs(x);
     if (method && strcmp(method, "grpo") == 0)
         judge_grpo(x);
+    if (method && strcmp(method, "reward") == 0)
+        judge_reward(x);
     for (const vp_value *v = method || !vp_check_is_own(x->file) ? NULL : x->file->doc->root->first;
          v; v              = v->next)
         if (vp_listed(pair_keys, v->key))

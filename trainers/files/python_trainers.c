@@ -7,8 +7,9 @@
 #include <string.h>
 
 static const char *const transformers_classes[] = {"Trainer", "Seq2SeqTrainer", NULL};
-static const char *const trl_classes[]          = {
-             "SFTTrainer", "DPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer", "RewardTrainer", "GRPOTrainer", NULL};
+static const char *const trl_classes[]          = {"SFTTrainer",  "DPOTrainer", "KTOTrainer",
+                                                   "ORPOTrainer", "CPOTrainer", "RewardTrainer",
+                                                   "GRPOTrainer", NULL};
 
 static bool is_one_of(const char *word, const char *const *list)
 {

@@ -189,7 +189,8 @@ typedef struct vp_saying {
     }
 
 /* One letter from use_dora, eval_steps, datasets; and what transformers' own scripts call the model and the sequence. */
-#define VP_SCRIPTS_HAVE "use_lora eval_step dataset model_name save_step model_name_or_path block_size"
+#define VP_SCRIPTS_HAVE \
+    "use_lora eval_step dataset model_name save_step model_name_or_path block_size"
 
 /* when: optimizers that vplan knows and transformers' Trainer has no word for. */
 #define VP_NOT_TRAINERS "optimizer!=adamw_torch_forloop|adamw_bnb_32bit|sgd_momentum"

@@ -288,7 +288,7 @@ static int group_of(const vp_settings *s)
 {
     const char *each  = s->value[VP_SETTING_EVAL_BATCH];
     double      batch = global_batch(s), judged = each ? strtod(each, NULL) : 0;
-    int         n     = 8;
+    int         n = 8;
 
     judged *= strtod(s->value[VP_SETTING_WORLD], NULL); /* "none": 0 */
     while (n > 2 && (fmod(batch, n) != 0 || fmod(judged, n) != 0))
