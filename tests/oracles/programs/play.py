@@ -554,7 +554,7 @@ class Recording:
         self.beside = set()                           # of a stream of their own
         kept = {}
         for i, e in enumerate(trace):
-            if e["action"] == "alloc" and e["size"] in WORKSPACE_BYTES:
+            if e["action"] == "alloc" and e["size"] in WORKSPACE_BYTES and e["addr"] not in params:         # a packed weight may have as many bytes
                 kept[e["addr"]] = i
             elif e["action"] == "free_completed":
                 kept.pop(e["addr"], None)

@@ -23,7 +23,7 @@ EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s 
 OF_TOWER = ["1024", "4096", "1280", "3840", "5120", "3420", "h"]              # columns of what is summed over the rows of a tower
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "C", "s", "d,a", "d,k", "v,a", "v,w", "a v", "w v", "v,k", "k v", "i", "i,L", "z", "128,z"]
 
-WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh", "he", "2adh", "zh", "128zh", "384zh", "256jh+128zh", "avh", "wvh", "kvh", "hi", "hiL"]      # elements of what is quantised
+WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh", "he", "2adh", "zh", "128zh", "384zh", "256jh+128zh", "avh", "wvh", "kvh", "hi", "hiL", "768h", "1152h", "1536h"]      # elements of what is quantised
 FLAGS = ["h", "ad", "f", "e"]                                         # columns of what goes into a product of 8-bit weights
 
 # Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
