@@ -251,7 +251,7 @@ ok(len(pairs) >= 18 and low <= min(shares) and max(shares) <= high <= 0.2, "pair
 # ---- models that vplan has no graph of: as many parameters as transformers 5.17 builds of their config ----
 COUNTS = {"distilbert-base-uncased": 66985530, "t5-small": 60506624, "t5-base": 222903552, "t5-large": 737668096, "vit-base-patch16-224": 86567656,
           "vit-large-patch16-224": 304326632, "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-30b-a3b": 30532122624, "qwen1.5-moe-a2.7b": 14315784192, "qwen3.5-0.8b": 752393024, "qwen3.5-2b": 1881825088, "qwen3.5-4b": 4205751296, "qwen3.5-9b": 8953803264, "qwen3.5-27b": 26895998464, "gemma-3-270m": 268098176,
-          "gemma-3-1b": 999885952, "gemma-3-4b": 4300079472, "llava-1.5-7b": 7063427072, "llava-1.5-13b": 13351494656, "gemma-3-12b": 12187325040, "gemma-3-27b": 27432406640,
+          "gemma-3-1b": 999885952, "gemma-3-4b": 4300079472, "qwen2.5-vl-3b": 3754622976, "qwen2.5-vl-7b": 8292166656, "llava-1.5-7b": 7063427072, "llava-1.5-13b": 13351494656, "gemma-3-12b": 12187325040, "gemma-3-27b": 27432406640,
           "gemma-4-31b": 31273086512, "gemma-4-e4b": 7941100832, "gemma-4-e2b": 5104297504,
           "starcoder2-3b": 3030371328, "starcoder2-7b": 7173923840, "granite-3.3-2b": 2533539840, "granite-3.3-8b": 8170864640,
           "smollm3-3b": 3075098624, "falcon-7b": 6921720704, "stablelm-3b": 2795443200, "gpt-neo-125m": 125198592, "gpt-neo-1.3b": 1315575808,
@@ -375,8 +375,9 @@ seeing = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.rea
 for row, errors in seeing:
     name = " ".join([row["name"], row["trainer"]] + row["options"])
     if ok(not isinstance(errors, str), name, errors):
-        ok(abs(errors["peak"]) <= 0.0005 and abs(errors["reserved"]) <= 0.0005 and abs(errors["load"]) <= 1e-6, name, errors)
-ok(len(seeing) >= 30 and len({row["name"] for row, _ in seeing}) >= 2, "rows of texts with pictures", len(seeing))
+        one_by_one = "--image-size" in row["options"] and "sdpa:flash" in row["options"]         # windows, of which small holes are left in another order
+        ok(abs(errors["peak"]) <= 0.0005 and abs(errors["reserved"]) <= (0.004 if one_by_one else 0.0005) and abs(errors["load"]) <= 1e-6, name, errors)
+ok(len(seeing) >= 39 and len({row["name"] for row, _ in seeing}) >= 4, "rows of texts with pictures", len(seeing))
 llava = dict(model_type="llava", architectures=["LlavaForConditionalGeneration"], image_token_index=32000, vision_config=dict(model_type="clip_vision_model", hidden_size=1024, image_size=336,
              intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24, patch_size=14, projection_dim=768), text_config=dict(model_type="llama", max_position_embeddings=4096, vocab_size=32064))
 with_picture = ["--trainer", "hf", "--precision", "bf16-amp", "--images", "1", "--micro-batch", "2"]
@@ -391,6 +392,17 @@ refused("pictures of a model of texts", dict(model_type="llama", hidden_size=204
 refused("pictures of another size", llava, with_picture + ["--image-size", "300x300"], 2, ["--image-size"])
 refused("a size of no pictures", llava, ["--trainer", "hf", "--image-size", "300x300"], 2, ["--images N"])
 refused("sides that are none", llava, with_picture + ["--image-size", "300"], 2, ["WIDTHxHEIGHT"])
+tower = dict(depth=32, hidden_act="silu", hidden_size=1280, intermediate_size=3420, num_heads=16, in_chans=3, out_hidden_size=2048, patch_size=14, spatial_merge_size=2, temporal_patch_size=2,
+             window_size=112, fullatt_block_indexes=[7, 15, 23, 31])
+qwen = dict(model_type="qwen2_5_vl", architectures=["Qwen2_5_VLForConditionalGeneration"], hidden_act="silu", hidden_size=2048, intermediate_size=11008, num_hidden_layers=36, num_attention_heads=16,
+            num_key_value_heads=2, vocab_size=151936, max_position_embeddings=128000, tie_word_embeddings=True, vision_config=tower)
+frozen = with_picture + ["--recompute", "full", "--seq", "2048", "--lora", "r=8,targets=all-linear", "--freeze", "vision"]
+rc, j = estimate(qwen, *frozen, "--image-size", "1024x768", "--attention", "flash2")
+ok(rc == 0 and j["settings"]["image_size"] == "1024x768" and j["model"]["params_total"] == 3754622976 + 14966784 and any("1036 x 756" in a for a in j["assumptions"]) and any("999 of the 2048" in a for a in j["assumptions"]), "pictures of whole tokens", (rc, j.get("error"), j.get("assumptions")))
+ok(estimate(qwen, *frozen, "--image-size", "1024x768")[1]["allocated_peak_bytes"] <= 1.001 * j["allocated_peak_bytes"], "window after window is below the peak")
+ok(estimate(dict({k: x for k, x in qwen.items() if k in ("model_type", "architectures", "tie_word_embeddings", "vision_config")}, text_config={k: x for k, x in qwen.items() if k not in ("architectures", "vision_config")}), *frozen, "--image-size", "1024x768", "--attention", "flash2")[1]["allocated_peak_bytes"] == j["allocated_peak_bytes"], "a config whose text has a part of its own is the same")
+refused("pictures of no size", qwen, frozen + ["--attention", "flash2"], 2, ["--image-size WxH"])
+refused("a tower with other windows", dict(qwen, vision_config=dict(tower, window_size=224)), frozen + ["--image-size", "1024x768"], 4, ["was recorded with 112"])
 refused("a frozen tower of no pictures", llava, ["--trainer", "hf", "--freeze", "vision"], 2, ["--images N"])
 refused("pictures on several cards", llava, with_picture + ["--seq", "1024", "--world", "2"], 4, ["--parallel ddp", "one GPU"])
 dino = dict(model_type="dinov2", architectures=["Dinov2ForImageClassification"], hidden_size=384, num_hidden_layers=12, num_attention_heads=6, mlp_ratio=4, image_size=518, patch_size=14,

@@ -62,7 +62,7 @@ def of_ours(r, scratch):
     options = ["--precision", r["precision"], "--attention", r.get("attention", "sdpa:flash"), "--recompute", recompute, "--optimizer",
                r["optimizer"], "--micro-batch", r["micro_batch"]]
     for column, option in (("task", "--task"), ("seq", "--seq"), ("target_seq", "--target-seq"), ("padding", "--padding"),
-                           ("eval_batch", "--eval-batch"), ("packing", "--packing"), ("images", "--images"), ("device", "--device")):
+                           ("eval_batch", "--eval-batch"), ("packing", "--packing"), ("images", "--images"), ("image_size", "--image-size"), ("device", "--device")):
         if r.get(column, "0") not in ("", "0") and not (column == "padding" and r.get("packing", "0") != "0"):
             options += [option, r[column]]
     if r.get("lora") in PEFT:

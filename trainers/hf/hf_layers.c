@@ -25,6 +25,7 @@ static const struct pattern {
     {"cohere2", "sliding_window_pattern", 4, 0, false, NULL},
     {"modernbert", "global_attn_every_n_layers", 3, 0, true, NULL},
     {"qwen2", "sliding_window_pattern", 0, 0, false, NULL},
+    {"qwen2_5_vl", "sliding_window_pattern", 0, 0, false, NULL},
     {"qwen3", "sliding_window_pattern", 0, 0, false, NULL},
     {"qwen3_moe", "sliding_window_pattern", 0, 0, false, NULL},
     {"smollm3", "sliding_window_pattern", 0, 4, false, NULL},

@@ -106,6 +106,8 @@ static vp_status choose_side(const vp_hf_request *q, vp_hf_sizes *sizes, vp_hf_e
     high          = (q->image_height + side / 2) / side;
     wide          = wide ? wide : 1;
     high          = high ? high : 1;
+    at[VP_SYM_ih] = high;
+    at[VP_SYM_ix] = wide;
     at[VP_SYM_it] = wide * high;
     at[VP_SYM_iv] = at[VP_SYM_it] * at[VP_SYM_ir];
     at[VP_SYM_in] = window ? vp_ceil_div(wide, window) * vp_ceil_div(high, window) : 1;

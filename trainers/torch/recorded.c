@@ -110,6 +110,9 @@ void vp_recorded_free(vp_recorded *s)
         vp_ledger_free(s->ledger, &s->blocks[i]);
     for (int i = 0; i < MAX_WORKSPACES; i++)
         vp_ledger_free(s->ledger, &s->workspaces[i]);
+    for (int64_t i = 0; i < s->n_more; i++)
+        vp_ledger_free(s->ledger, &s->more[i].block);
+    free(s->more);
     vp_ledger_free(s->ledger, &s->rows);
     vp_ledger_free(s->ledger, &s->part);
     vp_ledger_free(s->ledger, &s->ones);
@@ -331,7 +334,7 @@ out:
 
 static bool is_of_trl(const slot *x)
 {
-    return x->tile && x->tile != 't';
+    return x->tile && strchr("hfg", x->tile);
 }
 
 /* The first of these symbols that a size is made of; '\0': none. */
@@ -486,7 +489,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     int64_t          bytes = s->bytes[which];
     vp_status        st    = VP_OK;
 
-    vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
+    vp_recorded_let_go(s, block - s->blocks); /* of the step before, where it outlived that */
     if (x->is_plain && !is_held_by_watch(s, x))
         return play_plain(s, x, bytes, block, phase_idx, err);
     bytes = bytes_of(s, which, repetition);
@@ -496,12 +499,16 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     if (is_of_trl(x))
         VP_TRY(play_tiles(s, which, phase_idx, err));
     s->ledger->stream = x->beside ? BESIDE : 0;
+    int64_t each      = bytes;
+    bytes             = vp_recorded_first_bytes(s, x, each);
     if (!is_held_by_watch(s, x))
         VP_TRY(vp_ledger_alloc(
             s->ledger, s->stays && x->owner == VP_OWNER_PARAMETER ? VP_OWNER_RESIDENT : x->owner,
             bytes, block, err));
     if (is_of_trl(x))
         vp_ledger_free(s->ledger, x->tile == 'h' ? &s->rows : &s->part);
+    if (x->tile == 'w' || x->tile == 'j')
+        VP_TRY(vp_recorded_take_more(s, x, each, block - s->blocks, err));
     s->n_allocs++;
     if (x->owner == VP_OWNER_PARAMETER) {
         const char *size                      = s->program->recording->sizes[x->size];
@@ -542,12 +549,12 @@ static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_runni
         return; /* of a phase that was not played yet */
     switch ((rule)t->rule) {
     case RULE_ONE:
-        vp_ledger_free(s->ledger, &s->blocks[base]);
+        vp_recorded_let_go(s, base);
         return;
     case RULE_SAME:
         from = i + t->a;
         if (from >= 0 && from < n)
-            vp_ledger_free(s->ledger, &s->blocks[base + from]);
+            vp_recorded_let_go(s, base + from);
         return;
     case RULE_ALL:
         from = t->a;
@@ -567,7 +574,7 @@ static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_runni
         break;
     }
     for (int64_t j = from; j < to; j++)
-        vp_ledger_free(s->ledger, &s->blocks[base + j]);
+        vp_recorded_let_go(s, base + j);
 }
 
 static void give_back(vp_recorded *s, const token *t, int64_t i, int64_t n_running)

@@ -301,7 +301,7 @@ static char read_mark(const char **text)
  * the last, smaller one. */
 static char read_tile(const char **text)
 {
-    if (**text != '%' || !(*text)[1] || !strchr("hfgt", (*text)[1]))
+    if (**text != '%' || !(*text)[1] || !strchr("hfgtwj", (*text)[1]))
         return '\0';
     *text += 2;
     return (*text)[-1];

@@ -26,7 +26,7 @@ typedef struct slot {
     int32_t size;  /* of the recording's expressions */
     char    large; /* only where this look-up has more than 3072 rows, embedding's large kernel */
     /* of TRL's head, the last of several: h its rows, f or g its part of the table; of Liger's loss t: the last tile's, where
-     * it is the last repetition */
+     * it is the last repetition; of a tower's attention the first of as many as there are windows (w) or pictures (j) */
     char     tile;
     bool     beside;   /* on a stream of its own */
     bool     in_body;  /* a block for each repetition */
@@ -111,6 +111,12 @@ struct vp_recording {
     vp_recorded_program *programs, **last;
 };
 
+/* One of many that a block stands for. */
+typedef struct vp_recorded_more {
+    int64_t         place; /* of the block */
+    vp_ledger_block block;
+} vp_recorded_more;
+
 /* A program for given sizes, while it is played. */
 struct vp_recorded {
     const vp_recorded_program *program;
@@ -128,6 +134,8 @@ struct vp_recorded {
     bool              taken[MAX_WORKSPACES], is_tied, stays;
     int64_t          *parameters, *rows_of_parameter, n_parameters, frozen_bytes, quantised_bytes;
     int64_t           idle_bytes;
+    vp_recorded_more *more; /* what stands beside blocks: recorded_more.c */
+    int64_t           n_more, cap_more;
     bool             *is_vector, *has_rank; /* of each parameter */
     const vp_recorded_watch *watch;         /* or NULL */
     int64_t          n_gradients, n_told;   /* made in this phase; of which the watch was told */
@@ -143,6 +151,13 @@ struct vp_recorded {
     int64_t  next_workspace; /* allocations of the phase before the next one is taken */
     bool     is_backward, is_in_loss, is_behind_loss; /* of the phase that is played; of its loss */
 };
+
+/* Of a tower's attention, which looks at one window or picture after the other: the bytes of the first, whose block is at a place; the
+ * others, which come behind it; they go with it. */
+int64_t   vp_recorded_first_bytes(const vp_recorded *s, const slot *x, int64_t bytes);
+vp_status vp_recorded_take_more(vp_recorded *s, const slot *x, int64_t bytes, int64_t place,
+                                vp_err *err);
+void      vp_recorded_let_go(vp_recorded *s, int64_t place);
 
 /* Of a name of n characters; -1: no such phase. */
 int vp_recorded_phase_named(const vp_recorded_program *p, const char *name, size_t n);

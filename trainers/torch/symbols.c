@@ -239,12 +239,14 @@ static void complete_tower(vp_symbols *s)
     at[VP_SYM_NI] = vp_mul(at[VP_SYM_im], at[VP_SYM_it]);
     at[VP_SYM_XJ] =
         at[VP_SYM_NI] > 2304 ? scratch_of_index(at[VP_SYM_NI], bits_of(at[VP_SYM_NI])) : 1;
-    at[VP_SYM_NVJ] = vp_add(at[VP_SYM_NV], 128 * at[VP_SYM_im]);
-    at[VP_SYM_NVW] = vp_add(at[VP_SYM_NV], vp_mul(128 * at[VP_SYM_im], most(1, at[VP_SYM_in])));
-    at[VP_SYM_NVS] = splits_of(s, vp_mul(at[VP_SYM_im], at[VP_SYM_ia]), at[VP_SYM_id], rows, rows);
-    at[VP_SYM_YMP] = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 896)), 256);
-    at[VP_SYM_YMR] = scratch_of_count(n, s->card.processors);
-    at[VP_SYM_YMS] = 511 + vp_round_up(8 * (32 + vp_ceil_div(n, 4224)), 256);
+    at[VP_SYM_NVO]  = splits_of(s, at[VP_SYM_ia], at[VP_SYM_id], rows, rows);
+    at[VP_SYM_V128] = vp_round_up(rows, 128);
+    at[VP_SYM_NVJ]  = vp_add(at[VP_SYM_NV], 128 * at[VP_SYM_im]);
+    at[VP_SYM_NVW]  = vp_add(at[VP_SYM_NV], vp_mul(128 * at[VP_SYM_im], most(1, at[VP_SYM_in])));
+    at[VP_SYM_NVS]  = splits_of(s, vp_mul(at[VP_SYM_im], at[VP_SYM_ia]), at[VP_SYM_id], rows, rows);
+    at[VP_SYM_YMP]  = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 896)), 256);
+    at[VP_SYM_YMR]  = scratch_of_count(n, s->card.processors);
+    at[VP_SYM_YMS]  = 511 + vp_round_up(8 * (32 + vp_ceil_div(n, 4224)), 256);
 }
 
 /* Rows of tokens that Liger's loss takes at once (fused_linear_cross_entropy_forward of 0.8.5): as many as make logits of the

@@ -261,10 +261,11 @@ FAMILIES = {
 }
 
 
-def pictures_of(config, grid=None):
+def pictures_of(config, size=""):
     """Of a config with a tower: what a batch of pictures is made of."""
     of = next(f.images for f in FAMILIES.values() if f.images and f.kind == config["model_type"] and f.images.get("side") == config["vision_config"].get("image_size"))
-    return of_pictures(of, (grid or [0, 0])[0], (grid or [0, 0])[1])
+    wide, high = [int(x) // of["pixels"] for x in size.split("x")] if size else (0, 0)
+    return of_pictures(of, high, wide)
 
 
 def of_pictures(of, high, wide):

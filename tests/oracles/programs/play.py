@@ -341,7 +341,7 @@ def dtype_of_signal(v):
 def pictures(v, shape):
     """What a processor makes of pictures beside a text's tokens."""
     import torch
-    if "I" in shape:
+    if shape.get("I"):
         return {"pixel_values": torch.zeros(shape["im"], 3, shape["I"], shape["I"], device="cuda", dtype=torch.float32)}
     return {"pixel_values": torch.zeros(shape["im"] * shape["iv"], shape["ie"], device="cuda", dtype=torch.float32), "image_grid_thw": Grid(shape),
             "mm_token_type_ids": torch.zeros(shape["B"], shape["S"], device="cuda", dtype=torch.int64)}
@@ -362,6 +362,55 @@ class Grid:
         return self.values.prod(axis)
 
 
+ASIDE = []                                     # of a recording: (allocations before, behind, which) of a tower's attention to one window (w) or picture (j)
+
+
+IS_FLASH = []                                  # not empty: lengths are on the card
+
+
+def look_once(count):
+    """A tower looks at its first window, or picture, alone, in place of one after the other; what it takes there is noted, in backward too."""
+    import torch
+    from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as module
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    class Joined(torch.autograd.Function):
+        """What all are put together in, of which this one is the first part."""
+        @staticmethod
+        def forward(ctx, one, n):
+            ctx.n = one.shape[1]
+            return one.new_empty((one.shape[0], n) + one.shape[2:])
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.narrow(1, 0, ctx.n), None
+
+    def forward(self, hidden_states, cu_seqlens, position_embeddings=None, max_seqlen=None, **kwargs):
+        n = hidden_states.shape[0]
+        q, k, v = self.qkv(hidden_states).reshape(n, 3, self.num_heads, -1).permute(1, 0, 2, 3).unbind(0)
+        q, k = module.apply_rotary_pos_emb_vision(q, k, *position_embeddings)
+        q, k, v = [x.transpose(0, 1).unsqueeze(0) for x in (q, k, v)]
+        lengths = (cu_seqlens[1:] - cu_seqlens[:-1]).tolist()
+        first, kind = lengths[0], "w" if lengths[0] == WINDOW_ROWS else "j"
+        attend, at = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, None), count()
+        one = attend(self, *[x.narrow(2, 0, first) for x in (q, k, v)], attention_mask=None, scaling=self.scaling, dropout=0.0, is_causal=False, **kwargs)[0]
+        ASIDE.append((at, count(), kind))
+        if one.grad_fn is not None:
+            begin = []
+            one.grad_fn.register_prehook(lambda grads: begin.append(count()))
+            node = one.grad_fn
+            while "Attention" not in node.name():
+                node = node.next_functions[0][0]
+            node.register_hook(lambda *of: ASIDE.append((begin[-1], count(), kind)))
+        out = Joined.apply(one, n)
+        del one
+        return self.proj(out.reshape(n, -1).contiguous())
+    module.Qwen2_5_VLVisionAttention.forward = forward
+
+
+WINDOW_ROWS = 64
+
+
 @functools.lru_cache
 def see_grids():
     """Modules of towers are told the values of a Grid."""
@@ -377,11 +426,11 @@ def see_grids():
         return of_grid
 
     def lengths(made, args):
-        is_flash = args[0]._attn_implementation == "flash_attention_2"
+        is_flash = IS_FLASH[:] = [True] * (args[0]._attn_implementation == "flash_attention_2")
         return made[0].to("cuda") if is_flash else made[0], made[1]
     patched = {"get_vision_position_ids": on_card("get_vision_position_ids", lambda made, args: made.to("cuda")),
                "get_vision_attention_seqlens": on_card("get_vision_attention_seqlens", lengths),
-               "get_vision_window_index": on_card("get_vision_window_index", lambda made, args: (made[0], made[1].to("cuda")))}
+               "get_vision_window_index": on_card("get_vision_window_index", lambda made, args: (made[0], made[1].to("cuda") if IS_FLASH else made[1]))}
 
     def rope_index(self, input_ids, *args, **kwargs):
         b, s = input_ids.shape
@@ -462,6 +511,9 @@ class Recording:
         for i, (name, p) in enumerate(m.named_parameters()):
             live[p.data_ptr()] = (name, p.requires_grad, type(p).__name__ in ("Params4bit", "Int8Params"), (p.element_size(),) + tuple(p.shape))
         self.mark("inputs")
+        if v.get("images") and "ih" in shape and not v["attention"].startswith("flash"):
+            look_once(self.n_allocations)
+            ASIDE.clear()
         inputs = batch(v, shape)
         grads = {}
         if v["lora"] == "prefix":
@@ -490,6 +542,7 @@ class Recording:
         self.params = {}
         self.grads = {}
         self.split(trace, n0, live, grads)
+        self.aside = self.find_aside(n0[0])
         self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape, "f" if v.get("eval") else {"trl": "fg", "dpo": "ffg", "grpo": "ffg" if v.get("beta") else "fg"}[v["trainer"]]) if v["trainer"] in HEADED else {}
 
     def mark_frozen(self, layer):
@@ -615,6 +668,26 @@ class Recording:
                 elif kind == "b":
                     raise RuntimeError("no tile of logits before a product of the head")
         return out
+
+    def find_aside(self, n0):
+        """id -> which: what was taken for one window or picture, and is there behind its attention."""
+        kept, at = {}, {}
+        for first, behind, kind in ASIDE:
+            for n in range(first - n0, behind - n0):
+                if self.order[n][0] is not None:
+                    at[self.order[n][0]] = (first, kind)
+        for events in self.phases.values():         # what goes before anything else is asked for was this one's own
+            open_at = None
+            for e in events:
+                if e[0] == "a":
+                    open_at = at.get(e[1], (None,))[0]
+                    if e[1] in at:
+                        kept[e[1]] = at[e[1]][1]
+                else:
+                    for i in e[1]:
+                        if i in at and at[i][0] == open_at:
+                            kept.pop(i, None)
+        return kept
 
     def ids(self, phase):
         return {e[1] for e in self.phases[phase] if e[0] == "a"}

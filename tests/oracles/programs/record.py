@@ -261,6 +261,8 @@ def record(v, family):
         marks.update(of_tiles(v, family, shapes[0], base, program, slots))
     if v["trainer"] in play.TRL:
         in_tiles(model, names, repeats[0], slots, marks)
+    for name in names:
+        marks.update({e[2]: "%" + repeats[0].aside[x[1]] for e, x in zip(model[name], repeats[0].phases[name]) if e[0] == "a" and x[1] in repeats[0].aside})
     of_streams(model, names, repeats[0], marks)
     repeats[0].written = written(model, names, repeats[0], slots)
     return program, slots, marks, repeats[0], tied

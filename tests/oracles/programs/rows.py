@@ -910,7 +910,7 @@ RECENT = [  # what was recorded last: adapters of experts too, whole models at a
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
-MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze", "alloc_conf", "prepare", "target_seq", "beta", "images"]
+MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout", "save", "tokens", "offload", "freeze", "alloc_conf", "prepare", "target_seq", "beta", "images", "image_size"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 
 
@@ -993,7 +993,7 @@ def as_in(path, step):
     with open(path) as f:
         rows = list(csv.DictReader(x for x in f if not x.startswith("#")))
     usual = dict(zip(COLUMNS[8:], ("clm", "none", "torch", "none", 0, "none")))
-    usual.update({c: {"liger": "none", "save": "none", "freeze": "none", "alloc_conf": "", "prepare": ""}.get(c, 0) for c in MORE})
+    usual.update({c: {"liger": "none", "save": "none", "freeze": "none", "alloc_conf": "", "prepare": "", "image_size": ""}.get(c, 0) for c in MORE})
     columns, out = COLUMNS + MORE, []
     for r in rows[::step]:
         r = dict(usual, **r)
@@ -1012,7 +1012,7 @@ def seq_of_picture(config, seq):
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
-    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen, alloc_conf, prepare, completion, beta, images = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none", "", "", 0, 0, 0)[len(row) - len(COLUMNS):]
+    eval_batch, liger, packing, dora, lora_dropout, save, tokens, offload, frozen, alloc_conf, prepare, completion, beta, images, image_size = row[len(COLUMNS):] + (0, "none", 0, 0, 0, "none", 0, 0, "none", "", "", 0, 0, 0, "")[len(row) - len(COLUMNS):]
     if adapters != "none" and task in ("seqcls", "tokcls", "imgcls"):
         save = "classifier"
     if alloc_conf:
@@ -1054,7 +1054,7 @@ def measure(row):
         loop.trainer.create_scheduler(10, opt)
     of_batch = dict(B=1, S=batch * seq, o=batch * packing) if packing else dict(B=batch, S=seq, l=completion, I=fields.get("image_size"), p=fields.get("patch_size"))
     if images:
-        of_batch = dict(of_batch, im=batch * images, **families.pictures_of(config))
+        of_batch = dict(of_batch, im=batch * images, **families.pictures_of(config, image_size))
         loop.library = loops.of_pictures(of_batch)
     if "num_mel_bins" in fields:
         of_batch = dict(B=batch, S=fields["max_source_positions"], D=seq, c=fields["num_mel_bins"])

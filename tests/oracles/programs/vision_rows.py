@@ -12,6 +12,7 @@ import os
 import random
 import sys
 
+import families
 import play
 import rows
 
@@ -21,12 +22,22 @@ LLAVA = dict(model_type="llava", image_token_index=32000, projector_hidden_act="
              vision_config=CLIP, text_config=dict(model_type="llama", max_position_embeddings=4096, vocab_size=32064, hidden_size=4096, intermediate_size=11008,
                                                   num_attention_heads=32, num_key_value_heads=32))
 OF_13B = dict(LLAVA["text_config"], hidden_size=5120, intermediate_size=13824, num_attention_heads=40, num_key_value_heads=40)
-MODELS = {"llava-1.5-7b": LLAVA, "llava-1.5-13b": dict(LLAVA, text_config=OF_13B)}
+QWEN = dict(model_type="qwen2_5_vl", image_token_id=151655, video_token_id=151656, vision_start_token_id=151652, vision_end_token_id=151653, hidden_act="silu",
+            max_position_embeddings=128000, use_sliding_window=False, max_window_layers=28, rope_scaling=dict(type="mrope", mrope_section=[16, 24, 24]), rope_theta=1000000.0)
+TOWER = dict(depth=32, hidden_act="silu", hidden_size=1280, intermediate_size=3420, num_heads=16, in_chans=3, patch_size=14, spatial_merge_size=2, spatial_patch_size=14,
+             window_size=112, fullatt_block_indexes=[7, 15, 23, 31], tokens_per_second=2, temporal_patch_size=2)
+QWEN_3B = dict(QWEN, hidden_size=2048, intermediate_size=11008, num_attention_heads=16, num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True,
+               vision_config=dict(TOWER, out_hidden_size=2048))
+QWEN_7B = dict(QWEN, hidden_size=3584, intermediate_size=18944, num_attention_heads=28, num_key_value_heads=4, vocab_size=152064, tie_word_embeddings=False,
+               vision_config=dict(TOWER, out_hidden_size=3584))
+MODELS = {"qwen2.5-vl-3b": QWEN_3B, "qwen2.5-vl-7b": QWEN_7B, "llava-1.5-7b": LLAVA, "llava-1.5-13b": dict(LLAVA, text_config=OF_13B)}
 TARGETS = ("q_proj+v_proj", "all-linear", "all-linear")
 
 
 def cut(c, rng):
-    """The config with so many layers."""
+    """The config with so many layers; a tower of which some layers are of another kind has all."""
+    if "text_config" not in c:
+        return dict(c, num_hidden_layers=rng.choice([4, 5, 6, 8]))
     return dict(c, text_config=dict(c["text_config"], num_hidden_layers=rng.choice([3, 5, 6, 8])), vision_config=dict(c["vision_config"], num_hidden_layers=rng.choice([4, 5, 7])))
 
 
@@ -40,9 +51,13 @@ def drawn(n, seed, models):
         precision = rng.choice(["bf16-amp", "bf16-amp", "bf16-mixed"] if lora == "none" else ["bf16-amp"])
         optimizer = rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "sgd"])
         images, batch, padding = rng.choice([1, 1, 1, 2, 3]), rng.choice([1, 2, 4, 8]), rng.choice(["none", "mask"])
-        seq = images * 576 + rng.choice([48, 64, 128, 200, 256, 448, 512, 1000, 1472]) + rng.choice([0, 0, 0, 3])
-        out.append((name, c, precision, "sdpa:flash", rng.choice(["none", "full"]), optimizer, batch, seq, "clm", padding, "hf", lora,
-                    rng.choice([8, 16, 32]) if lora != "none" else 0, "none", 0, "none", 0, 0, 0, "none", 0, 0, frozen, "", "", 0, 0, images))
+        size = rng.choice(["448x448", "476x364", "616x420", "840x560"]) if "qwen" in name else ""
+        of_picture = families.pictures_of(c, size)["i"]
+        attention = rng.choice(["flash_attention_2", "sdpa:flash"]) if "qwen" in name else "sdpa:flash"
+        precision = "bf16-amp" if "qwen" in name else precision
+        seq = images * of_picture + rng.choice([48, 64, 128, 200, 256, 448, 512, 1000, 1472]) + rng.choice([0, 0, 0, 3])
+        out.append((name, c, precision, attention, rng.choice(["none", "full"]), optimizer, batch, seq, "clm", padding, "hf", lora,
+                    rng.choice([8, 16, 32]) if lora != "none" else 0, "none", 0, "none", 0, 0, 0, "none", 0, 0, frozen, "", "", 0, 0, images, size))
     return out
 
 
