@@ -211,7 +211,7 @@ def alike(phases, shape):
         return phases
     if "i" in shape:         # inputs of all layers, of tokens or in a weight
         of_all = [m for m in sizes.MONOMIALS if ("L" in m or "HLi" in m or "".join(m).endswith(("(i,L)", "(hiL)"))) and set(m) & {"B", "S"} in (set(), {"B", "S"})]
-        of = {c * sizes.value(m, v) // 2: (c, m) for v in [sizes.values(shape)] for m in of_all for c in ((2, 8) if len(m) == 1 else (4, 8) if "S" in m else (1, 4, 8))}
+        of = {c * sizes.value(m, v) // 2: (c, m) for v in [sizes.values(shape)] for m in of_all for c in ({"J": (2, 8), "K": (8,)}.get(m[0][0], (2,)) if len(m) == 1 else (4, 8) if "S" in m else (1, 4, 8))}
         return {name: [e if e[0] == "f" or e[2] not in of else ("a", e[1], of[e[2]]) for e in events] for name, events in phases.items()}
     each, parts = 2 * shape["L"] * shape["k"] * shape["d"] * shape["x"], [c * b for c in (2, 4) for b in (1, shape["B"])]
     return {name: [e if e[0] == "f" or e[2] not in [each * n for n in parts] else ("a", e[1], (e[2] // each,)) for e in events]
