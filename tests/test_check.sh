@@ -523,8 +523,10 @@ for share, more in ((0.3, ""), (0.5, "vllm_gpu_memory_utilization: 0.5\n")):
     ok(abs(j["device_bytes"] - own["device_bytes"] - share * j["budget_bytes"]) < 2 and any("vLLM: " in a for a in j["assumptions"]), "vLLM's part of this card, %g" % share, (j.get("device_bytes"), own["device_bytes"], j["budget_bytes"]))
     p = subprocess.run([vplan, "check", "grpo.yaml", "--device", "h100", "--seq", "512"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True).stdout
     ok("--vllm --reserve %d%%" % (100 * share) in " ".join(p.replace("\\", " ").split()), "its plan leaves vLLM that part", p[-900:])
-code, j, err = check(write("grpo.yaml", GRPO.replace("per_device_train_batch_size: 8", "per_device_train_batch_size: 3")), "--device", "h100", "--seq", "512")
-ok(code == 4 and any(f["key"] == "num_generations" and f["line"] == 2 and "6 of a step" in f["message"] for f in j["findings"]), "no whole groups", (code, j["findings"]))
+write("grpo.yaml", GRPO.replace("per_device_train_batch_size: 8", "per_device_train_batch_size: 3"))
+for cards, severity in (((), "note"), (("--world", "1"), "error"), (("--world", "2"), "error"), (("--world", "4"), None)):
+    code, j, err = check("grpo.yaml", "--device", "h100", "--seq", "512", *cards)
+    ok([f["severity"] for f in j["findings"] if f["key"] == "num_generations" and f["line"] == 2 and "of a step" in f["message"]] == [severity] * bool(severity), "no whole groups: %s" % (cards,), (code, j["findings"]))
 for key in "steps_per_generation: 4", "num_iterations: 2", "cast_lm_head_to_fp32: true", "reward_model_name_or_path: a/b":
     code, j, err = check(write("grpo.yaml", GRPO + key + "\n"), "--device", "h100", "--seq", "512")
     ok(code == 0 and j["fits"] is None and key.split(":")[0] in j["fits_not_answered"], "GRPO that is not counted: " + key, (code, j.get("fits_not_answered"), j["findings"]))

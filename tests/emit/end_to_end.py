@@ -122,7 +122,8 @@ def play(a, folder, trainer, card, config, seq, settings):
     launch = open(os.path.join(folder, "README.md")).read()
     if "PYTORCH_ALLOC_CONF=expandable_segments:True" in launch:
         env["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
-    code, out, err = run([a.vplan, "dryrun", "--device", card, "--steps", "3", "--padding", "none", "--no-owners", "--json", "--"] +
+    padding = "none" if json.load(open(settings))["common"]["method"] == "sft" else "mask"       # of pairs, and of completions, few are alike
+    code, out, err = run([a.vplan, "dryrun", "--device", card, "--steps", "3", "--padding", padding, "--no-owners", "--json", "--"] +
                          command(a, folder, trainer, config, seq, settings), cwd=folder, env=env)
     answer = json.loads(out) if out else {"verdict": "failed"}
     if answer["verdict"] == "failed":

@@ -16,22 +16,30 @@ static int64_t number(const vp_checked *c, vp_setting setting)
 static void judge_file(vp_checked *c, const vp_checked_file *file)
 {
     char            text[64];
-    const char     *said = vp_effective(c, file, "num_generations", text, sizeof text);
-    const vp_value *at   = vp_value_at(file->doc->root, "num_generations");
-    int64_t group = said ? strtoll(said, NULL, 10) : 0, micro = number(c, VP_SETTING_MICRO_BATCH),
-            accumulation = number(c, VP_SETTING_ACCUMULATION), world = number(c, VP_SETTING_WORLD);
+    const char     *said  = vp_effective(c, file, "num_generations", text, sizeof text);
+    const vp_value *at    = vp_value_at(file->doc->root, "num_generations");
+    int64_t         group = said ? strtoll(said, NULL, 10) : 0;
+    int64_t micro = number(c, VP_SETTING_MICRO_BATCH), times = number(c, VP_SETTING_ACCUMULATION),
+            world = number(c, VP_SETTING_WORLD);
+    bool is_said  = c->world || (world > 0 && !c->by_default[VP_SETTING_WORLD]);
 
     world = world ? world : 1;
-    if (group < 2 || micro < 1 || accumulation < 1 || micro > 1000000 || accumulation > 1000000 ||
-        world > 1000000 || micro * accumulation * world % group == 0)
+    if (group < 2 || micro < 1 || times < 1 || micro > 1000000 || times > 1000000 ||
+        world > 1000000 || micro * times * world % group == 0)
         return;
     if (!at)
         at = vp_value_at(file->doc->root, "per_device_train_batch_size");
-    vp_find(c, file, VP_ERROR, at, "num_generations", NULL,
-            "%lld completions of a prompt are no part of the %lld of a step (%lld x accumulation "
-            "%lld x processes %lld): GRPOConfig refuses it",
-            (long long)group, (long long)(micro * accumulation * world), (long long)micro,
-            (long long)accumulation, (long long)world);
+    if (is_said)
+        vp_find(c, file, VP_ERROR, at, "num_generations", NULL,
+                "%lld completions of a prompt are no part of the %lld of a step (%lld x "
+                "accumulation %lld x processes %lld): GRPOConfig refuses it",
+                (long long)group, (long long)(micro * times * world), (long long)micro,
+                (long long)times, (long long)world);
+    else
+        vp_find(c, file, VP_NOTE, at, "num_generations", NULL,
+                "%lld completions of a prompt are no part of the %lld of a step on one card (%lld "
+                "x accumulation %lld), which GRPOConfig refuses; --world N says on how many",
+                (long long)group, (long long)(micro * times), (long long)micro, (long long)times);
 }
 
 void vp_judge_groups(vp_checked *c)
