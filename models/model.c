@@ -278,7 +278,8 @@ const json_t *vp_model_field(const vp_model *model, const char *key)
         return json_object_get(model->config, name + 1);
     if (!name)
         return json_object_get(model->config, key);
-    if (strcmp(model->family, "qwen3_5_text") == 0) /* that part of its family's by itself */
+    if (strcmp(model->family, "qwen3_5_text") == 0 ||
+        strcmp(model->family, "qwen3_5_moe_text") == 0) /* that part of its family's by itself */
         return json_object_get(model->config, name + 1);
     return json_object_get(json_object_getn(model->config, key, (size_t)(name - key)), name + 1);
 }

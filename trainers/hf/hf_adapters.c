@@ -11,7 +11,7 @@
 
 #define DELTA_LINEARS "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"
 
-enum { MAX_LINEARS = 12 };
+enum { MAX_LINEARS = 13 };
 
 /* Linear layers of a block by name; what peft takes unasked (peft/utils/constants.py). */
 static const struct {
@@ -35,6 +35,8 @@ static const struct {
     {"gemma3", {LLAMA_LINEARS, "out_proj", "fc1", "fc2"}, NULL},
     {"qwen3_5", {LLAMA_LINEARS, DELTA_LINEARS}, NULL},
     {"qwen3_5_even", {LLAMA_LINEARS, DELTA_LINEARS}, NULL},
+    /* whose router and experts are no linear layers, nor adapted by all-linear */
+    {"qwen3_5_moe", {LLAMA_LINEARS, DELTA_LINEARS, "shared_expert_gate"}, NULL},
     /* all-linear takes those of the towers too; what peft takes unasked is the language model's alone, and names by themselves end in its
      * ValueError, for the towers' layers of these names are of a class of Gemma 4's own */
     {"gemma4", {LLAMA_LINEARS}, "q_proj+v_proj"},

@@ -30,6 +30,7 @@ static const struct pattern {
     {"qwen3_moe", "sliding_window_pattern", 0, 0, false, NULL},
     {"smollm3", "sliding_window_pattern", 0, 4, false, NULL},
     {"qwen3_5", "full_attention_interval", 4, 0, false, "linear_attention"},
+    {"qwen3_5_moe", "full_attention_interval", 4, 0, false, "linear_attention"},
     {"qwen3_5_even", "full_attention_interval", 4, 0, false, "linear_attention"},
 };
 

@@ -62,6 +62,8 @@ static const form forms[] = {
      .act = VP_ACT_SILU},
     {"qwen3_5", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true, .deltas = 3,
      .act = VP_ACT_SILU},
+    {"qwen3_5_moe", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true,
+     .deltas = 3, .act = VP_ACT_SILU},
     {"qwen3_5_even", NORM_RMS, BLOCK_PRE, .gated = true, .norms_qk = true, .rotates = true,
      .deltas = 3, .act = VP_ACT_SILU},
     {"granite", NORM_RMS, BLOCK_PRE, .gated = true, .rotates = true, .act = VP_ACT_SILU},

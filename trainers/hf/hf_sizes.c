@@ -198,12 +198,15 @@ const char *vp_hf_recorded_family(const vp_model *model)
                           vp_model_text_field(model, "linear_num_value_heads"))
                    ? "qwen3_5_even"
                    : "qwen3_5";
+    if (strcmp(model->family, "qwen3_5_moe_text") == 0)
+        return "qwen3_5_moe";
     return model->family;
 }
 
 bool vp_hf_has_tower(const vp_model *model)
 {
-    return vp_model_field(model, "vision_config") && strcmp(model->family, "qwen3_5") != 0;
+    return vp_model_field(model, "vision_config") &&
+           strncmp(model->family, "qwen3_5", strlen("qwen3_5")) != 0;
 }
 
 /* A token's position is counted from behind the padding token's number (create_position_ids_from_input_ids). */

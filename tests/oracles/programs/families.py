@@ -122,8 +122,8 @@ SIGLIP = dict(hidden_size=1152, image_size=896, intermediate_size=4304, num_atte
 
 HYBRID = DECODER + " q=partial_rotary_factor*d|d/4 z=linear_num_value_heads"
 # Gated DeltaNet's heads have 128 numbers, as fla's kernels were recorded with.
-OF_TEXTS = dict(period=4, always=True, wide=(1,), partial=(1,), inside="text_config.", alone=True,
-                **{"text_config.linear_key_head_dim": 128, "text_config.linear_value_head_dim": 128, "text_config.linear_conv_kernel_dim": 4})
+DELTA_HEADS = dict(linear_key_head_dim=128, linear_value_head_dim=128, linear_conv_kernel_dim=4)
+OF_TEXTS = dict(period=4, always=True, wide=(1,), partial=(1,), inside="text_config.", alone=True, **{"text_config." + k: x for k, x in DELTA_HEADS.items()})
 # Gemma 4: layers that attend to all have heads of v elements, w of them for keys and values. That tower of images of its larger models.
 GEMMA4 = DECODER + " v=global_head_dim|512"
 WIDER_HEADS = [512, 384, 320, 272, 352, 448, 496]          # above what flash attention takes
@@ -257,6 +257,9 @@ FAMILIES = {
     "qwen3_5": Family("qwen3_5", HYBRID + " j=linear_num_key_heads", combos=((GROUPED, 0), (GROUPED, 1)), **OF_TEXTS),
     # as many of both (0.8B, 2B): none is repeated
     "qwen3_5_even": Family("qwen3_5", HYBRID + " z=linear_num_key_heads", combos=((GROUPED, 1),), **OF_TEXTS),
+    # with experts, and a gated layer beside them, in place of each feed-forward layer
+    "qwen3_5_moe": Family("qwen3_5_moe", HYBRID.replace("f=intermediate_size", "f=moe_intermediate_size") + " j=linear_num_key_heads s=shared_expert_intermediate_size "
+                          "E=num_experts t=num_experts_per_tok", combos=((GROUPED, 0),), injects=False, **OF_TEXTS),
     "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),), period=4, always=True, pad_token_id=0, bos_token_id=1, eos_token_id=2),
 }
 

@@ -275,6 +275,10 @@ NAMED.update({
     "gemma-4-e2b": dict(GEMMA4_E, text_config=dict(GEMMA4, hidden_size=1536, intermediate_size=6144, num_hidden_layers=35, num_attention_heads=8, num_key_value_heads=1, num_kv_shared_layers=20,
                                                    use_double_wide_mlp=True, layer_types=(["sliding_attention"] * 4 + ["full_attention"]) * 7)),
 })
+OF_35B = qwen3_5(40, 32, False, hidden_size=2048, moe_intermediate_size=512, shared_expert_intermediate_size=512, num_experts=256, num_experts_per_tok=8,
+                 num_attention_heads=16, num_key_value_heads=2)
+NAMED["qwen3.5-35b-a3b"] = dict(OF_35B, model_type="qwen3_5_moe", architectures=["Qwen3_5MoeForConditionalGeneration"], vision_config={"model_type": "qwen3_5_moe"},
+                                text_config=dict(OF_35B["text_config"], model_type="qwen3_5_moe_text"))
 GPT_OSS = dict(model_type="gpt_oss", architectures=["GptOssForCausalLM"], attention_bias=True, attention_dropout=0.0, head_dim=64, hidden_size=2880,
                intermediate_size=2880, layer_types=["sliding_attention", "full_attention"] * 12, max_position_embeddings=131072, num_attention_heads=64,
                num_experts_per_tok=4, num_hidden_layers=24, num_key_value_heads=8, num_local_experts=32, output_router_logits=False, pad_token_id=199999,
@@ -1032,7 +1036,7 @@ def measure(row):
              trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=lora_dropout, packed=packing, dora=dora,
              save=save, tokens=tokens, x=tokens, offload=offload, freeze=frozen.partition(":")[0], n_frozen=int(frozen.partition(":")[2] or 0),
              beta=beta, images=images, liger=liger if liger != "none" else 0, regression=task == "seqcls" and trainer != "reward" and len(config.get("id2label", "two")) == 1)
-    if config["model_type"] == "qwen3_5":
+    if config["model_type"].startswith("qwen3_5"):
         import linear
         linear.install()
     m = play.make_model(v, (config["model_type"], fields))
