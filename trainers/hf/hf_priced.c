@@ -125,7 +125,7 @@ static const form *form_of(const vp_model *model)
 
 /* Requests of steps that loading asks for: below every window, or what images make; some families were recorded with checkpoints
  * alone, classes of tokens with a mask, towers in front of texts by Trainer with pictures. */
-enum { N_LOADING = 6, IMAGE_SIDE = 448 };
+enum { N_LOADING = 6, N_BLIND = 4, IMAGE_SIDE = 448 }; /* the first ones have no pictures */
 
 static vp_hf_request loading(int i, vp_hf_shelf *shelf)
 {
@@ -165,12 +165,19 @@ static vp_hf_request loading(int i, vp_hf_shelf *shelf)
                            .terse           = true,
                            .loads_only      = true};
 }
+
+/* How many of them a model may have been recorded by. */
+static int n_loading(const vp_model *model)
+{
+    return vp_model_field(model, "vision_config") ? N_LOADING : N_BLIND;
+}
+
 int64_t vp_hf_parameters(const vp_model *model, vp_hf_shelf *shelf)
 {
     vp_hf_estimate e       = {0};
     vp_err         ignored = {0};
 
-    for (int i = 0; i < N_LOADING; i++) {
+    for (int i = 0; i < n_loading(model); i++) {
         vp_hf_request q = loading(i, shelf);
         if (vp_hf_estimate_run(model, &q, &e, &ignored) == VP_OK)
             return e.n_params;
@@ -185,7 +192,7 @@ static vp_status read_sizes(const vp_model *model, vp_hf_shelf *shelf, vp_hf_siz
     vp_err    why = {0};
     vp_status st  = VP_ERR_INPUT;
 
-    for (int i = 0; i < N_LOADING && st != VP_OK; i++) {
+    for (int i = 0; i < n_loading(model) && st != VP_OK; i++) {
         why                  = (vp_err){0};
         vp_hf_request  q     = loading(i, shelf);
         vp_hf_estimate e     = {0};
