@@ -6,8 +6,9 @@
 #include <string.h>
 
 static const vp_zoo_entry *const tables[] = {
-    vp_zoo_gpt2,  vp_zoo_llama, vp_zoo_mistral,  vp_zoo_qwen, vp_zoo_gemma,    vp_zoo_phi3,
-    vp_zoo_olmo2, vp_zoo_opt,   vp_zoo_gpt_neox, vp_zoo_bert, vp_zoo_recorded, vp_zoo_encoders};
+    vp_zoo_gpt2,     vp_zoo_llama,  vp_zoo_mistral, vp_zoo_qwen,     vp_zoo_gemma,
+    vp_zoo_phi3,     vp_zoo_olmo2,  vp_zoo_opt,     vp_zoo_gpt_neox, vp_zoo_bert,
+    vp_zoo_recorded, vp_zoo_seeing, vp_zoo_encoders};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 const vp_zoo_entry *vp_zoo_at(int idx)
@@ -41,7 +42,7 @@ const vp_zoo_entry *vp_zoo_find_hub_id(const char *id)
 
 bool vp_zoo_has_graph(const vp_zoo_entry *entry)
 {
-    static const vp_zoo_entry *const recorded[] = {vp_zoo_recorded, vp_zoo_encoders};
+    static const vp_zoo_entry *const recorded[] = {vp_zoo_recorded, vp_zoo_seeing, vp_zoo_encoders};
 
     for (size_t t = 0; t < sizeof recorded / sizeof *recorded; t++)
         for (const vp_zoo_entry *z = recorded[t]; z->name; z++)

@@ -9,6 +9,6 @@
 
 extern const vp_zoo_entry vp_zoo_gpt2[], vp_zoo_llama[], vp_zoo_mistral[], vp_zoo_qwen[],
     vp_zoo_gemma[], vp_zoo_phi3[], vp_zoo_olmo2[], vp_zoo_opt[], vp_zoo_gpt_neox[], vp_zoo_bert[],
-    vp_zoo_recorded[], vp_zoo_encoders[];
+    vp_zoo_recorded[], vp_zoo_seeing[], vp_zoo_encoders[];
 
 #endif
