@@ -52,12 +52,13 @@ def drawn(n, seed, models):
         optimizer = rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "sgd"])
         images, batch, padding = rng.choice([1, 1, 1, 2, 3]), rng.choice([1, 2, 4, 8]), rng.choice(["none", "mask"])
         size = rng.choice(["448x448", "476x364", "616x420", "840x560"]) if "qwen" in name else ""
-        of_picture = families.pictures_of(c, size)["i"]
+        of_picture = families.pictures_of(c, size)["it"]
         attention = rng.choice(["flash_attention_2", "sdpa:flash"]) if "qwen" in name else "sdpa:flash"
         precision = "bf16-amp" if "qwen" in name else precision
+        load = rng.choice(["none", "nf4-dq"]) if lora == "all-linear" and frozen == "vision" else "none"
         seq = images * of_picture + rng.choice([48, 64, 128, 200, 256, 448, 512, 1000, 1472]) + rng.choice([0, 0, 0, 3])
         out.append((name, c, precision, attention, rng.choice(["none", "full"]), optimizer, batch, seq, "clm", padding, "hf", lora,
-                    rng.choice([8, 16, 32]) if lora != "none" else 0, "none", 0, "none", 0, 0, 0, "none", 0, 0, frozen, "", "", 0, 0, images, size))
+                    rng.choice([8, 16, 32]) if lora != "none" else 0, load, 0, "none", 0, 0, 0, "none", 0, 0, frozen, "", "", 0, 0, images, size))
     return out
 
 
