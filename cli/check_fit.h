@@ -28,10 +28,10 @@ typedef struct vp_check_fit {
     vp_choose_request request;
     vp_mended         mended;
     vp_check_zero     zero;
-    const char       *engine,
-        *engine_share; /* vLLM's part of the card, which request counts with; NULL: none */
-    vp_hf_loader_setting loader; /* as the files write it; workers 0: they write none */
-    const char          *why;    /* not answered, and this is why; NULL: mended is the answer */
+    const char       *engine; /* vLLM's part of the card, which request counts with; NULL: none */
+    const char       *engine_share; /* the same as plan --reserve has it, "30%" */
+    vp_hf_loader_setting loader;    /* as the files write it; workers 0: they write none */
+    const char          *why;       /* not answered, and this is why; NULL: mended is the answer */
 } vp_check_fit;
 
 /* Model and device as cli/names.h gives them. A length that the model does not have joins the findings.

@@ -376,7 +376,7 @@ for row, errors in seeing:
     name = " ".join([row["name"], row["trainer"]] + row["options"])
     if ok(not isinstance(errors, str), name, errors):
         one_by_one = "--image-size" in row["options"] and "sdpa:flash" in row["options"]         # windows, of which small holes are left in another order
-        ok(abs(errors["peak"]) <= 0.0005 and abs(errors["reserved"]) <= (0.005 if one_by_one else 0.0005) and abs(errors["load"]) <= 1e-6, name, errors)
+        ok(abs(errors["peak"]) <= 0.0005 and abs(errors["reserved"]) <= (0.002 if one_by_one else 0.0005) and abs(errors["load"]) <= 1e-6, name, errors)
 ok(len(seeing) >= 47 and len({row["name"] for row, _ in seeing}) >= 4, "rows of texts with pictures", len(seeing))
 llava = dict(model_type="llava", architectures=["LlavaForConditionalGeneration"], image_token_index=32000, vision_config=dict(model_type="clip_vision_model", hidden_size=1024, image_size=336,
              intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24, patch_size=14, projection_dim=768), text_config=dict(model_type="llama", max_position_embeddings=4096, vocab_size=32064))

@@ -56,7 +56,7 @@ vp_status vp_recorded_take_more(vp_recorded *s, const slot *x, int64_t bytes, in
 {
     vp_status st = VP_OK;
 
-    for (int64_t picture = 0; picture < s->symbols->at[VP_SYM_j]; picture++)
+    for (int64_t picture = 0; picture < s->symbols->at[VP_SYM_im]; picture++)
         if (x->tile == 'w')
             VP_TRY(take_windows(s, x, bytes, place, picture, err));
         else if (picture)
