@@ -967,6 +967,8 @@ def optimizer(name, params, m):
     adam = {"adamw_torch": {"foreach": True}, "adamw_torch_fused": {"fused": True}, "adamw_torch_forloop": {"foreach": False}}
     if name in adam:
         return torch.optim.AdamW(params, lr=1e-4, weight_decay=0.01, **adam[name])
+    if not name.startswith("sgd"):
+        raise ValueError("a plain loop has no optimizer %s here" % name)
     return torch.optim.SGD(params, lr=1e-4, momentum=0.9 if name == "sgd_momentum" else 0.0)
 
 
