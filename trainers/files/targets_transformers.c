@@ -114,8 +114,8 @@ static const vp_target_file trl_files[] = {
 };
 
 static const vp_told trl_script[] = {
-    {"seq",
-     "the longest of your prompts, and its completion behind it"}, /* of grpo: files of others say it */
+    /* of others a file says it */
+    {"seq", "by GRPO the longest of your prompts, and its completion behind it"},
     VP_TOLD_PREPARATION("SFTTrainer gets it, in a script of yours: trl.scripts.sft does not"),
     {0},
 };
