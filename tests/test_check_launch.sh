@@ -124,7 +124,7 @@ for kind, more, word in (("AdamW", "", "adamw_torch_fused"), ("Adam", "", "adamw
             ok(code == 0 and j["common"]["optimizer"] == word and [f["severity"] for f in said] == ["warning"] * beaten and all("that trains" in f["message"] for f in said), "%s beside DeepSpeed's %s%s" % (optim, kind, more), (code, given, j["common"], j["findings"], err))
 
 # ---- --model that is another than the files' own is said; a plan of another model is not written into them ----
-for named, model, said in (("meta-llama/Llama-3.1-70B", "llama-3.1-8b", ["warning"]), ("meta-llama/Llama-3.1-8B", "llama-3.1-8b", []), ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b", []), ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-7b", ["note"]), ("x/y", "qwen2.5-7b", ["note"]),
+for named, model, said in (("meta-llama/Llama-3.1-70B", "llama-3.1-8b", ["warning"]), ("meta-llama/Llama-3.1-8B", "llama-3.1-8b", []), ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b", []), ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-7b", ["warning"]), ("Qwen/Qwen2-VL-7B-Instruct", "qwen2.5-7b", ["note"]), ("x/y", "qwen2.5-7b", ["note"]),
                            ("./models/mine", "qwen2.5-7b", []), ("/models/mine", "qwen2.5-7b", []), ("x", "qwen2.5-7b", [])):
     write("named.yaml", FACTORY.replace("Qwen/Qwen2.5-0.5B", named))
     code, j, err = check("named.yaml", "--model", model, "--device", "h200")
