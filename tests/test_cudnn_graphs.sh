@@ -108,7 +108,7 @@ def look(name, calls):
 
 # every model of the zoo that vplan runs; some at an odd and at a long sequence
 shapes = set()
-for path in sorted(set(glob.glob("models/zoo/*.c")) - {"models/zoo/zoo_recorded.c", "models/zoo/zoo_encoders.c"}):
+for path in sorted(set(glob.glob("models/zoo/*.c")) - {"models/zoo/zoo_recorded.c", "models/zoo/zoo_seeing.c", "models/zoo/zoo_encoders.c"}):
     for text in re.findall(r'\{[^{}]*"model_type"[^{}]*\}', open(path).read().replace('\\"', '"')):
         value = lambda *keys: next((m[1] for m in (re.search(r'"%s"\s*:\s*([\w.]+)' % k, text) for k in keys) if m), None)
         family = re.search(r'"model_type"\s*:\s*"(\w+)"', text)[1]
