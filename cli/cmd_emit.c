@@ -514,6 +514,11 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     made_by = vp_arena_printf(arena, "vplan emit %s --for %s%s%s", line.words[0], target->name,
                               o.versions ? " --versions " : "", o.versions ? o.versions : "");
     VP_TRY_ALLOC(err, made_by);
+    if (!o.edit && strcmp(s.value[VP_SETTING_METHOD], "grpo") == 0 && !vp_group_of(&s))
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, line.words[0], 0, "micro_batch",
+                          "micro_batch %s x accumulation %s x world %s: " VP_NO_GROUP,
+                          s.value[VP_SETTING_MICRO_BATCH], s.value[VP_SETTING_ACCUMULATION],
+                          s.value[VP_SETTING_WORLD]));
     VP_TRY(vp_emit(arena, target, &s, made_by, &e, err));
     if (o.edit) {
         VP_TRY(edit_and_print(&o, target, &s, &e, arena, cli, err));

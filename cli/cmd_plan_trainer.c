@@ -281,7 +281,8 @@ static vp_status pin_completions(answer *a, const vp_plan_trainer_options *t, vp
     bool        is_grpo = method && strcmp(method, "grpo") == 0;
     int64_t     tokens =
         t->completion ? t->completion : vp_min_i64(a->request.seq / 2, VP_HF_USUAL_COMPLETION);
-    vp_status st = VP_OK;
+    vp_settings whole = {.value = {[VP_SETTING_ACCUMULATION] = "1", [VP_SETTING_WORLD] = "1"}};
+    vp_status   st    = VP_OK;
 
     if (!is_grpo && (t->completion || t->vllm))
         return VP_FAIL(err, VP_ERR_USAGE, "%s is for --method grpo",
@@ -292,10 +293,11 @@ static vp_status pin_completions(answer *a, const vp_plan_trainer_options *t, vp
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--target-seq %lld: of the %lld tokens of --seq the prompt has one at least",
                        (long long)tokens, (long long)a->request.seq);
-    if (a->request.global_batch % 2)
-        return VP_FAIL(err, VP_ERR_USAGE,
-                       "--global-batch %lld: GRPOTrainer compares two completions of a prompt at "
-                       "least, so a step has whole pairs of them",
+    whole.value[VP_SETTING_MICRO_BATCH] =
+        vp_arena_printf(a->arena, "%lld", (long long)a->request.global_batch);
+    VP_TRY_ALLOC(err, whole.value[VP_SETTING_MICRO_BATCH]);
+    if (!vp_group_of(&whole))
+        return VP_FAIL(err, VP_ERR_USAGE, "--global-batch %lld: " VP_NO_GROUP,
                        (long long)a->request.global_batch);
     a->request.pinned[VP_SETTING_COMPLETION] = vp_arena_printf(a->arena, "%lld", (long long)tokens);
     a->request.pinned[VP_SETTING_GENERATOR]  = t->vllm ? "vllm" : "model";

@@ -527,6 +527,10 @@ write("grpo.yaml", GRPO.replace("per_device_train_batch_size: 8", "per_device_tr
 for cards, severity in (((), "note"), (("--world", "1"), "error"), (("--world", "2"), "error"), (("--world", "4"), None)):
     code, j, err = check("grpo.yaml", "--device", "h100", "--seq", "512", *cards)
     ok([f["severity"] for f in j["findings"] if f["key"] == "num_generations" and f["line"] == 2 and "of a step" in f["message"]] == [severity] * bool(severity), "no whole groups: %s" % (cards,), (code, j["findings"]))
+code, j, err = check(write("grpo.yaml", GRPO.replace("max_completion_length: 256\n", "")), "--device", "h100", "--seq", "512")
+ok(code == 0 and j["fits"] is None and "completions of 512 tokens leave no prompt in sequences of 512" in j["fits_not_answered"], "no room for a prompt, in the files' words", (code, j.get("fits_not_answered")))
+code, j, err = check(write("grpo.yaml", GRPO.replace("_length: 256", "_length: null")), "--device", "h100", "--seq", "1024")
+ok(code == 0 and j["fits"] is None and "max_completion_length" in j["fits_not_answered"], "completions of any length are not 512", (code, j.get("fits_not_answered"), j["common"]))
 for key in "steps_per_generation: 4", "num_iterations: 2", "cast_lm_head_to_fp32: true", "reward_model_name_or_path: a/b":
     code, j, err = check(write("grpo.yaml", GRPO + key + "\n"), "--device", "h100", "--seq", "512")
     ok(code == 0 and j["fits"] is None and key.split(":")[0] in j["fits_not_answered"], "GRPO that is not counted: " + key, (code, j.get("fits_not_answered"), j["findings"]))

@@ -520,7 +520,9 @@ for versions in (), ("--versions", "torchtitan=0.2.2"):
     ok(c["common"]["parallel"] == "none", "torchtitan on one card", c["common"])
 
 # ---- completions are of a method that makes some ----
-for common, why in (({"completion": 64}, "common.completion is given, and common.method is sft"), ({"method": "dpo", "generator": "vllm"}, "common.generator is given, and common.method is dpo"), ({"method": "grpo", "completion": 64}, None)):
+for common, why in (({"completion": 64}, "common.completion is given, and common.method is sft"), ({"method": "dpo", "generator": "vllm"}, "common.generator is given, and common.method is dpo"), ({"method": "grpo", "completion": 64}, None),
+                    ({"method": "grpo"}, "completions of 512 tokens leave no prompt in sequences of 512"), ({"method": "grpo", "completion": 64, "micro_batch": 11}, "whole groups of completions"),
+                    ({"method": "grpo", "completion": 64, "micro_batch": 9}, None)):
     code, out, err = call("emit", write("grpo.json", {"common": dict({"micro_batch": 8, "accumulation": 1, "seq": 512, "precision": "bf16-mixed", "optimizer": "adamw_torch_fused", "recompute": "full"}, **common)}), "--for", "trl", "-o", "grpo", "--force")
     ok(code == (4 if why else 0) and (why or "") in err, "%s" % common, (code, err))
 out = call("emit", write("grpo.json", {"common": {"method": "grpo", "micro_batch": 4, "accumulation": 1, "seq": 512, "completion": 300, "generator": "model", "precision": "bf16-mixed", "optimizer": "adamw_torch_fused", "recompute": "full"}}),

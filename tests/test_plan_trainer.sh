@@ -802,7 +802,7 @@ for more, want in ((("--method", "reward"), {"method": "reward"}), (("--method",
     code, read, err = check(written, "--for", "trl", "--device", "4090", "--seq", "512", "--model", "qwen2.5-0.5b", "--world", "1")
     ok(code == 0 and {k: read["common"].get(k) for k in want} == want and read["device_bytes"] == j["device_bytes"] and not [f for f in read["findings"] if f["severity"] != "note"],
        "%s is read back, with its bytes" % written, (more, code, read.get("common"), read.get("device_bytes"), j["device_bytes"], read.get("findings"), err))
-for words, why in (("--method", "grpo", "--global-batch", "5"), "whole pairs"), (("--target-seq", "64", "--global-batch", "8"), "is for --method grpo"), (("--vllm", "--global-batch", "8"), "is for --method grpo"), \
+for words, why in (("--method", "grpo", "--global-batch", "11"), "whole groups"), (("--method", "grpo", "--global-batch", "1"), "whole groups"), (("--target-seq", "64", "--global-batch", "8"), "is for --method grpo"), (("--vllm", "--global-batch", "8"), "is for --method grpo"), \
                   (("--method", "grpo", "--target-seq", "512", "--global-batch", "8"), "the prompt has one"):
     code, _, err = plan("qwen2.5-0.5b", "--trainer", "trl", "--device", "4090", "--seq", "512", *words)
     ok(code == 2 and why in " ".join(err.split()), "%s" % (words,), (code, err))

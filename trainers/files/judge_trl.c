@@ -78,13 +78,21 @@ static void judge_pairs(vp_judged *x)
 
 static void judge_grpo(vp_judged *x)
 {
-    const vp_value *prompt = vp_value_member(x->file->doc->root, "max_prompt_length");
+    const vp_value *prompt = vp_value_member(x->file->doc->root, "max_prompt_length"),
+                   *most   = vp_value_member(x->file->doc->root, "max_completion_length");
 
     for (const vp_value *v = x->file->doc->root->first; v; v = v->next)
         if (vp_listed(text_keys, v->key))
             find_key(x, v, NULL, "is no key of GRPOConfig's, which cuts no prompts");
     if (prompt)
         find_key(x, prompt, "nothing", "is gone from GRPOConfig, which cuts no prompts any more");
+    if (!most || most->kind != VP_VALUE_NULL)
+        return;
+    vp_find(x->c, x->file, VP_NOTE, most, most->key, NULL,
+            "is null: completions are as long as the model makes them; what that takes is not "
+            "counted, and fit not answered");
+    if (!x->c->uncounted)
+        x->c->uncounted = vp_arena_printf(x->c->arena, "%s: null in %s", most->key, x->file->name);
 }
 
 /* peft_model.py of 0.21: the class for CAUSAL_LM takes a method of the model's that one with a head of classes has not. */

@@ -458,6 +458,12 @@ vp_status vp_settings_complete(vp_arena *arena, vp_settings *s, const char *file
         VP_TRY_ALLOC(err, s->assumed[s->n_assumed]);
         s->n_assumed++;
     }
+    if (s->value[VP_SETTING_COMPLETION] && strtoll(s->value[VP_SETTING_COMPLETION], NULL, 10) >=
+                                               strtoll(s->value[VP_SETTING_SEQ], NULL, 10))
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, table[VP_SETTING_COMPLETION].key,
+                          "completions of %s tokens leave no prompt in sequences of %s, which "
+                          "count both",
+                          s->value[VP_SETTING_COMPLETION], s->value[VP_SETTING_SEQ]));
 out:
     return st;
 }

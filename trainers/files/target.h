@@ -370,6 +370,13 @@ bool vp_dialect_is_alike(const vp_dialect *d, const char *a, const char *b);
 const char *vp_dialect_version(const vp_dialect *d, const vp_dialect *of, const json_t *versions);
 
 /* Whether "a=b|c,d!=e" holds of the settings; what they do not say holds. target NULL: any. */
+/* Completions of one prompt by GRPO: GRPOConfig's 8, or the most below that of which whole groups fill a step, and a batch of an
+ * evaluation. 0: there is none, for it takes two. The settings say micro-batch, accumulation and cards. */
+int vp_group_of(const vp_settings *s);
+#define VP_NO_GROUP \
+    "a step has whole groups of completions of one prompt, of 2 to 8 in the file that is written " \
+    "(num_generations)"
+
 bool vp_when_holds(const char *when, const vp_settings *s, const char *target);
 
 /* NAME of "$has:NAME" or "$without:NAME"; NULL: the value is another. */

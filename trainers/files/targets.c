@@ -283,17 +283,16 @@ static double global_batch(const vp_settings *s)
            strtod(s->value[VP_SETTING_WORLD], NULL);
 }
 
-/* Completions of one prompt: GRPOConfig's 8, or the most below that of which whole groups fill the batch, and one of an evaluation. */
-static int group_of(const vp_settings *s)
+int vp_group_of(const vp_settings *s)
 {
     const char *each  = s->value[VP_SETTING_EVAL_BATCH];
     double      batch = global_batch(s), judged = each ? strtod(each, NULL) : 0;
     int         n = 8;
 
     judged *= strtod(s->value[VP_SETTING_WORLD], NULL); /* "none": 0 */
-    while (n > 2 && (fmod(batch, n) != 0 || fmod(judged, n) != 0))
+    while (n > 1 && (fmod(batch, n) != 0 || fmod(judged, n) != 0))
         n--;
-    return n;
+    return n > 1 ? n : 0;
 }
 
 const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_saying *say,
@@ -335,6 +334,6 @@ const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_sayin
     if (strcmp(say->value, "$global") == 0)
         return vp_arena_printf(arena, "%.0f", global_batch(s));
     if (strcmp(say->value, "$group") == 0)
-        return vp_arena_printf(arena, "%d", group_of(s));
+        return vp_arena_printf(arena, "%d", vp_group_of(s));
     return say->value;
 }
