@@ -6,11 +6,8 @@
 Like rows.py, of configs as they are published. --t4: on a card without flash attention, in fp16. --dropout: adapters, with dropout; --whole: none. A run that fails is said and has no line.
 """
 import argparse
-import csv
-import json
 import os
 import random
-import sys
 
 import play
 import rows
@@ -95,26 +92,9 @@ def main():
     p.add_argument("--whole", action="store_true")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), **(dict(processors=40, capability=75) if a.t4 else dict(processors=132)))
-    import torch
-    import transformers
-    play.quiet()
-    torch._C._cuda_getDeviceCount = lambda: 1
-    torch.cuda._is_in_bad_fork = lambda: False
-    is_new = not os.path.exists(a.out)
-    with open(a.out, "a", newline="") as f:
-        out = csv.writer(f, lineterminator="\n")
-        if is_new:
-            f.write("# made by tests/oracles/programs/picture_rows.py: torch %s, transformers %s\n" % (torch.__version__.split("+")[0], transformers.__version__))
-            out.writerow(COLUMNS)
-        for row in drawn(a.random, a.seed, a.models, a.t4, a.dropout):
-            if a.whole and row[11] != "none":
-                continue
-            got = play.in_child(lambda row=row: rows.measure(row))
-            if "failed" in got:
-                sys.stderr.write("%s: %s\n" % (row[:1] + row[2:], got["failed"]))
-                continue
-            out.writerow([row[0], json.dumps(row[1]), *row[2:7], row[7] or "", *row[8:len(rows.COLUMNS) + 1], row[-1], "t4" if a.t4 else "", got["reserved"]] + [got.get("allocated_" + x, "") for x in rows.PHASES + ["evaluate"]])
-            f.flush()
+    rows.add_played(a.out, "picture_rows.py", COLUMNS, [row for row in drawn(a.random, a.seed, a.models, a.t4, a.dropout) if not a.whole or row[11] == "none"],
+                    lambda row, got: [*row[2:7], row[7] or "", *row[8:len(rows.COLUMNS) + 1], row[-1], "t4" if a.t4 else "", got["reserved"]] +
+                    [got.get("allocated_" + x, "") for x in rows.PHASES + ["evaluate"]])
 
 
 if __name__ == "__main__":

@@ -6,11 +6,8 @@
 Like picture_rows.py, of configs as they are published but for the number of layers. A run that fails is said and has no line.
 """
 import argparse
-import csv
-import json
 import os
 import random
-import sys
 
 import families
 import play
@@ -72,26 +69,10 @@ def main():
     p.add_argument("--answered")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=132)
-    import torch
-    import transformers
-    play.quiet()
-    torch._C._cuda_getDeviceCount = lambda: 1
-    torch.cuda._is_in_bad_fork = lambda: False
-    is_new = not os.path.exists(a.out)
     drawn_rows = drawn(a.random * (20 if a.answered else 1), a.seed, a.models)
     drawn_rows = rows.answered(a.answered, drawn_rows, a.random) if a.answered else drawn_rows
-    with open(a.out, "a", newline="") as f:
-        out = csv.writer(f, lineterminator="\n")
-        if is_new:
-            f.write("# made by tests/oracles/programs/vision_rows.py: torch %s, transformers %s\n" % (torch.__version__.split("+")[0], transformers.__version__))
-            out.writerow(rows.columns_of(drawn_rows[0]) + ["reserved"] + ["allocated_" + x for x in rows.PHASES])
-        for row in drawn_rows:
-            got = play.in_child(lambda row=row: rows.measure(row))
-            if "failed" in got:
-                sys.stderr.write("%s: %s\n" % (row[:1] + row[2:], got["failed"]))
-                continue
-            out.writerow([row[0], json.dumps(row[1]), *row[2:], got["reserved"]] + [got["allocated_" + x] for x in rows.PHASES])
-            f.flush()
+    rows.add_played(a.out, "vision_rows.py", rows.columns_of(drawn_rows[0]) + ["reserved"] + ["allocated_" + x for x in rows.PHASES], drawn_rows,
+                    lambda row, got: [*row[2:], got["reserved"]] + [got["allocated_" + x] for x in rows.PHASES])
 
 
 if __name__ == "__main__":
