@@ -75,9 +75,17 @@ static int64_t seen_tokens(const search *r)
     return r->out->seq + r->request->lora.virtual_tokens;
 }
 
+/* Whether masks tell pictures from texts: tokens of a picture look at each other both ways, within the window or, in other layers, beyond it. Both
+ * masks are made whatever the length. */
+static bool has_picture_masks(const search *r)
+{
+    return r->found->sizes.window && r->request->images;
+}
+
 static bool is_windowed(const search *r)
 {
-    return r->found->sizes.window && seen_tokens(r) >= r->found->sizes.window;
+    return r->found->sizes.window && !r->request->images &&
+           seen_tokens(r) >= r->found->sizes.window;
 }
 
 /* Padding is a mask's; but of a sound's text it is in the labels alone, and a sound is as long as others. */
@@ -89,7 +97,8 @@ static bool is_padded(const search *r)
 /* Keys of a prefix have no queries: sdpa gets a mask. */
 static bool has_mask(const search *r)
 {
-    return is_padded(r) || r->request->packed || is_windowed(r) || vp_hf_has_prefix(r->request);
+    return is_padded(r) || r->request->packed || is_windowed(r) || has_picture_masks(r) ||
+           vp_hf_has_prefix(r->request);
 }
 
 static bool is_fp32(const search *r)

@@ -247,6 +247,10 @@ static void complete_tower(vp_symbols *s)
     at[VP_SYM_YMP]  = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 896)), 256);
     at[VP_SYM_YMR]  = scratch_of_count(n, s->card.processors);
     at[VP_SYM_YMS]  = 511 + vp_round_up(8 * (32 + vp_ceil_div(n, 4224)), 256);
+    at[VP_SYM_YNR]  = scratch_of_count(at[VP_SYM_N], s->card.processors);
+    at[VP_SYM_YNS]  = 511 + vp_round_up(8 * (32 + vp_ceil_div(at[VP_SYM_N], 4224)), 256);
+    at[VP_SYM_XQ] =
+        at[VP_SYM_NI] > 2304 ? scratch_of_index(at[VP_SYM_NI], bits_of(at[VP_SYM_N])) : 1;
 }
 
 /* Rows of tokens that Liger's loss takes at once (fused_linear_cross_entropy_forward of 0.8.5): as many as make logits of the

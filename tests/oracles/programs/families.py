@@ -38,7 +38,7 @@ class Family:
     which head sizes there are. partial: whether heads are rotated as a whole. inside: the part of a config that has the layers' fields; alone: of which the model is made, the rest left out.
     joined: how many of an intermediate width are one linear layer. few: samples in a batch of few rows, where narrow sums over them take scratch. injects: that peft adapts the parameters of experts
     where all linear layers are asked for. images: of a tower in front of the layers, its heads and their width; of pictures of one size their side, the rows that the
-    tower makes of one, the tokens that these are in the sequence; of others the pixels of a token's side, its rows, the elements of one, and the tokens of a
+    tower makes of one, the tokens that these are in the sequence, and whether its masks tell these from a text's (typed); of others the pixels of a token's side, its rows, the elements of one, and the tokens of a
     window's side. shares: the field of how many layers, the last, have no keys and values of their own. extra: fields that are as they are."""
 
     def __init__(self, kind, fields=DECODER, task="clm", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), layers="num_hidden_layers",
@@ -140,6 +140,12 @@ GEMMA4_TOWERS = dict({"vision_config." + k: x for k, x in dict(head_dim=64, hidd
 CLIP = dict(hidden_size=1024, image_size=336, intermediate_size=4096, num_attention_heads=16, patch_size=14, projection_dim=768, model_type="clip_vision_model")
 
 
+# Qwen 3-VL: pictures of any size, a token for 32 x 32 pixels.
+SEEING = DECODER + " h=vision_config.out_hidden_size"
+QWEN3_PICTURES = dict(pixels=32, rows_of_token=4, elements=1536)
+QWEN3_TOWER = dict(num_heads=16, patch_size=16, spatial_merge_size=2, temporal_patch_size=2, in_channels=3, num_position_embeddings=2304, hidden_act="gelu_pytorch_tanh")
+
+
 def of_tower(fields):
     return {"vision_config." + k: x for k, x in fields.items()}
 
@@ -158,7 +164,7 @@ FAMILIES = {
     "gemma2": Family("gemma2", DECODER + CLASSES, combos=((GROUPED, 1),), window="sliding_window", period=2, wide=(0, 1)),
     "gemma3_text": Family("gemma3_text", combos=((GROUPED, 1), (MQA, 1)), window="sliding_window", period=6, wide=(1,), pad_token_id=0),
     "gemma3": Family("gemma3", combos=((GROUPED, 1),), window="sliding_window", period=6, wide=(0, 1), inside="text_config.", image_token_index=1,
-                     mm_tokens_per_image=256, **{"vision_config." + k: x for k, x in SIGLIP.items()}),
+                     mm_tokens_per_image=256, images=dict(side=896, rows=4096, tokens=256, heads=16, width=72, typed=1), **{"vision_config." + k: x for k, x in SIGLIP.items()}),
     # keys are values in layers that attend to all (31B)
     "gemma4": Family("gemma4", GEMMA4 + " w=num_global_key_value_heads|k", combos=((GROUPED, 1),), window="sliding_window", period=6, always=True, wide=(1,),
                      inside="text_config.", **{"text_config.attention_k_eq_v": True, "text_config.final_logit_softcapping": 30.0,
@@ -175,6 +181,11 @@ FAMILIES = {
                          images=dict(heads=16, width=80, pixels=28, rows_of_token=4, elements=1176, window=4), image_token_id=1, video_token_id=2,
                          **of_tower(dict(depth=32, hidden_size=1280, intermediate_size=3420, num_heads=16, patch_size=14, window_size=112, spatial_merge_size=2,
                                          temporal_patch_size=2, in_channels=3, fullatt_block_indexes=[7, 15, 23, 31], hidden_act="silu"))),
+    # 2B and 4B; what three layers of the tower make is added to the first layers' output
+    "qwen3_vl": Family("qwen3_vl", SEEING, combos=((GROUPED, 1), (GROUPED, 0)), inside="text_config.", images=dict(heads=16, width=64, **QWEN3_PICTURES),
+                       image_token_id=1, video_token_id=2, **of_tower(dict(QWEN3_TOWER, depth=24, hidden_size=1024, intermediate_size=4096, deepstack_visual_indexes=[5, 11, 17]))),
+    "qwen3_vl_8b": Family("qwen3_vl", SEEING, combos=((GROUPED, 0),), inside="text_config.", images=dict(heads=16, width=72, **QWEN3_PICTURES),
+                          image_token_id=1, video_token_id=2, **of_tower(dict(QWEN3_TOWER, depth=27, hidden_size=1152, intermediate_size=4304, deepstack_visual_indexes=[8, 16, 24]))),
     "phi3": Family("phi3", PART_ROTATED + "d" + CLASSES, combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), window="sliding_window", partial=(0, 1), pad_token_id=0),
     "phi": Family("phi", PART_ROTATED + "d/2", combos=((EVEN, 0),), layer_norm=True, partial=(1,)),
     "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
@@ -266,7 +277,8 @@ FAMILIES = {
 
 def pictures_of(config, size=""):
     """Of a config with a tower: what a batch of pictures is made of."""
-    of = next(f.images for f in FAMILIES.values() if f.images and f.kind == config["model_type"] and f.images.get("side") == config["vision_config"].get("image_size"))
+    width = config["vision_config"]["hidden_size"]
+    of = next(f.images for f in FAMILIES.values() if f.images and f.kind == config["model_type"] and f.extra["vision_config.hidden_size"] == width)
     wide, high = [int(x) // of["pixels"] for x in size.split("x")] if size else (0, 0)
     return of_pictures(of, high, wide)
 
@@ -274,10 +286,10 @@ def pictures_of(config, size=""):
 def of_pictures(of, high, wide):
     """Symbols of pictures; high, wide: their tokens, where these are not always the same."""
     if "tokens" in of:
-        return dict(I=of["side"], it=of["tokens"], iv=of["rows"], ia=of["heads"], id=of["width"])
+        return dict(I=of["side"], it=of["tokens"], iv=of["rows"], ia=of["heads"], id=of["width"], typed=of.get("typed", 0))
     window = of.get("window", 1)
     return dict(it=high * wide, iv=high * wide * of["rows_of_token"], ia=of["heads"], id=of["width"], ih=high, ix=wide, ie=of["elements"],
-                **{"in": -(-high // window) * -(-wide // window)})
+                **{"in": -(-high // window) * -(-wide // window) if "window" in of else 1})
 
 
 def prime_above(n):

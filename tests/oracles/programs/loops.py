@@ -172,9 +172,13 @@ def expecting(torch, learnt=None):
 
 
 def of_pictures(shape):
-    """A mask over a batch's tokens, or all elements of their hidden states, selects those of pictures."""
+    """A mask over a batch's tokens, or all elements of their hidden states, selects those of pictures; one over those that are learnt from, all."""
     import torch
-    return expecting(torch, lambda mask: mask.numel() // (shape["B"] * shape["S"]) * shape["im"] * shape["it"])
+
+    def chosen(mask):
+        each, rest = divmod(mask.numel(), shape["B"] * shape["S"])
+        return mask.numel() if rest else each * shape["im"] * shape["it"]
+    return expecting(torch, chosen)
 
 
 def of_labels(m):

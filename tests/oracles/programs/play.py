@@ -193,7 +193,7 @@ def make_model(v, config, mark=lambda phase: None):
         peft.prepare_model_for_kbit_training(m, use_gradient_checkpointing=False)
         mark("biases")
         for name, child in m.named_modules():         # what Linear4bit does in its first forward, which a text's pass never asks of a tower
-            if type(child).__name__ == "Linear4bit" and child.bias is not None and "vision_tower" not in name:
+            if type(child).__name__ == "Linear4bit" and child.bias is not None and ("vision_tower" not in name or v.get("images")):
                 child.bias.data = child.bias.data.to(dtype)
     if v.get("freeze", "none") != "none":
         freeze(m, v)
@@ -342,7 +342,8 @@ def pictures(v, shape):
     """What a processor makes of pictures beside a text's tokens."""
     import torch
     if shape.get("I"):
-        return {"pixel_values": torch.zeros(shape["im"], 3, shape["I"], shape["I"], device="cuda", dtype=torch.float32)}
+        types = {"token_type_ids": torch.zeros(shape["B"], shape["S"], device="cuda", dtype=torch.int64)} if shape["typed"] else {}
+        return dict(types, pixel_values=torch.zeros(shape["im"], 3, shape["I"], shape["I"], device="cuda", dtype=torch.float32))
     return {"pixel_values": torch.zeros(shape["im"] * shape["iv"], shape["ie"], device="cuda", dtype=torch.float32), "image_grid_thw": Grid(shape),
             "mm_token_type_ids": torch.zeros(shape["B"], shape["S"], device="cuda", dtype=torch.int64)}
 
@@ -371,7 +372,8 @@ IS_FLASH = []                                  # not empty: lengths are on the c
 def look_once(count):
     """A tower looks at its first window, or picture, alone, in place of one after the other; what it takes there is noted, in backward too."""
     import torch
-    from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as module
+    from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as qwen2_5
+    from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     class Joined(torch.autograd.Function):
@@ -388,7 +390,7 @@ def look_once(count):
     def forward(self, hidden_states, cu_seqlens, position_embeddings=None, max_seqlen=None, **kwargs):
         n = hidden_states.shape[0]
         q, k, v = self.qkv(hidden_states).reshape(n, 3, self.num_heads, -1).permute(1, 0, 2, 3).unbind(0)
-        q, k = module.apply_rotary_pos_emb_vision(q, k, *position_embeddings)
+        q, k = qwen3.apply_rotary_pos_emb_vision(q, k, *position_embeddings)
         q, k, v = [x.transpose(0, 1).unsqueeze(0) for x in (q, k, v)]
         lengths = (cu_seqlens[1:] - cu_seqlens[:-1]).tolist()
         first, kind = lengths[0], "w" if lengths[0] == WINDOW_ROWS else "j"
@@ -405,7 +407,7 @@ def look_once(count):
         out = Joined.apply(one, n)
         del one
         return self.proj(out.reshape(n, -1).contiguous())
-    module.Qwen2_5_VLVisionAttention.forward = forward
+    qwen2_5.Qwen2_5_VLVisionAttention.forward = qwen3.Qwen3VLVisionAttention.forward = forward
 
 
 WINDOW_ROWS = 64
@@ -429,6 +431,7 @@ def see_grids():
         is_flash = IS_FLASH[:] = [True] * (args[0]._attn_implementation == "flash_attention_2")
         return made[0].to("cuda") if is_flash else made[0], made[1]
     patched = {"get_vision_position_ids": on_card("get_vision_position_ids", lambda made, args: made.to("cuda")),
+               "get_vision_interpolation_indices_and_weights": on_card("get_vision_interpolation_indices_and_weights", lambda made, args: tuple(x.to("cuda") for x in made)),
                "get_vision_attention_seqlens": on_card("get_vision_attention_seqlens", lengths),
                "get_vision_window_index": on_card("get_vision_window_index", lambda made, args: (made[0], made[1].to("cuda") if IS_FLASH else made[1]))}
 

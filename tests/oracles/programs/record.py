@@ -69,7 +69,8 @@ def is_worth_it(v, family, asked):
     if (v["lora"] != "none" or is_of_classes(v)) and v["tied"] and (v["gqa"], 0) in family.combos and not v["tokens"]:     # a line of the untied program says what the tied one is
         return False
     biased = "W" in family.symbols()     # T5's distances are a mask to sdpa
-    if v["ragged"] and not (sdpa and (v["mask"] or v["window"] or biased or v["lora"] == "prefix")):
+    typed = v["images"] and family.images.get("typed")
+    if v["ragged"] and not (sdpa and (v["mask"] or v["window"] or biased or typed or v["lora"] == "prefix")):
         return False
     if v["window"] and not family.window or v["mask"] and (v["task"] == "imgcls" or "c" in family.symbols()):
         return False
@@ -326,7 +327,7 @@ def of_tiles(v, family, shape, base, program, slots):
 
 def masks_of(v):
     """Scratch of rows that are taken by a mask: what is learnt from by TRL's trainers, and tokens of pictures."""
-    return ("YR2", "YS2", "YR", "YS") * (v["trainer"] in play.TRL) + ("YMR", "YMS") * bool(v["images"])
+    return ("YNR", "YNS") * bool(v["images"]) + ("YR2", "YS2", "YR", "YS") * (v["trainer"] in play.TRL) + ("YMR", "YMS") * bool(v["images"])
 
 
 def fitted(names, played, masked, quantised):
@@ -348,7 +349,17 @@ def fitted(names, played, masked, quantised):
                 raise Refused("%s: %s bytes at %s" % (name, here, [shape for _, shape, _ in played]))
             if slots.setdefault(slot, (expression,))[0] != expression:
                 raise Refused("%s: a size differs between blocks" % name)
+    for name in names:
+        of_masks([event[2] for event in played[0][2][name] if event[0] == "a"], slots)
     return slots
+
+
+def of_masks(order, slots):
+    """Counting what a mask holds takes as much of many tokens as of their hidden states' elements; finding it, a few allocations later, tells which of both it is."""
+    for i, slot in enumerate(order):
+        if sizes.text(slots[slot][0]) in ("YR", "YNR", "YMR"):
+            found = [t for t in (sizes.text(slots[s][0]) for s in order[i + 1:i + 6]) if t in ("YS", "YNS", "YMS")]
+            slots[slot] = ((1, [(1, (found[0].replace("S", "R"),))]),) if found else slots[slot]
 
 
 def owners(program, model, run, slots):

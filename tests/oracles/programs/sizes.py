@@ -15,12 +15,12 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "q", "a q", 
           "z", "j", "z h", "j h", "jz", "jz h", "r z", "r jz",
           "im", "im h", "im r", "im it", "im it h", "im it r", "im iv", "im iv h", "im iv r"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16", "S S16", "u", "l", "y"]
-EXTRA = ["B SC z", "EV HLi", "B S L", "B WV a", "B KS a vr", "XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d", "XDP", "YMP", "YMS", "YMR", "NVS im", "im in", "XJ", "NVJ", "NVW", "V128", "NVO iv", "iv"]
+EXTRA = ["B SC z", "EV HLi", "B S L", "B WV a", "B KS a vr", "XG", "e P", "e T", "EP HPe", "ET HTe", "W h", "W r", "B W h", "B S W", "B a S W", "E f", "E r", "E r h", "E r f", "o", "o a", "S u", "B S u", "B a S u", "S u8", "B S u8", "B a S u8", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "NSD B D a", "NSD B D a dr", "NSC B D a", "NSC B D a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "XE", "XB", "XC", "YR", "YS", "YR2", "YS2", "YP", "YG", "YI", "YM h", "YM d", "XDP", "YMP", "YMS", "YMR", "NVS im", "im in", "XJ", "XQ", "NVJ", "NVW", "V128", "NVO iv", "iv"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
-OF_TOWER = ["1024", "4096", "1280", "3840", "5120", "3420", "h"]              # columns of what is summed over the rows of a tower
+OF_TOWER = ["1024", "4096", "1280", "3840", "5120", "3420", "1152", "4304", "h"]              # columns of what is summed over the rows of a tower
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "C", "s", "d,a", "d,k", "v,a", "v,w", "a v", "w v", "v,k", "k v", "i", "i,L", "z", "128,z"]
 
 WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf", "adh+2kdh", "he", "2adh", "zh", "128zh", "384zh", "256jh+128zh", "avh", "wvh", "kvh", "hi", "hiL", "768h", "1152h", "1536h"]      # elements of what is quantised
@@ -174,18 +174,21 @@ def values(shape):
 def of_pictures(v):
     """What follows from im pictures that a tower makes iv rows of, and the text it tokens: NV, its rows; NVS, the parts that flash attention cuts them in, of ia heads of
     id; where their tokens are put among all others, YMP, the scratch of the prefix sum over the mask, an element of each hidden state; YMR and YMS
-    that of counting and finding what it holds."""
+    that of counting and finding what it holds, YNR and YNS of a mask over tokens, XQ of the sort in the gradient of those that it holds; XJ of tokens in another
+    order."""
     v["NV"] = v["im"] * v["iv"]
     n = v["N"] * v["h"]
     v["YMP"] = 511 + up(16 * (32 + -(-n // 896)), 256)
     v["YMR"] = 255 + up(160 * MULTIPROCESSORS, 256) if n > 4096 else 1
     v["YMS"] = 511 + up(8 * (32 + -(-n // 4224)), 256)
+    v["YNR"] = 255 + up(160 * MULTIPROCESSORS, 256) if v["N"] > 4096 else 1
+    v["YNS"] = 511 + up(8 * (32 + -(-v["N"] // 4224)), 256)
     v["NVS"] = flash_splits(v["im"] * v["ia"], v["iv"], v["iv"], v["id"])
     v["NVO"] = flash_splits(v["ia"], v["iv"], v["iv"], v["id"])
     v["V128"] = up(v["iv"], 128)
     v["NI"] = v["im"] * v["it"]
     v["NVJ"], v["NVW"] = v["NV"] + 128 * v["im"], v["NV"] + 128 * v["im"] * v.get("in", 1)
-    v["XJ"] = scratch_of_index(v["NI"], v["NI"]) if v["NI"] > 2304 else 1
+    v["XJ"], v["XQ"] = [scratch_of_index(v["NI"], v[rows]) if v["NI"] > 2304 else 1 for rows in ("NI", "N")]
     for width in OF_TOWER:
         for letter, rows in (("V", v["NV"]), ("I", v["NI"])):
             v["R%s(%s)" % (letter, width)], v["Q%s(%s)" % (letter, width)] = sum_scratch(v["h"] if width == "h" else int(width), rows)

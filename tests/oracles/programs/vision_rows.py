@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole runs of models that see, with pictures, as people fine-tune them: tests/golden/trainers/vision_steps.csv.
 
-    vision_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ...] [--answered VPLAN]
+    vision_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ...] [--trainer hf] [--answered VPLAN]
 
 Like picture_rows.py, of configs as they are published but for the number of layers. A run that fails is said and has no line.
 """
@@ -27,22 +27,33 @@ QWEN_3B = dict(QWEN, hidden_size=2048, intermediate_size=11008, num_attention_he
                vision_config=dict(TOWER, out_hidden_size=2048))
 QWEN_7B = dict(QWEN, hidden_size=3584, intermediate_size=18944, num_attention_heads=28, num_key_value_heads=4, vocab_size=152064, tie_word_embeddings=False,
                vision_config=dict(TOWER, out_hidden_size=3584))
-MODELS = {"qwen2.5-vl-3b": QWEN_3B, "qwen2.5-vl-7b": QWEN_7B, "llava-1.5-7b": LLAVA, "llava-1.5-13b": dict(LLAVA, text_config=OF_13B)}
+SIGLIP = dict(families.SIGLIP, model_type="siglip_vision_model")
+GEMMA = dict(model_type="gemma3", image_token_index=262144, mm_tokens_per_image=256, vision_config=SIGLIP)
+OF_GEMMA = dict(model_type="gemma3_text", head_dim=256, vocab_size=262208, max_position_embeddings=131072, sliding_window=1024, query_pre_attn_scalar=256)
+GEMMA_4B = dict(GEMMA, text_config=dict(OF_GEMMA, hidden_size=2560, intermediate_size=10240, num_attention_heads=8, num_key_value_heads=4))
+GEMMA_12B = dict(GEMMA, text_config=dict(OF_GEMMA, hidden_size=3840, intermediate_size=15360, num_attention_heads=16, num_key_value_heads=8))
+GEMMA_27B = dict(GEMMA, text_config=dict(OF_GEMMA, hidden_size=5376, intermediate_size=21504, num_attention_heads=32, num_key_value_heads=16, head_dim=128,
+                                         query_pre_attn_scalar=168))
+# As many layers as are left of whole rounds of six in the published ones.
+LAYERS = {"gemma-3-4b": [4, 10], "gemma-3-12b": [6, 12], "gemma-3-27b": [8]}
+MODELS = {"gemma-3-4b": GEMMA_4B, "gemma-3-12b": GEMMA_12B, "gemma-3-27b": GEMMA_27B, "qwen2.5-vl-3b": QWEN_3B, "qwen2.5-vl-7b": QWEN_7B, "llava-1.5-7b": LLAVA, "llava-1.5-13b": dict(LLAVA, text_config=OF_13B)}
 TARGETS = ("q_proj+v_proj", "all-linear", "all-linear")
 
 
-def cut(c, rng):
-    """The config with so many layers; a tower of which some layers are of another kind has all."""
+def cut(name, c, rng):
+    """The config with so many layers; a tower of which some layers are of another kind, or whose number was recorded, has all."""
+    if name in LAYERS:
+        return dict(c, text_config=dict(c["text_config"], num_hidden_layers=rng.choice(LAYERS[name])))
     if "text_config" not in c:
         return dict(c, num_hidden_layers=rng.choice([4, 5, 6, 8]))
     return dict(c, text_config=dict(c["text_config"], num_hidden_layers=rng.choice([3, 5, 6, 8])), vision_config=dict(c["vision_config"], num_hidden_layers=rng.choice([4, 5, 7])))
 
 
-def drawn(n, seed, models):
+def drawn(n, seed, models, trainer):
     rng, out = random.Random(seed), []
     for _ in range(n):
         name = rng.choice(models or sorted(MODELS))
-        c = cut(MODELS[name], rng)
+        c = cut(name, MODELS[name], rng)
         lora = rng.choice(("none",) + TARGETS)
         frozen = rng.choice(["none", "vision"])
         precision = rng.choice(["bf16-amp", "bf16-amp", "bf16-mixed"] if lora == "none" else ["bf16-amp"])
@@ -54,7 +65,7 @@ def drawn(n, seed, models):
         precision = "bf16-amp" if "qwen" in name else precision
         load = rng.choice(["none", "nf4-dq"]) if lora == "all-linear" and frozen == "vision" else "none"
         seq = images * of_picture + rng.choice([48, 64, 128, 200, 256, 448, 512, 1000, 1472]) + rng.choice([0, 0, 0, 3])
-        out.append((name, c, precision, attention, rng.choice(["none", "full"]), optimizer, batch, seq, "clm", padding, "hf", lora,
+        out.append((name, c, precision, attention, rng.choice(["none", "full"]), optimizer, batch, seq, "clm", padding, trainer, lora,
                     rng.choice([8, 16, 32]) if lora != "none" else 0, load, 0, "none", 0, 0, 0, "none", 0, 0, frozen, "", "", 0, 0, images, size))
     return out
 
@@ -66,10 +77,11 @@ def main():
     p.add_argument("--random", type=int, default=20)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--models", nargs="+")
+    p.add_argument("--trainer", default="hf")
     p.add_argument("--answered")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=132)
-    drawn_rows = drawn(a.random * (20 if a.answered else 1), a.seed, a.models)
+    drawn_rows = drawn(a.random * (20 if a.answered else 1), a.seed, a.models, a.trainer)
     drawn_rows = rows.answered(a.answered, drawn_rows, a.random) if a.answered else drawn_rows
     rows.add_played(a.out, "vision_rows.py", rows.columns_of(drawn_rows[0]) + ["reserved"] + ["allocated_" + x for x in rows.PHASES], drawn_rows,
                     lambda row, got: [*row[2:], got["reserved"]] + [got["allocated_" + x] for x in rows.PHASES])
