@@ -510,6 +510,10 @@ static vp_status refuse_tower(const vp_model *model, const vp_hf_request *q, vp_
                        "--images with --parallel %s was not recorded; on one GPU it was. For "
                        "yours: vplan dryrun --world %lld -- COMMAND",
                        q->parallel, (long long)q->world);
+    if (q->images && q->packed)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--packing with --images does not run: SFTTrainer refuses to pack samples "
+                       "with pictures (ValueError in TRL 1.16)");
     if (looks || !vp_hf_is_shared(q) || !vp_hf_has_tower(model))
         return VP_OK;
     return VP_FAIL(err, VP_ERR_INPUT,

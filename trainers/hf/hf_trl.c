@@ -120,6 +120,9 @@ void vp_hf_trl_assume(const vp_hf_request *q, vp_hf_estimate *out)
     }
     vp_hf_assume(out, "TRL 1.16: every token of a sequence but the first is learnt from; with "
                       "padding or prompts left out its head takes less");
+    if (q->images)
+        vp_hf_assume(out, "tokens of pictures are learnt from too, as TRL's collator labels all "
+                          "that are no padding");
     if (q->packed)
         vp_hf_assume(out, strcmp(q->attention, "flash_attention_2") == 0
                               ? "packing: a batch is one row; flash-attn 2.8, whose kernels were "

@@ -224,6 +224,7 @@ def record(v, family):
     shapes = families.shapes(family, v, N_SHAPES + 1)
     groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"]) + is_parted(v, family)         # tiles of a loss are one
     least = 8 if v["offload"] and v["trainer"] in play.TRL else 2 if families.FAMILIES[family].repeats(v) > 1 else 4         # TRL keeps the last five tensors that it offloads for a while
+    least = 7 if "vision_config.deepstack_visual_indexes" in families.FAMILIES[family].extra else least         # the first three are otherwise
     base = (least, 3) if families.FAMILIES[family].shares else (least,) * groups         # the last layers that have keys of others sum no gradients of these yet
     lengths = [base] + [tuple(b + more * (h == g) for h, b in enumerate(base)) for g in range(groups) for more in (1, 2)]
     other = tuple(b + 1 for b in base) if families.FAMILIES[family].shares else tuple(b + 3 - (h == 1) for h, b in enumerate(base))

@@ -63,7 +63,7 @@ def drawn(n, seed, models, trainer):
         of_picture = families.pictures_of(c, size)["it"]
         attention = rng.choice(["flash_attention_2", "sdpa:flash"]) if "qwen" in name else "sdpa:flash"
         precision = "bf16-amp" if "qwen" in name else precision
-        load = rng.choice(["none", "nf4-dq"]) if lora == "all-linear" and frozen == "vision" else "none"
+        load = rng.choice(["none", "nf4-dq"]) if lora == "all-linear" and (frozen == "vision" or name in LAYERS) else "none"
         seq = images * of_picture + rng.choice([48, 64, 128, 200, 256, 448, 512, 1000, 1472]) + rng.choice([0, 0, 0, 3])
         out.append((name, c, precision, attention, rng.choice(["none", "full"]), optimizer, batch, seq, "clm", padding, trainer, lora,
                     rng.choice([8, 16, 32]) if lora != "none" else 0, load, 0, "none", 0, 0, 0, "none", 0, 0, frozen, "", "", 0, 0, images, size))
