@@ -34,9 +34,20 @@ GEMMA_4B = dict(GEMMA, text_config=dict(OF_GEMMA, hidden_size=2560, intermediate
 GEMMA_12B = dict(GEMMA, text_config=dict(OF_GEMMA, hidden_size=3840, intermediate_size=15360, num_attention_heads=16, num_key_value_heads=8))
 GEMMA_27B = dict(GEMMA, text_config=dict(OF_GEMMA, hidden_size=5376, intermediate_size=21504, num_attention_heads=32, num_key_value_heads=16, head_dim=128,
                                          query_pre_attn_scalar=168))
-# As many layers as are left of whole rounds of six in the published ones.
-LAYERS = {"gemma-3-4b": [4, 10], "gemma-3-12b": [6, 12], "gemma-3-27b": [8]}
-MODELS = {"gemma-3-4b": GEMMA_4B, "gemma-3-12b": GEMMA_12B, "gemma-3-27b": GEMMA_27B, "qwen2.5-vl-3b": QWEN_3B, "qwen2.5-vl-7b": QWEN_7B, "llava-1.5-7b": LLAVA, "llava-1.5-13b": dict(LLAVA, text_config=OF_13B)}
+OF_QWEN3 = dict(model_type="qwen3_vl_text", head_dim=128, vocab_size=151936, max_position_embeddings=262144)
+NARROW = dict(families.QWEN3_TOWER, depth=24, hidden_size=1024, intermediate_size=4096, deepstack_visual_indexes=[5, 11, 17])
+WIDE = dict(families.QWEN3_TOWER, depth=27, hidden_size=1152, intermediate_size=4304, deepstack_visual_indexes=[8, 16, 24])
+
+
+def qwen3(tower, hidden, intermediate, heads, tied):
+    text = dict(OF_QWEN3, hidden_size=hidden, intermediate_size=intermediate, num_attention_heads=heads, num_key_value_heads=8, tie_word_embeddings=tied)
+    return dict(model_type="qwen3_vl", image_token_id=151655, video_token_id=151656, tie_word_embeddings=tied, vision_config=dict(tower, out_hidden_size=hidden), text_config=text)
+
+
+QWEN3 = {"qwen3-vl-2b": qwen3(NARROW, 2048, 6144, 16, True), "qwen3-vl-4b": qwen3(NARROW, 2560, 9728, 32, True), "qwen3-vl-8b": qwen3(WIDE, 4096, 12288, 32, False)}
+# Of Gemma 3 as many layers as are left of whole rounds of six in the published ones.
+LAYERS = {"qwen3-vl-2b": [5, 8], "qwen3-vl-4b": [5, 8], "qwen3-vl-8b": [4, 6], "gemma-3-4b": [4, 10], "gemma-3-12b": [6, 12], "gemma-3-27b": [8]}
+MODELS = {**QWEN3, "gemma-3-4b": GEMMA_4B, "gemma-3-12b": GEMMA_12B, "gemma-3-27b": GEMMA_27B, "qwen2.5-vl-3b": QWEN_3B, "qwen2.5-vl-7b": QWEN_7B, "llava-1.5-7b": LLAVA, "llava-1.5-13b": dict(LLAVA, text_config=OF_13B)}
 TARGETS = ("q_proj+v_proj", "all-linear", "all-linear")
 
 
@@ -59,9 +70,10 @@ def drawn(n, seed, models, trainer):
         precision = rng.choice(["bf16-amp", "bf16-amp", "bf16-mixed"] if lora == "none" else ["bf16-amp"])
         optimizer = rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "sgd"])
         images, batch, padding = rng.choice([1, 1, 1, 2, 3]), rng.choice([1, 2, 4, 8]), rng.choice(["none", "mask"])
-        size = rng.choice(["448x448", "476x364", "616x420", "840x560"]) if "qwen" in name else ""
+        sizes = ["448x448", "512x384", "640x416", "1024x768"] if name in QWEN3 else ["448x448", "476x364", "616x420", "840x560"]
+        size = rng.choice(sizes) if "qwen" in name else ""
         of_picture = families.pictures_of(c, size)["it"]
-        attention = rng.choice(["flash_attention_2", "sdpa:flash"]) if "qwen" in name else "sdpa:flash"
+        attention = rng.choice(["flash_attention_2", "sdpa:flash"]) if "qwen" in name and name not in QWEN3 else "sdpa:flash"
         precision = "bf16-amp" if "qwen" in name else precision
         load = rng.choice(["none", "nf4-dq"]) if lora == "all-linear" and (frozen == "vision" or name in LAYERS) else "none"
         seq = images * of_picture + rng.choice([48, 64, 128, 200, 256, 448, 512, 1000, 1472]) + rng.choice([0, 0, 0, 3])
