@@ -2,7 +2,7 @@
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
     rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--grpo] [--features] [--dropout] [--beside] [--checkpoints] [--parted] [--reentrant] [--optimizers] [--matrices] [--fused] [--narrow] [--prepared] [--peft] [--frozen] [--allocators] [--windowed] [--again] [--asked] [--classes] [--judged] [--recent] [--padded] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN [--unless OLDER]]
-        [--attention WORD] [--trainer WORD] [--only COLUMN=VALUE,VALUE ...]]
+        [--attention WORD] [--recompute WORD] [--trainer WORD] [--only COLUMN=VALUE,VALUE ...]]
     rows.py OUT.csv --like ROWS.csv [--every N]: every Nth of another file's settings, with this Python's libraries
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
@@ -186,6 +186,7 @@ NAMED.update({
                           num_key_value_heads=4, intermediate_size=6144, moe_intermediate_size=768, num_experts=128, num_experts_per_tok=8,
                           num_hidden_layers=48, tie_word_embeddings=False, decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True),
     "modernbert-base": MODERN, "modernbert-classes": dict(MODERN, architectures=["ModernBertForSequenceClassification"], id2label={"0": "no", "1": "yes"}),
+    "modernbert-names": dict(MODERN, architectures=["ModernBertForTokenClassification"], id2label={str(i): "label %d" % i for i in range(9)}),
     "modernbert-large": dict(MODERN, hidden_size=1024, intermediate_size=2624, num_hidden_layers=28, num_attention_heads=16),
     "olmo-3-7b": dict(model_type="olmo3", architectures=["Olmo3ForCausalLM"], hidden_size=4096, num_attention_heads=32, num_key_value_heads=32,
                       intermediate_size=11008, vocab_size=100278, num_hidden_layers=32, max_position_embeddings=65536, sliding_window=4096,
@@ -219,6 +220,11 @@ NAMED.update({
     "qwen1.5-1.8b": dict(QWEN, hidden_size=2048, num_attention_heads=16, num_key_value_heads=16, intermediate_size=5504, tie_word_embeddings=False),
     "falcon3-1b": dict(DECODER, num_attention_heads=8, num_key_value_heads=4, head_dim=256, vocab_size=131072, num_hidden_layers=18,
                        max_position_embeddings=4096, rms_norm_eps=1e-6),
+    "olmo2-32b": dict(model_type="olmo2", architectures=["Olmo2ForCausalLM"], hidden_size=5120, num_attention_heads=40, num_key_value_heads=8, intermediate_size=27648,
+                      vocab_size=100352, num_hidden_layers=64, max_position_embeddings=4096, tie_word_embeddings=False, pad_token_id=100277),
+    "phi-1.5": dict(model_type="phi", architectures=["PhiForCausalLM"], hidden_size=2048, num_attention_heads=32, num_key_value_heads=32, intermediate_size=8192,
+                    vocab_size=51200, num_hidden_layers=24, max_position_embeddings=2048, partial_rotary_factor=0.5, resid_pdrop=0.0, hidden_act="gelu_new",
+                    qk_layernorm=False, tie_word_embeddings=False),
     "pythia-1b": dict(NEOX, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=8),
     "gemma3-270m": dict(model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], hidden_size=640, num_attention_heads=4, num_key_value_heads=1,
                         head_dim=256, intermediate_size=2048, vocab_size=262144, num_hidden_layers=18, max_position_embeddings=32768,
@@ -1151,6 +1157,7 @@ def main():
     p.add_argument("--answered")
     p.add_argument("--unless")
     p.add_argument("--attention")
+    p.add_argument("--recompute", help="all rows so")
     p.add_argument("--trainer", help="all rows by this one")
     p.add_argument("--targets")
     p.add_argument("--only", nargs="*")
@@ -1224,6 +1231,7 @@ def main():
     rows = [r + ("torch", "none", 0, "none") * (len(r) == 10) for r in rows]
     rows = by_trainer(rows, a.seed, a.evaluate, a.liger) if a.evaluate or a.liger else rows
     rows = [r[:3] + (a.attention,) + r[4:] for r in rows] if a.attention else rows
+    rows = [r[:4] + (a.recompute,) + r[5:] for r in rows] if a.recompute else rows
     rows = [r[:7] + (-(-r[7] // 8) * 8, r[8], "mask") + r[10:] for r in rows] if a.padded else rows
     at = COLUMNS.index("trainer")
     rows = [r[:at] + (a.trainer,) + r[at + 1:] for r in rows if a.trainer == "torch" or r[5] not in OF_LOOPS] if a.trainer else rows
