@@ -30,7 +30,7 @@ WHAT = {
     "sound_steps.csv": "Whisper",
     "vision_steps.csv": "texts with pictures: Gemma 3, LLaVA 1.5, Qwen2.5-VL, by Trainer and SFTTrainer",
     "encoder_steps.csv": "encoders, and models of two stacks, recorded later",
-    "encoder_adapted_steps.csv": "adapters of DeBERTa and Flan-T5",
+    "encoder_adapted_steps.csv": "adapters of encoders, with checkpoints too, and of T5",
     "encoder_eval_steps.csv": "evaluations of DeBERTa between steps",
     "neo_steps.csv": "GPT-Neo under Trainer and adapters",
     "efficient_steps.csv": "flash attention turned off",
