@@ -251,7 +251,7 @@ ok(len(pairs) >= 18 and low <= min(shares) and max(shares) <= high <= 0.2, "pair
 # ---- models that vplan has no graph of: as many parameters as transformers 5.17 builds of their config ----
 COUNTS = {"distilbert-base-uncased": 66985530, "t5-small": 60506624, "t5-base": 222903552, "t5-large": 737668096, "vit-base-patch16-224": 86567656,
           "vit-large-patch16-224": 304326632, "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-30b-a3b": 30532122624, "qwen1.5-moe-a2.7b": 14315784192, "qwen3.5-0.8b": 752393024, "qwen3.5-2b": 1881825088, "qwen3.5-4b": 4205751296, "qwen3.5-9b": 8953803264, "qwen3.5-27b": 26895998464, "gemma-3-270m": 268098176,
-          "gemma-3-1b": 999885952, "gemma-3-4b": 4300079472, "qwen2.5-vl-3b": 3754622976, "qwen2.5-vl-7b": 8292166656, "llava-1.5-7b": 7063427072, "llava-1.5-13b": 13351494656, "gemma-3-12b": 12187325040, "gemma-3-27b": 27432406640,
+          "gemma-3-1b": 999885952, "gemma-3-4b": 4300079472, "qwen2.5-vl-3b": 3754622976, "qwen2.5-vl-7b": 8292166656, "qwen3-vl-2b": 2127532032, "qwen3-vl-4b": 4437815808, "llava-1.5-7b": 7063427072, "llava-1.5-13b": 13351494656, "gemma-3-12b": 12187325040, "gemma-3-27b": 27432406640,
           "gemma-4-31b": 31273086512, "gemma-4-e4b": 7941100832, "gemma-4-e2b": 5104297504,
           "starcoder2-3b": 3030371328, "starcoder2-7b": 7173923840, "granite-3.3-2b": 2533539840, "granite-3.3-8b": 8170864640,
           "smollm3-3b": 3075098624, "falcon-7b": 6921720704, "stablelm-3b": 2795443200, "gpt-neo-125m": 125198592, "gpt-neo-1.3b": 1315575808,
@@ -377,7 +377,7 @@ for row, errors in seeing:
     if ok(not isinstance(errors, str), name, errors):
         one_by_one = "--image-size" in row["options"] and "sdpa:flash" in row["options"]         # windows, of which small holes are left in another order
         ok(abs(errors["peak"]) <= 0.0005 and abs(errors["reserved"]) <= ((0.005 if row["trainer"] == "trl" else 0.002) if one_by_one else 0.0005) and abs(errors["load"]) <= 1e-6, name, errors)
-ok(len(seeing) >= 70 and len({row["name"] for row, _ in seeing}) >= 7, "rows of texts with pictures", len(seeing))
+ok(len(seeing) >= 74 and len({row["name"] for row, _ in seeing}) >= 9, "rows of texts with pictures", len(seeing))
 llava = dict(model_type="llava", architectures=["LlavaForConditionalGeneration"], image_token_index=32000, vision_config=dict(model_type="clip_vision_model", hidden_size=1024, image_size=336,
              intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24, patch_size=14, projection_dim=768), text_config=dict(model_type="llama", max_position_embeddings=4096, vocab_size=32064))
 with_picture = ["--trainer", "hf", "--precision", "bf16-amp", "--images", "1", "--micro-batch", "2"]
@@ -415,6 +415,14 @@ rc, j = estimate(qwen, *frozen, "--image-size", "1024x768", "--attention", "flas
 ok(rc == 0 and j["settings"]["image_size"] == "1024x768" and j["model"]["params_total"] == 3754622976 + 14966784 and any("1036 x 756" in a for a in j["assumptions"]) and any("999 of the 2048" in a for a in j["assumptions"]), "pictures of whole tokens", (rc, j.get("error"), j.get("assumptions")))
 ok(estimate(qwen, *frozen, "--image-size", "1024x768")[1]["allocated_peak_bytes"] <= 1.001 * j["allocated_peak_bytes"], "window after window is below the peak")
 ok(estimate(dict({k: x for k, x in qwen.items() if k in ("model_type", "architectures", "tie_word_embeddings", "vision_config")}, text_config={k: x for k, x in qwen.items() if k not in ("architectures", "vision_config")}), *frozen, "--image-size", "1024x768", "--attention", "flash2")[1]["allocated_peak_bytes"] == j["allocated_peak_bytes"], "a config whose text has a part of its own is the same")
+eyes = dict(depth=24, hidden_size=1024, intermediate_size=4096, num_heads=16, in_channels=3, out_hidden_size=2560, patch_size=16, spatial_merge_size=2, temporal_patch_size=2, num_position_embeddings=2304,
+            hidden_act="gelu_pytorch_tanh", deepstack_visual_indexes=[5, 11, 17])
+qwen3 = dict(model_type="qwen3_vl", architectures=["Qwen3VLForConditionalGeneration"], tie_word_embeddings=True, vision_config=eyes,
+             text_config=dict(model_type="qwen3_vl_text", hidden_size=2560, intermediate_size=9728, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128, vocab_size=151936, max_position_embeddings=262144, tie_word_embeddings=True))
+rc, j = estimate(qwen3, *frozen, "--image-size", "1000x770")
+ok(rc == 0 and j["model"]["params_total"] - j["model"]["params_trainable"] == 4437815808 and any("992 x 768" in a for a in j["assumptions"]) and any("744 of the 2048" in a for a in j["assumptions"]), "Qwen3-VL's tokens of 32 x 32", (rc, j.get("error"), j.get("assumptions")))
+refused("features of other layers of its tower", dict(qwen3, vision_config=dict(eyes, deepstack_visual_indexes=[4, 8, 12])), frozen + ["--image-size", "1024x768"], 4, ["was recorded with [5, 11, 17]"])
+refused("Qwen3-VL with a tower that is trained", qwen3, frozen[:-2] + ["--image-size", "1024x768"], 4, ["--freeze vision"])
 refused("pictures of no size", qwen, frozen + ["--attention", "flash2"], 2, ["--image-size WxH"])
 refused("a tower with other windows", dict(qwen, vision_config=dict(tower, window_size=224)), frozen + ["--image-size", "1024x768"], 4, ["was recorded with 112"])
 refused("a frozen tower of no pictures", llava, ["--trainer", "hf", "--freeze", "vision"], 2, ["--images N"])

@@ -18,7 +18,8 @@ static const struct {
      "qwen2.5-7b qwen2.5-14b qwen2.5-32b qwen2.5-72b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b "
      "qwen3-14b qwen3-32b qwen3-30b-a3b qwen3.5-0.8b qwen3.5-2b qwen3.5-4b qwen3.5-9b qwen3.5-27b gemma-2b gemma-7b gemma-3-270m gemma-3-1b gemma-3-4b "
      "gemma-3-12b gemma-3-27b gemma-4-31b gemma-4-e4b gemma-4-e2b phi-3-mini-4k phi-3.5-mini phi-4-mini phi-4 falcon-7b "
-     "glm-4-9b ernie-4.5-0.3b qwen2.5-vl-3b qwen2.5-vl-7b"},
+     "glm-4-9b ernie-4.5-0.3b qwen2.5-vl-3b qwen2.5-vl-7b "
+     "qwen3-vl-2b qwen3-vl-4b"},
     {"float16",
      "llama-2-7b llama-2-13b llama-2-70b llama-7b llama-13b llama-30b llama-65b open-llama-3b "
      "opt-125m opt-350m opt-1.3b opt-2.7b opt-6.7b opt-13b opt-30b opt-66b pythia-70m "

@@ -231,6 +231,72 @@ const vp_zoo_entry vp_zoo_seeing[] = {
          }
      }),
      "Qwen/Qwen2.5-VL-7B-Instruct", "not compared with its file; its count"},
+    {"qwen3-vl-2b", JSON({
+         "architectures": ["Qwen3VLForConditionalGeneration"],
+         "model_type": "qwen3_vl",
+         "text_config": {
+             "model_type": "qwen3_vl_text",
+             "hidden_size": 2048,
+             "intermediate_size": 6144,
+             "num_hidden_layers": 28,
+             "num_attention_heads": 16,
+             "num_key_value_heads": 8,
+             "head_dim": 128,
+             "vocab_size": 151936,
+             "max_position_embeddings": 262144,
+             "tie_word_embeddings": true
+         },
+         "vision_config": {
+             "model_type": "qwen3_vl",
+             "depth": 24,
+             "hidden_size": 1024,
+             "intermediate_size": 4096,
+             "num_heads": 16,
+             "in_channels": 3,
+             "out_hidden_size": 2048,
+             "patch_size": 16,
+             "spatial_merge_size": 2,
+             "temporal_patch_size": 2,
+             "num_position_embeddings": 2304,
+             "deepstack_visual_indexes": [5, 11, 17]
+         },
+         "image_token_id": 151655,
+         "tie_word_embeddings": true
+     }),
+     "Qwen/Qwen3-VL-2B-Instruct", "not compared with its file; its count"},
+    {"qwen3-vl-4b", JSON({
+         "architectures": ["Qwen3VLForConditionalGeneration"],
+         "model_type": "qwen3_vl",
+         "text_config": {
+             "model_type": "qwen3_vl_text",
+             "hidden_size": 2560,
+             "intermediate_size": 9728,
+             "num_hidden_layers": 36,
+             "num_attention_heads": 32,
+             "num_key_value_heads": 8,
+             "head_dim": 128,
+             "vocab_size": 151936,
+             "max_position_embeddings": 262144,
+             "tie_word_embeddings": true
+         },
+         "vision_config": {
+             "model_type": "qwen3_vl",
+             "depth": 24,
+             "hidden_size": 1024,
+             "intermediate_size": 4096,
+             "num_heads": 16,
+             "in_channels": 3,
+             "out_hidden_size": 2560,
+             "patch_size": 16,
+             "spatial_merge_size": 2,
+             "temporal_patch_size": 2,
+             "num_position_embeddings": 2304,
+             "deepstack_visual_indexes": [5, 11, 17]
+         },
+         "image_token_id": 151655,
+         "tie_word_embeddings": true
+     }),
+     "Qwen/Qwen3-VL-4B-Instruct", "its config.json; its count"},
     {"gemma-3-4b", JSON({
          "architectures": ["Gemma3ForConditionalGeneration"],
          "model_type": "gemma3",

@@ -28,7 +28,7 @@ WHAT = {
     "t5_steps.csv": "T5, under masks too",
     "picture_steps.csv": "classifiers of pictures: ViT, DeiT, BEiT, DINOv2",
     "sound_steps.csv": "Whisper",
-    "vision_steps.csv": "texts with pictures: Gemma 3, LLaVA 1.5, Qwen2.5-VL, by Trainer and SFTTrainer",
+    "vision_steps.csv": "texts with pictures: Gemma 3, LLaVA 1.5, Qwen2.5-VL, Qwen3-VL, by Trainer and SFTTrainer",
     "encoder_steps.csv": "encoders, and models of two stacks, recorded later",
     "encoder_adapted_steps.csv": "adapters of encoders, with checkpoints too, and of T5",
     "encoder_eval_steps.csv": "evaluations of DeBERTa between steps",

@@ -48,6 +48,8 @@ static const struct {
      "q_proj+v_proj"},
     {"llava", {LLAMA_LINEARS, "out_proj", "fc1", "fc2", "linear_1", "linear_2"}, NULL},
     {"qwen2_5_vl", {LLAMA_LINEARS, "qkv", "proj", "mlp.0", "mlp.2"}, NULL},
+    {"qwen3_vl", {LLAMA_LINEARS, "qkv", "proj", "linear_fc1", "linear_fc2"}, NULL},
+    {"qwen3_vl_8b", {LLAMA_LINEARS, "qkv", "proj", "linear_fc1", "linear_fc2"}, NULL},
     {"cohere", {LLAMA_LINEARS}, NULL},
     {"cohere2", {LLAMA_LINEARS}, NULL},
     {"seed_oss", {LLAMA_LINEARS}, NULL},
@@ -191,7 +193,7 @@ bool vp_hf_lora_lacks(const char *family, const char *name, const char **nearest
 {
     /* families whose versions, towers or experts have other names too */
     static const char other_names[] =
-        "mixtral+qwen2_moe+qwen3_moe+olmoe+gemma3+llava+qwen2_5_vl+vit+deit+beit+t5+t5_gated+distilbert";
+        "mixtral+qwen2_moe+qwen3_moe+olmoe+gemma3+llava+qwen2_5_vl+qwen3_vl+qwen3_vl_8b+vit+deit+beit+t5+t5_gated+distilbert";
     /* what is no linear layer of a block: embeddings, heads, what is made of several */
     static const char others[] =
         "lm_head+embed_out+embed_in+embed_tokens+embed_positions+wte+wpe+"

@@ -124,8 +124,8 @@ static const form *form_of(const vp_model *model)
 /* ---- what the recording knows ---- */
 
 /* Requests of steps that loading asks for: below every window, or what images make; some families were recorded with checkpoints
- * alone, classes of tokens with a mask, towers in front of texts by Trainer with pictures. */
-enum { N_LOADING = 6, N_BLIND = 4, IMAGE_SIDE = 448 }; /* the first ones have no pictures */
+ * alone, classes of tokens with a mask, towers in front of texts by Trainer with pictures, some of them frozen. */
+enum { N_LOADING = 7, N_BLIND = 4, IMAGE_SIDE = 448 }; /* the first ones have no pictures */
 
 static vp_hf_request loading(int i, vp_hf_shelf *shelf)
 {
@@ -134,16 +134,21 @@ static vp_hf_request loading(int i, vp_hf_shelf *shelf)
         const char *recompute, *attention;
         bool        padded;
         int64_t     images;
-    } steps[N_LOADING] = {
-        {128, "none", "sdpa:flash", false, 0},  {0, "none", "sdpa:flash", false, 0},
-        {128, "full", "sdpa:flash", false, 0},  {128, "none", "sdpa:flash", true, 0},
-        {1024, "full", "sdpa:flash", false, 1}, {1024, "full", "flash_attention_2", false, 1}};
-    bool sees = steps[i].images > 0;
+        const char *freeze;
+    } steps[N_LOADING] = {{128, "none", "sdpa:flash", false, 0, NULL},
+                          {0, "none", "sdpa:flash", false, 0, NULL},
+                          {128, "full", "sdpa:flash", false, 0, NULL},
+                          {128, "none", "sdpa:flash", true, 0, NULL},
+                          {1024, "full", "sdpa:flash", false, 1, NULL},
+                          {1024, "full", "flash_attention_2", false, 1, NULL},
+                          {1024, "full", "sdpa:flash", false, 1, "vision"}};
+    bool sees          = steps[i].images > 0;
 
     return (vp_hf_request){.trainer         = sees ? "hf" : "torch",
                            .precision       = sees ? "bf16-amp" : "bf16-mixed",
                            .attention       = steps[i].attention,
                            .images          = steps[i].images,
+                           .freeze          = steps[i].freeze,
                            .image_width     = IMAGE_SIDE,
                            .image_height    = IMAGE_SIDE,
                            .optimizer       = "adamw_torch",

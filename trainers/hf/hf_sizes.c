@@ -172,6 +172,14 @@ static const char *kind_of_gemma4(const vp_model *model)
                                                                                   : "gemma4_e4b";
 }
 
+/* Of Qwen 3-VL from 8B on, not that of 2B and 4B. */
+static bool has_wider_tower(const vp_model *model)
+{
+    const json_t *width = vp_model_field(model, "vision_config.hidden_size");
+
+    return !json_is_integer(width) || json_integer_value(width) == 1152; /* its class's */
+}
+
 const char *vp_hf_recorded_family(const vp_model *model)
 {
     const char *inner = json_string_value(vp_model_field(model, "feed_forward_proj"));
@@ -193,6 +201,8 @@ const char *vp_hf_recorded_family(const vp_model *model)
     if (strcmp(model->family, "llama") == 0 &&
         json_is_true(vp_model_field(model, "attention_bias")))
         return json_is_true(vp_model_field(model, "mlp_bias")) ? "llama_biased" : "llama_qkvo";
+    if (strcmp(model->family, "qwen3_vl") == 0)
+        return has_wider_tower(model) ? "qwen3_vl_8b" : "qwen3_vl";
     if (strcmp(model->family, "qwen3_5") == 0 || strcmp(model->family, "qwen3_5_text") == 0)
         return json_equal(vp_model_text_field(model, "linear_num_key_heads"),
                           vp_model_text_field(model, "linear_num_value_heads"))

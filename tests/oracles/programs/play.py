@@ -438,6 +438,11 @@ def see_grids():
     def rope_index(self, input_ids, *args, **kwargs):
         b, s = input_ids.shape
         return torch.zeros(3, b, s, dtype=torch.int64, device="cuda"), torch.zeros(b, 1, dtype=torch.int64, device="cuda")
+    def embed(self, pixels):
+        """Without cuDNN PyTorch reads each channel's bias from the card for each patch, which takes minutes; it is added in place here, as cuDNN's is."""
+        made = torch.nn.functional.conv3d(pixels.view(-1, *self.proj.weight.shape[1:]).to(self.proj.weight.dtype), self.proj.weight, None, self.proj.stride)
+        return made.view(-1, self.embed_dim).add_(self.proj.bias)
+    importlib.import_module("transformers.models.qwen3_vl.modeling_qwen3_vl").Qwen3VLVisionPatchEmbed.forward = embed
     for kind in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
         module = importlib.import_module("transformers.models.%s.modeling_%s" % (kind, kind))
         for name, f in patched.items():

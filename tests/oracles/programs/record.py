@@ -246,7 +246,7 @@ def record(v, family):
     played = [(r, with_layers(v, family, s, base), model) for r, s in zip(runs, shapes)]
     if is_of_all_layers(v, family):
         played += [(r, with_layers(v, family, shapes[0], n), shape_of.unroll(program, n)) for r, n in zip(repeats[1:], lengths[1:])]
-    slots = fitted(names, played, masks_of(v), v["quantised"] != "none")
+    slots = fitted(names, played, masks_of(v), v["quantised"] != "none", v["freeze"] == "vision" or v["lora"] != "none")
     owners(program, model, runs[0], slots)
     # other layers and another shape at once: a check that nothing was fitted to
     check = play_once(v, family, shapes[N_SHAPES], other)
@@ -331,9 +331,9 @@ def masks_of(v):
     return ("YNR", "YNS") * bool(v["images"]) + ("YR2", "YS2", "YR", "YS") * (v["trainer"] in play.TRL) + ("YMR", "YMS") * bool(v["images"])
 
 
-def fitted(names, played, masked, quantised):
+def fitted(names, played, masked, quantised, frozen):
     """slot -> (expression,), exact at every shape. played: runs, each with its shape and the program of its length."""
-    fit = sizes.Fitter([shape for _, shape, _ in played], masked, quantised)
+    fit = sizes.Fitter([shape for _, shape, _ in played], masked, quantised, frozen)
     found = {}
     for i, (run, _, model) in enumerate(played):
         for name in names:

@@ -290,14 +290,15 @@ def is_scratch(monomial):
 
 
 class Fitter:
-    """For one set of shapes. masked: scratch of rows that are taken by a mask, which is the same at all shapes. quantised: weights have scales, whose
+    """For one set of shapes. frozen: a tower has no gradients that are summed over its rows, as biases and norms have. masked: scratch of rows that are taken by a mask, which is the same at all shapes. quantised: weights have scales, whose
     multiples whole weights are too."""
 
-    def __init__(self, shapes, masked=(), quantised=True):
+    def __init__(self, shapes, masked=(), quantised=True, frozen=False):
         self.shapes = [values(s) for s in shapes]
         self.columns = {}
         for m in MONOMIALS:
-            if all(s in self.shapes[0] for s in m) and (quantised or not m or m[0][:2] not in ("J(", "K(")):
+            without = ("J(", "K(") * (not quantised) + ("RV", "QV", "RI", "QI") * frozen
+            if all(s in self.shapes[0] for s in m) and not (m and m[0].startswith(without)):
                 col = tuple(value(m, v) for v in self.shapes)
                 if min(col) > 0 and (not m or len(set(col)) > 1):
                     self.columns.setdefault(col, m)        # of equal ones the shortest
