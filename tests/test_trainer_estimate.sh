@@ -308,8 +308,8 @@ saved = of_texts(dense, "global_head_dim", "num_global_key_value_heads", per_lay
 for seq in "512", "1280":
     (_, j), (_, k) = estimate(dense, *LORA, "--seq", seq), estimate(saved, *LORA, "--seq", seq)
     ok(j.get("reserved_peak_bytes", 0) == k.get("reserved_peak_bytes", 1) and j["model"]["params_total"] == k["model"]["params_total"], "as published and as transformers saves it", (j.get("error"), k.get("error")))
-on_texts = 16 * (50 * (2 * (5376 + 8192) + 2 * (5376 + 4096)) + 10 * (2 * (5376 + 16384) + 5376 + 2048) + 60 * 3 * (5376 + 21504))
-ok(j["model"]["params_trainable"] == on_texts, "adapters on layers of both kinds", (j["model"], on_texts))
+of_31b = 16 * (50 * (2 * (5376 + 8192) + 2 * (5376 + 4096)) + 10 * (2 * (5376 + 16384) + 5376 + 2048) + 60 * 3 * (5376 + 21504))
+ok(j["model"]["params_trainable"] == of_31b, "adapters on layers of both kinds", (j["model"], of_31b))
 for what, config, words in (("heads that flash attention takes", of_texts(dense, global_head_dim=256), ["global_head_dim", "256"]),
                             ("a table of other layers", of_texts(saved, per_layer_config={str(i - 1): {"head_dim": 512, "num_key_value_heads": 4} for i in full}), ["per_layer_config"]),
                             ("a table of some layers", of_texts(saved, per_layer_config={"5": {"head_dim": 512, "num_key_value_heads": 4}}), ["per_layer_config"]),
