@@ -36,6 +36,9 @@ static const char *figure_text(const vp_device *d, vp_device_figure figure, char
     if (figure == VP_FIGURE_USABLE || figure == VP_FIGURE_OUTSIDE)
         return vp_size_text(figure == VP_FIGURE_USABLE ? d->usable_bytes : d->outside_bytes, buf,
                             buf_size);
+    if (figure == VP_FIGURE_CACHE)
+        return d->l2_bytes ? vp_size_text(d->l2_bytes, buf, buf_size)
+                           : (snprintf(buf, buf_size, "-"), buf);
     if (figure == VP_FIGURE_CAPABILITY)
         snprintf(buf, buf_size, d->compute_capability ? "%d.%d" : "-", d->compute_capability / 10,
                  d->compute_capability % 10);

@@ -184,6 +184,8 @@ static vp_status from_json(const vp_json_doc *doc, vp_device *d, vp_err *err)
         VP_TRY(vp_json_int(&root, "compute_capability", 0, 999, &capability, err));
     if (vp_json_has(&root, "multiprocessors"))
         VP_TRY(vp_json_int(&root, "multiprocessors", 0, 100000, &multiprocessors, err));
+    if (vp_json_has(&root, "l2_bytes"))
+        VP_TRY(vp_json_int(&root, "l2_bytes", 0, d->usable_bytes, &d->l2_bytes, err));
     d->compute_capability = (int)capability;
     d->multiprocessors    = (int)multiprocessors;
     VP_TRY(read_format(&root, "bf16", "bf16_flop_per_s", d->bf16_flop_per_s, d->compute_capability,
@@ -246,6 +248,8 @@ static json_t *figure_json(const vp_device *d, vp_device_figure figure)
         return *rate > 0 ? json_real(*rate) : json_null();
     if (figure == VP_FIGURE_CAPABILITY)
         return d->compute_capability ? json_integer(d->compute_capability) : json_null();
+    if (figure == VP_FIGURE_CACHE)
+        return d->l2_bytes ? json_integer(d->l2_bytes) : json_null();
     return d->multiprocessors ? json_integer(d->multiprocessors) : json_null();
 }
 

@@ -22,12 +22,17 @@ enum {
     MEMORY = 1 << VP_FIGURE_MEMORY,
     USABLE = 1 << VP_FIGURE_USABLE,
     PEER   = 1 << VP_FIGURE_PEER_LINK,
+    CACHE  = 1 << VP_FIGURE_CACHE,
     TENSOR = TF32 | BF16 | FP16 | FP8 | INT8
 };
 
 typedef struct card {
     const char *name, *alias, *product;
     int         capability, sms;
+    /* 0: too small to hold a step's tensors, or nobody says */
+    int l2_mib;
+    /* 0: the sheet */
+    const char *l2_source;
     int64_t     usable_bytes;
     /* its source */
     const char *usable;
@@ -132,6 +137,7 @@ bool vp_device_at(int idx, vp_device *out)
                        .int8_op_per_s      = c->int8 * 1e12,
                        .compute_capability = c->capability,
                        .multiprocessors    = c->sms,
+                       .l2_bytes           = MIB(c->l2_mib),
                        .bf16               = c->capability >= 80,
                        .fp8                = c->capability >= 89};
     snprintf(out->name, sizeof out->name, "%s", c->name);
@@ -156,6 +162,11 @@ bool vp_device_at(int idx, vp_device *out)
         "four fifths of two channels of DDR4-3200, 51.2 GB/s; a server's host has more");
     say(out, VP_FIGURE_CAPABILITY, VP_CLASS_CITED,
         "NVIDIA's list of CUDA GPUs and their compute capability");
+    if (c->l2_source)
+        say(out, VP_FIGURE_CACHE, c->assumed & CACHE ? VP_CLASS_ASSUMED : VP_CLASS_CITED,
+            c->l2_source);
+    else
+        say_of_sheet(out, c, VP_FIGURE_CACHE, c->l2_mib > 0);
     if (c->cores_per_sm) {
         snprintf(text, sizeof text, "%s: CUDA cores over %d a multiprocessor", c->sheet,
                  c->cores_per_sm);

@@ -31,7 +31,8 @@
     X(PEER_LINK, "peer_link_bytes_per_s", "link to other GPUs") \
     X(HOST_UPDATE, "host_update_bytes_per_s", "updates by host") \
     X(CAPABILITY, "compute_capability", "compute capability") \
-    X(MULTIPROCESSORS, "multiprocessors", "multiprocessors")
+    X(MULTIPROCESSORS, "multiprocessors", "multiprocessors") \
+    X(CACHE, "l2_bytes", "second-level cache")
 
 typedef enum vp_device_figure {
 #define X(name, key, text) VP_FIGURE_##name,
@@ -77,6 +78,7 @@ typedef struct vp_device {
     double           host_update_bytes_per_s;
     int              compute_capability; /* 90 for sm_90; 0: not a CUDA device */
     int              multiprocessors;
+    int64_t          l2_bytes;  /* second-level cache; 0: not known, and taken as none */
     bool             bf16, fp8; /* has tensor cores for them */
     bool             unified;   /* device and host share one memory */
     vp_figure_source sources[VP_N_FIGURES];

@@ -13,6 +13,7 @@
  *     attention   flop / (share x peak x short), at least its bytes; short: few keys keep it from its
  *                 rate, and the tiles on the diagonal of a causal mask are half wasted
  *     all else    bytes / (share x bandwidth), or its operations where these take longer
+ *     cached      of the bytes those that the second-level cache holds, at its rate, where the caller knows them
  *     copies      bytes / (share x link), within one memory read and written
  * and a launch each. A rate that was measured on the device itself is not derated, nor are the
  * round figures of the CPU. */
@@ -69,6 +70,7 @@ typedef struct vp_work_call {
     vp_work        work;
     vp_device_rate rate; /* of its operations             */
     double         flop, bytes;
+    double         cached; /* of the bytes, those that the second-level cache holds */
     /* a product: of its output, and how many elements are summed; 0: not known */
     int64_t rows, cols, depth;
     int64_t n_alike; /* products of that shape side by side; 0 is one */
@@ -83,6 +85,10 @@ vp_roofline vp_roofline_of_work(const vp_device *device, const vp_work_call *cal
 /* Bytes read and written in the device's memory, by kernels that are bound by it. */
 double vp_moved_seconds(const vp_device *device, double bytes);
 
+/* Of bytes that were last used this long ago, counted in bytes moved since, from the first of them to the last: the share that
+ * the second-level cache still holds. 0 where nobody knows the card's cache. */
+double vp_cache_share(const vp_device *device, double first, double last);
+
 /* Over the link to the host, or within the one memory where there is no link. */
 double vp_copy_seconds(const vp_device *device, int64_t bytes);
 
@@ -95,9 +101,10 @@ double vp_host_update_seconds(const vp_device *device, double bytes);
 
 /* A row of the table, for whoever prints or checks it; false past the end. */
 /* Between what a step of a recorded program lies that is said to take one second: 48 steps that others published of an A100 and
- * an L40S took 0.785 to 1.549 times what this model says of them (tests/dryrun/results/side-by-side.json, which
- * tests/test_dryrun.sh holds against these). What was seen, and no bound; other cards were not. */
-#define VP_STEP_LEAST_FRAC 0.78
+ * an L40S took 0.892 to 1.299 times what this model says of them (tests/dryrun/results/side-by-side.json, which
+ * tests/test_dryrun.sh holds against these), and GPT-2 124M on an H200 (dryrun/README.md) 1.54 times eager and 1.18 compiled. What was
+ * seen, and no bound; other cards were not. */
+#define VP_STEP_LEAST_FRAC 0.89
 #define VP_STEP_MOST_FRAC  1.55
 
 typedef struct vp_efficiency {

@@ -6,6 +6,7 @@
 #include "dryrun/step_clock.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,16 +85,32 @@ static class_of_work class_of(const char *name, double launches, double work, bo
     return foreign && launches > 0 ? UNKNOWN : MEMORY;
 }
 
+/* Of what a row moves, the bytes that the card's cache still holds. */
+static double cached_bytes(const vp_device *d, const json_t *row)
+{
+    const json_t *near;
+    double        sum = 0;
+    size_t        i;
+
+    json_array_foreach (json_array_get(row, 12), i, near)
+        sum += real_at(near, 0) *
+               vp_cache_share(d, fmax(real_at(near, 1), 0), fmax(real_at(near, 2), 0));
+    return fmin(sum, real_at(row, 2));
+}
+
 /* A row of the program, as the probe writes it: name, launches, bytes, products as they are counted and as
  * they are done, their rate, bytes to and from the host, whether the host waits, their shape: rows, columns, depth
- * and how many alike of the largest product; keys, width of a head and whether masked of an attention; the stream; and what issued it. */
-static vp_work_call call_of(const json_t *row, class_of_work class_)
+ * and how many alike of the largest product; keys, width of a head and whether masked of an attention; the stream; what issued it;
+ * and of its bytes those used not long before (dryrun/probe/vplan_reuse.py). */
+static vp_work_call call_of(const vp_device *d, const json_t *row, class_of_work class_)
 {
     const char   *name  = json_string_value(json_array_get(row, 0));
     const char   *rate  = json_string_value(json_array_get(row, 5));
     const json_t *shape = json_array_get(row, 9);
-    vp_work_call  call  = {
-          .bytes = real_at(row, 2), .flop = real_at(row, 4), .rate = rate_of(rate ? rate : "")};
+    vp_work_call  call  = {.bytes  = real_at(row, 2),
+                           .cached = cached_bytes(d, row),
+                           .flop   = real_at(row, 4),
+                           .rate   = rate_of(rate ? rate : "")};
 
     if (class_ == ATTENTION && real_at(shape, 0) > 0 && real_at(shape, 1) > 0) {
         call.work =
@@ -131,7 +148,7 @@ static op priced(const vp_device *d, const json_t *row)
 
     out.class_ =
         class_of(name ? name : "", launches, real_at(row, 4), copied > 0 && real_at(row, 2) == 0);
-    vp_work_call call = call_of(row, out.class_);
+    vp_work_call call = call_of(d, row, out.class_);
     vp_roofline  r    = vp_roofline_of_work(d, &call);
     out.host_s        = host_seconds(row);
     out.seconds       = r.seconds - r.launch_s + launches * VP_LAUNCH_S;

@@ -308,6 +308,65 @@ assert (two["bound_by"] == "links") == ("4090" in sys.argv[3]), two
 P
 done
 
+# Of a program's bytes those that the card's cache still holds: 40 MB written 10 MB ago are held by the L40S, 400 MB ago by nobody, and nobody knows the
+# T4's cache. 4.45 TB/s against 0.78 (devices/efficiency.c).
+cat > "$work/near.sh" <<'P'
+printf '{"cuda":true,"final":true,"torch":"2.11.0","optimizer_steps":3,"allocated_peak_bytes":1,"phases":[],"program":{"complete":true,"samples":1,"launches":1,"optimizer":[],
+"rows":[["add",1,100000000,0,0,"",0,0,0,[],0,0%s]],"sequence":[0]}}' "$1" > "$VPLAN_NULL_REPORT/report.1.json"
+P
+for card in l40s t4; do
+    for near in "" ",[[40000000,10000000,10000000]]" ",[[40000000,400000000,400000000]]"; do
+        dry --device $card --time --json -- sh "$work/near.sh" "$near" 2> /dev/null
+    done > "$work/near.json"
+    python3 - "$work/near.json" $card <<'P' > "$work/out" 2>&1 && ok || bad "bytes in the cache: $card" "$work/out"
+import json, sys
+text, runs = open(sys.argv[1]).read(), []
+while text.strip():
+    d, n = json.JSONDecoder().raw_decode(text.strip())
+    runs.append(d["time"]["device_s"])
+    text = text.strip()[n:]
+none, held, lost = runs
+assert none == lost, runs
+saved = 40e6 / (864e9 * 0.9) - 40e6 / (0.0486 * 91.6e12)
+assert abs(none - held - (saved if sys.argv[2] == "l40s" else 0)) < 1e-9, (runs, saved)
+P
+done
+
+# How long ago bytes were last used, against a list of every byte: what an operator reads counts from when it was last used, what it writes from when it was
+# last written, and a byte's place in an operator from how far into it it lies.
+python3 -B - "$null/probe" <<'P' > "$work/out" 2>&1 && ok || bad "how long ago bytes were last used" "$work/out"
+import random
+import sys
+sys.path.insert(0, sys.argv[1])
+from vplan_reuse import Ranges, Reuse
+random.seed(1)
+for _ in range(200):
+    ranges, cells = Ranges(), [None] * 60
+    for k in range(40):
+        start, size = random.randrange(50), random.randrange(1, 10)
+        if random.random() < 0.5:
+            ranges.put(start, size, k, 2 * k)
+            cells[start:start + size] = [k] * size
+        got, want = {}, {}
+        for n, at, moved in ranges.of(start, size):
+            assert moved == 2 * at
+            got[at] = got.get(at, 0) + n
+        for at in cells[start:start + size]:
+            if at is not None:
+                want[at] = want.get(at, 0) + 1
+        assert got == want, (got, want)
+MB = 1000000
+reuse = Reuse()
+assert reuse.operator([], [(0, 10 * MB)], 10 * MB) == ()                              # never seen
+# read right after: the first byte 10 MB after it was written, the last one, written 10 MB in and read 30 MB in, 30
+assert reuse.operator([(0, 10 * MB)], [(100 * MB, 20 * MB)], 30 * MB) == ((10 * MB, 10 * MB, 30 * MB),)
+# read 30 MB after that; and written: 40 MB after they were written, not after they were read
+assert reuse.operator([(0, 10 * MB)], [], 10 * MB) == ((10 * MB, 30 * MB, 10 * MB),)
+assert reuse.operator([], [(0, 10 * MB)], 10 * MB) == ((10 * MB, 50 * MB, 50 * MB),)
+assert reuse.operator([], [(500 * MB, 300 * MB)], 300 * MB) == ()
+assert reuse.operator([(0, 10 * MB)], [], 10 * MB) == ()                              # longer ago than any cache
+P
+
 # A torch that is not known, and one without CUDA, both made of two lines of Python.
 for case in "2.99.0+cu130 '13.0' 4 not.known" "2.11.0+cpu None 5 not.a.CUDA.build"; do
     set -- $case
@@ -869,7 +928,7 @@ assert m["(optimizer)"]["seconds"] == max(x["seconds"] for n, x in m.items() if 
 for what in ("seconds", "operators", "launches", "bytes", "flop"):
     a, b = (sum(x[what] for x in t[k]) for k in ("modules", "classes"))
     assert abs(a - b) <= 1e-12 * max(a, b), (what, a, b)
-assert abs(t["step_time_least_s"] / t["step_time_s"] - 0.78) < 1e-9 and abs(t["step_time_most_s"] / t["step_time_s"] - 1.55) < 1e-9, t' \
+assert abs(t["step_time_least_s"] / t["step_time_s"] - 0.89) < 1e-9 and abs(t["step_time_most_s"] / t["step_time_s"] - 1.55) < 1e-9, t' \
         "$work/out" 2> "$work/err" && ok || bad "seconds by module, $how" "$work/err"
 done
 cat > "$work/tokens.py" <<'P'
@@ -891,7 +950,7 @@ expect "samples and tokens of a step: two times four rows of 50" 0 "8 samples a 
 expect "a command too short to be timed says so" 0 "no seconds: the step that is timed is the one after 3, and the command did 3" dry --device l4 --time -- "$python" "$work/modules.py" other 3
 python3 -c 'import json
 r = [m / p for x in json.load(open("tests/dryrun/results/side-by-side.json"))["rows"] for m, p in zip(x["published_s"], x["predicted_s"])]
-assert 0.78 <= min(r) < 0.79 and 1.54 < max(r) <= 1.55, (min(r), max(r))' 2> "$work/err" && ok || bad "the interval of a step is that of the published ones" "$work/err"
+assert 0.89 <= min(r) < 0.90 and 1.29 < max(r) <= 1.30, (min(r), max(r))' 2> "$work/err" && ok || bad "the interval of a step is that of the published ones" "$work/err"
 
 # Steps that are cut: the same peaks as the whole run, evaluation and saving played, nothing written.
 figures() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys

@@ -30,8 +30,8 @@ class Kernels:
                 meta = tuner.inductor_meta
                 name = str(meta.get("kernel_name") or tuner.fn.__name__)
                 known = not name.startswith("triton_tem")        # a template: products or attention
-                n_bytes = fused_bytes(list(tuner.triton_meta.get("signature", ())), args, meta.get("mutated_arg_names") or ())
-                return ("triton:%s" if known else "(kernel %s)") % name, n_bytes, BY_COMPILED
+                reads, writes = fused(list(tuner.triton_meta.get("signature", ())), args, meta.get("mutated_arg_names") or ())
+                return ("triton:%s" if known else "(kernel %s)") % name, reads, writes, BY_COMPILED
             return probe.launching(plain, tuner, args, kwargs, described)
         kind.run = run
 
@@ -44,8 +44,8 @@ class Kernels:
 
         def run(function, *args, **kwargs):
             def described():
-                n_bytes = sum(tensor_bytes(a) for a in list(args) + list(kwargs.values()))
-                return "(kernel %s)" % function.fn.__name__, n_bytes, BY_OPERATOR
+                there = [(a.data_ptr(), tensor_bytes(a)) for a in list(args) + list(kwargs.values()) if tensor_bytes(a)]
+                return "(kernel %s)" % function.fn.__name__, there, [], BY_OPERATOR
             return probe.launching(plain, function, args, kwargs, described)
         kind.run = run
 
@@ -98,18 +98,23 @@ def tensor_bytes(value):
     return n() * value.element_size() if n and getattr(value, "is_cuda", False) else 0
 
 
-def fused_bytes(names, args, mutated):
-    """Each tensor once, one that is read and written twice, and of none more than the kernel has elements: a row of a table by its index is
-    read, not the table."""
+def fused(names, args, mutated):
+    """What is read and what is written, (address, bytes): each tensor once, one that is read and written twice, and of none more than the kernel has
+    elements: a row of a table by its index is read, not the table."""
     named = list(zip(names, args))
     elements = 1
     counted = [a for name, a in named if name.endswith("numel") and isinstance(a, int)]
     for n in counted:
         elements *= n
-    total = 0
+    reads, writes = [], []
     for name, a in named:
         n = tensor_bytes(a)
         if n and counted:
             n = min(n, elements * a.element_size())
-        total += n * (2 if name.startswith("in_out_ptr") or (name in mutated and name.startswith("in_ptr")) else 1)
-    return total
+        if not n:
+            continue
+        if not name.startswith("out_ptr"):
+            reads.append((a.data_ptr(), n))
+        if name.startswith(("out_ptr", "in_out_ptr")) or (name in mutated and name.startswith("in_ptr")):
+            writes.append((a.data_ptr(), n))
+    return reads, writes

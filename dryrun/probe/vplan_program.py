@@ -8,6 +8,7 @@ import sys
 
 from vplan_kernels import BY_OPERATOR
 from vplan_modules import Modules
+from vplan_reuse import Reuse
 
 PRODUCT, VECTOR, TO_DEVICE, FROM_DEVICE, ON_DEVICE, SYNC, RECORD, AWAIT, COLLECTIVE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 SYNC_ALL, SYNC_STREAM, SYNC_EVENT = 0, 1, 2
@@ -159,6 +160,7 @@ class Recorder:
         self.copied = {TO_DEVICE: 0, FROM_DEVICE: 0, ON_DEVICE: 0}
         self.launches = self.inside_to = self.inside_from = 0
         self.schemas = {}
+        self.reuse = Reuse()
         self.streams, self.handles = {}, {}      # of the stand-in's pointers: 0, 1, 2...
         self.raw_stream = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)
         self.stream()                            # the first of them
@@ -225,8 +227,8 @@ class Recorder:
         self.entry_at = entry
         return max(n, 0), flop, rate, to, back, wait, shape, ordered
 
-    def add(self, row, issued=BY_OPERATOR):
-        row += (max(issued, self.issued),)
+    def add(self, row, issued=BY_OPERATOR, near=()):
+        row += (max(issued, self.issued), near)
         at = self.index.get(row)
         if at is None:
             at = self.index[row] = len(self.rows)
@@ -271,18 +273,21 @@ class Recorder:
             self.convolution_flop += f
             flop = work = flop + f
         if name in COPIES and (to or back):
-            n_bytes = 0
+            n_bytes, near = 0, ()
         else:
-            n_bytes = self.moved(func, name, args, kwargs, out)
+            n_bytes, reads, writes = self.moved(func, name, args, kwargs, out)
+            near = self.reuse.operator(reads, writes, n_bytes)
             self.inside_to, self.inside_from = self.inside_to + to, self.inside_from + back
-        self.add((name, n, n_bytes, flop, work, rate, to, back, wait, shape, self.stream()))
+        self.add((name, n, n_bytes, flop, work, rate, to, back, wait, shape, self.stream()), near=near)
         self.add_ordered(ordered)
 
-    def kernel(self, name, n_bytes, issued):
+    def kernel(self, name, reads, writes, issued):
         """One that no operator has launched, but which is seen."""
         n, flop, rate, to, back, wait, shape, ordered = self.events()
         if n:
-            self.add((name, n, n_bytes, 0, 0, "", 0, 0, 0, (), self.stream()), issued)
+            n_bytes = total(reads) + total(writes)
+            near = self.reuse.operator(reads, writes, n_bytes)
+            self.add((name, n, n_bytes, 0, 0, "", 0, 0, 0, (), self.stream()), issued, near)
         self.add_ordered(ordered)
 
     def argument(self, func, args, name):
@@ -303,44 +308,38 @@ class Recorder:
                 return n
         return n
 
-    def total(self, value):
+    def ranges(self, value, integers_only=False):
+        """Where the tensors of an argument lie: (address, bytes)."""
         if isinstance(value, self.torch.Tensor):
-            return self.size(value)
+            n = 0 if integers_only and value.is_floating_point() else self.size(value)
+            return [(getattr(value, "_local_tensor", value).data_ptr(), n)] if n else []
         if isinstance(value, (list, tuple)):
-            return sum(self.total(v) for v in value)
-        return 0
-
-    def integers(self, value):
-        if isinstance(value, self.torch.Tensor):
-            return 0 if value.is_floating_point() else self.size(value)
-        if isinstance(value, (list, tuple)):
-            return sum(self.integers(v) for v in value)
-        return 0
+            return [r for v in value for r in self.ranges(v, integers_only)]
+        return []
 
     def moved(self, func, name, args, kwargs, out):
-        """Bytes read and written: each tensor once. An approximation, which ignores caches and second passes."""
+        """Bytes read and written, each tensor once, and where: an approximation, which ignores second passes. Of gathers and scatters nobody knows
+        which rows they touch."""
         schema = self.schemas.get(func)
         if schema is None:
             schema = self.schemas[func] = [
                 (a.name, bool(a.alias_info and a.alias_info.is_write), bool(getattr(a, "is_out", False))) for a in func._schema.arguments]
         if name in GATHERS:
-            return self.integers(args) + 2 * self.total(out)
+            reads, writes = self.ranges(args, integers_only=True), self.ranges(out)
+            return total(reads) + 2 * total(writes), reads, writes
         if name in SCATTERS:
-            return self.integers(args[1:]) + 3 * self.total([a for a in args[1:] if isinstance(a, self.torch.Tensor)
-                                                             and a.is_floating_point()])
-        read = written = 0
-        for i, (argument, writes, only) in enumerate(schema):
-            value = args[i] if i < len(args) else kwargs.get(argument)
-            n = self.total(value)
-            if writes:
-                written += n
-                if not only and name not in OVERWRITES:
-                    read += n
-            else:
-                read += n
-        if not written:
-            written = self.total(out)
-        return read + written
+            rows = self.ranges([a for a in args[1:] if isinstance(a, self.torch.Tensor) and a.is_floating_point()])
+            return total(self.ranges(args[1:], integers_only=True)) + 3 * total(rows), [], []
+        reads, writes = [], []
+        for i, (argument, is_written, only) in enumerate(schema):
+            there = self.ranges(args[i] if i < len(args) else kwargs.get(argument))
+            if is_written:
+                writes += there
+            if not is_written or (not only and name not in OVERWRITES):
+                reads += there
+        if not writes:
+            writes = self.ranges(out)
+        return total(reads) + total(writes), reads, writes
 
     # ---- products that are no call of cuBLAS ----------------------------------------------------------------
 
@@ -383,3 +382,7 @@ class Recorder:
             n *= d
         asked = args[10]
         return n * (bool(asked[0]) + bool(asked[1])), self.rate_of(x)
+
+
+def total(ranges):
+    return sum(n for _, n in ranges)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # tests/dryrun/play_pairs.py: what a switch does to a step's time (eager or fused attention, twice the micro-batch), as others measured it side by side on
 # cards, beside `dryrun --time` of the same steps. measured/side_by_side.csv has the pairs and their sources.
+# Played with transformers 4.46.3 (and its tokenizers, huggingface_hub below 1), one of the releases whose documents have these steps.
 #     python3 tests/dryrun/play_pairs.py --vplan build/vplan --python PYTHON [--only MODEL] [--seq N] [--reports FOLDER] [-o results.json]
 # The ratio of samples a second, b to a. Wrong: another direction than published, where the published ratio is 5 % or more from 1.
 import argparse
