@@ -262,12 +262,14 @@ static vp_status check_said(job *j)
         if (!value || (j->said[i] && !(script && script->beside)))
             continue;
         if (script) {
+            if (i == VP_SETTING_WORLD && strcmp(value, "1") != 0)
+                j->out->world = value;
+            if (i == VP_SETTING_WORLD && strstr(j->target->launch, "$world"))
+                continue; /* the line that runs it says so */
             j->out->script[j->out->n_script] =
                 vp_arena_printf(j->arena, "%s %s: %s", vp_setting_key(i), value, script->where);
             VP_TRY_ALLOC(j->err, j->out->script[j->out->n_script]);
             j->out->n_script++;
-            if (i == VP_SETTING_WORLD && strcmp(value, "1") != 0)
-                j->out->world = value;
             continue;
         }
         words_of(j, i, words, sizeof words, where, sizeof where);
