@@ -160,7 +160,7 @@ static vp_status fake_weights(const arguments *args, char *const *python, int *e
             opts.config_text = vp_zoo_at(i)->config;
         }
     if (opts.config_path && access(args->fake, F_OK) != 0 && vp_hub_is_id(args->fake)) {
-        VP_TRY(vp_hub_find(args->fake, VP_HUB_CONFIG, cached, sizeof cached, err));
+        VP_TRY(vp_hub_find(args->fake, VP_HUB_FOLDER, cached, sizeof cached, err));
         opts.config_path = cached;
     }
     VP_TRY(vp_fake_weights_make(&opts, exit_code, err));
@@ -284,14 +284,16 @@ static const vp_option card_rows[] = {
      .help = "Do not look for who holds what at the peak, which costs time"},
 };
 static const vp_option fake_rows[] = {
-    {.name      = "--fake-weights",
-     .kind      = VP_OPTION_INPUT,
-     .at        = offsetof(arguments, fake),
-     .value     = "MODEL",
-     .suggest   = vp_word_of_model,
-     .help      = "Run nothing; write a checkpoint folder of the right names, shapes and dtypes "
-                  "that takes no disk; PYTHON, which has torch and transformers, is python3 unless "
-                  "it stands behind --",
+    {.name    = "--fake-weights",
+     .kind    = VP_OPTION_INPUT,
+     .at      = offsetof(arguments, fake),
+     .value   = "MODEL",
+     .suggest = vp_word_of_model,
+     .help =
+         "Run nothing; write a checkpoint folder of the right names, shapes and dtypes "
+         "that takes no disk; of a folder with a model_index.json each model of that pipeline of "
+         "diffusers; tokenizers that lie there are copied. PYTHON, which has torch and "
+         "transformers, is python3 unless it stands behind --",
      .otherwise = "none",
      .example   = "gpt2"},
     {VP_ROW_OUT(arguments, out_dir, "fake"), .value = "DIR", .help = "The folder to make",

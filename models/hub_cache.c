@@ -133,16 +133,21 @@ static vp_status cache_folder(char *path, size_t size, vp_err *err)
 /* What the cache lacks, and the command that would put it there. */
 static vp_status not_held(const hub_id *id, vp_hub_want want, const char *cache, vp_err *err)
 {
+    /* the last: tokenizers too, and no weights; of two --include an old hf takes the second */
+    static const struct {
+        const char *what, *them, *words;
+    } of[] = {[VP_HUB_CONFIG]  = {"config.json", "it", " config.json"},
+              [VP_HUB_WEIGHTS] = {"the weights", "them", " --include \"model*.safetensors*\""},
+              [VP_HUB_FOLDER]  = {"config.json or model_index.json", "what is no weights",
+                                  " --include \"*.txt\" --include \"*.json\""}};
     char shown[200];
-    bool weights = want == VP_HUB_WEIGHTS;
 
     return VP_FAIL(
         err, VP_ERR_INPUT,
         "the Hugging Face cache %s does not hold %s of %s%s%s; to download %s: hf download %s%s%s%s",
-        vp_text_escape(cache, shown, sizeof shown), weights ? "the weights" : "config.json",
-        id->repo, id->revision[0] ? " at revision " : "", id->revision, weights ? "them" : "it",
-        id->repo, weights ? " --include \"model*.safetensors*\"" : " config.json",
-        id->revision[0] ? " --revision " : "", id->revision);
+        vp_text_escape(cache, shown, sizeof shown), of[want].what, id->repo,
+        id->revision[0] ? " at revision " : "", id->revision, of[want].them, id->repo,
+        of[want].words, id->revision[0] ? " --revision " : "", id->revision);
 }
 
 /* The commit that a ref's file holds. *found is false where there is no such file. */
@@ -222,6 +227,14 @@ static bool holds(const char *folder, const char *name)
            stat(path, &info) == 0;
 }
 
+static bool holds_what(const char *folder, vp_hub_want want)
+{
+    if (want == VP_HUB_WEIGHTS)
+        return holds(folder, "model.safetensors") || holds(folder, "model.safetensors.index.json");
+    return holds(folder, "config.json") ||
+           (want == VP_HUB_FOLDER && holds(folder, "model_index.json"));
+}
+
 vp_status vp_hub_find(const char *text, vp_hub_want want, char *folder, size_t folder_size,
                       vp_err *err)
 {
@@ -247,9 +260,7 @@ vp_status vp_hub_find(const char *text, vp_hub_want want, char *folder, size_t f
         VP_TRY(only_snapshot(&id, repo_dir, commit, &found, err));
     if (!found ||
         (size_t)snprintf(folder, folder_size, "%s/snapshots/%s", repo_dir, commit) >= folder_size ||
-        !(want == VP_HUB_CONFIG ? holds(folder, "config.json")
-                                : holds(folder, "model.safetensors") ||
-                                      holds(folder, "model.safetensors.index.json")))
+        !holds_what(folder, want))
         VP_TRY(not_held(&id, want, cache, err));
 out:
     return st;

@@ -25,8 +25,9 @@ bool vp_hub_is_id(const char *text);
 
 /* What a snapshot must hold to be of use. */
 typedef enum vp_hub_want {
-    VP_HUB_CONFIG, /* config.json                                      */
-    VP_HUB_WEIGHTS /* model.safetensors or model.safetensors.index.json */
+    VP_HUB_CONFIG,  /* config.json                                       */
+    VP_HUB_WEIGHTS, /* model.safetensors or model.safetensors.index.json */
+    VP_HUB_FOLDER   /* config.json, or model_index.json of a pipeline    */
 } vp_hub_want;
 
 /* The folder of id's snapshot. VP_ERR_INPUT when the cache does not hold it, with the command

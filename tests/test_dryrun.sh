@@ -403,7 +403,7 @@ CUDA_VISIBLE_DEVICES= expect "a GPU that is hidden" 5 "h100-sxm-80gb" here "NVID
 expect "weights of a built-in model" 0 '"n_embd": 768' dry --fake-weights gpt2 -o "$work/w" -- sh -c 'cat "$1"'
 expect "weights with a Python command of forty words" 0 "words 40, then .*fake_weights.py" dry --fake-weights gpt2 -o "$work/w" -- \
     sh -c 'echo "words $(($# - 5 + 4)), then ${37}"' sh $(seq 36)
-expect "weights of a Hub id that is not here" 4 "hf download some-org/some-model config.json" \
+expect "weights of a Hub id that is not here" 4 "hf download some-org/some-model --include" \
     dry --fake-weights some-org/some-model -o "$work/w" -- true
 held=$HOME/.cache/huggingface/hub/models--some-org--some-model
 mkdir -p "$held/refs" "$held/snapshots/0123456789abcdef0123456789abcdef01234567"
@@ -1090,6 +1090,45 @@ if "$python" -c 'import transformers' 2> /dev/null; then
     expect "weights of a built-in model, written" 0 "148 tensors, 497759232 bytes that take no disk" \
         dry --fake-weights gpt2 -o "$work/w" -- "$python"
     [ "$(du -sk "$work/w" | cut -f1)" -lt 200 ] && ok || bad "fake weights take disk"
+    mkdir "$work/has"
+    cp "$work/w/config.json" "$work/has"
+    echo '{"a": 1}' | tee "$work/has/tokenizer.json" "$work/has/model.safetensors.index.json" > "$work/has/preprocessor_config.json"
+    expect "weights of a folder" 0 "148 tensors, 497759232 bytes that take no disk" dry --fake-weights "$work/has" -o "$work/h" -- "$python"
+    # a pipeline of diffusers, whose place a package of one model takes
+    mkdir -p "$work/site/diffusers" "$work/pipe/unet" "$work/pipe/text" "$work/pipe/tokenizer" "$work/pipe/scheduler"
+    cat > "$work/site/diffusers/__init__.py" <<'P'
+import torch
+__version__ = "0"
+class ModelMixin(torch.nn.Module):
+    config = {}
+class Net(ModelMixin):
+    @classmethod
+    def from_config(cls, fields):
+        made = cls()
+        made.layer = torch.nn.Linear(fields["width"], 2, bias=False)
+        return made
+class Scheduler:
+    pass
+P
+    echo '{"_class_name": "P", "unet": ["diffusers", "Net"], "text": ["transformers", "GPT2Model"], "tokenizer": ["transformers", "CLIPTokenizer"], "scheduler": ["diffusers", "Scheduler"], "none": [null, null], "flag": true}' > "$work/pipe/model_index.json"
+    echo '{"_class_name": "Net", "width": 3}' > "$work/pipe/unet/config.json"
+    echo '{"model_type": "gpt2", "n_layer": 1, "n_embd": 4, "n_head": 1, "vocab_size": 8, "n_positions": 4, "torch_dtype": "float16"}' > "$work/pipe/text/config.json"
+    echo a | tee "$work/pipe/tokenizer/merges.txt" > "$work/pipe/unet/diffusion_pytorch_model.safetensors"
+    echo '{}' > "$work/pipe/scheduler/scheduler_config.json"
+    PYTHONPATH=$work/site expect "weights of a pipeline" 0 "/unet: 1 tensors, 24 bytes that take no disk, float32" dry --fake-weights "$work/pipe" -o "$work/made" -- "$python"
+    grep -q "/text: .* that take no disk, float16" "$work/both" && ok || bad "its text encoder has the dtype of its config" "$work/both"
+    [ "$(cd "$work/made" && find . -type f | LC_ALL=C sort | tr '\n' ' ')" = "./model_index.json ./scheduler/scheduler_config.json ./text/config.json ./text/model.safetensors ./tokenizer/merges.txt ./unet/config.json ./unet/diffusion_pytorch_model.safetensors " ] && ok ||
+        bad "a pipeline's folder has all of its parts"
+    "$python" -c 'import sys
+from safetensors import safe_open
+f = safe_open(sys.argv[1], "pt")
+assert list(f.keys()) == ["layer.weight"] and f.get_tensor("layer.weight").shape == (2, 3)' "$work/made/unet/diffusion_pytorch_model.safetensors" 2> "$work/err" && ok || bad "whose weights can be read" "$work/err"
+    PYTHONPATH=$work/site expect "weights of one model of diffusers" 0 "1 tensors, 12 bytes that take no disk, bfloat16" \
+        dry --fake-weights "$work/pipe/unet" --dtype bfloat16 -o "$work/one" -- "$python"
+    echo '{"_class_name": "Other"}' > "$work/pipe/unet/config.json"
+    PYTHONPATH=$work/site expect "a model that diffusers has not" 4 "diffusers 0 has no model Other" dry --fake-weights "$work/pipe" --force -o "$work/made" -- "$python"
+    [ "$(cd "$work/h" && echo *)" = "config.json model.safetensors preprocessor_config.json tokenizer.json" ] && ok ||
+        bad "a folder's tokenizer lies beside its weights, and no index of others"
 else
     skip "no transformers beside torch: known peaks"
 fi

@@ -212,6 +212,13 @@ static void a_revision_is_a_ref_or_a_commit(void **state)
     check_found("org/name", VP_HUB_WEIGHTS, "r", "models--org--name/snapshots/" A);
     put("r", "models--legacy/snapshots/" A "/model.safetensors", "");
     check_found("legacy", VP_HUB_WEIGHTS, "r", "models--legacy/snapshots/" A);
+    check_found("org/name", VP_HUB_FOLDER, "r", "models--org--name/snapshots/" A);
+    put("r", "models--pipe/snapshots/" A "/model_index.json", "{}");
+    check_found("pipe", VP_HUB_FOLDER, "r", "models--pipe/snapshots/" A);
+    check_refused("pipe", VP_HUB_CONFIG, "hf download pipe config.json");
+    check_refused("org/other", VP_HUB_FOLDER,
+                  "does not hold config.json or model_index.json of org/other; to download what is "
+                  "no weights: hf download org/other --include \"*.txt\" --include \"*.json\"");
     check_refused("org/../name", VP_HUB_CONFIG, "is no id of the Hugging Face Hub");
 }
 
