@@ -38,12 +38,13 @@ static void read_unsupported(const char *path, json_t *out)
     free(data);
 }
 
-/* How much an error says: one of ranks that wait for each other most; one that follows from another rank's end
- * least. 0: none. */
+/* How much an error says: one of ranks that wait for each other most; one that follows from the end of another rank, or of
+ * the process that a launcher started (accelerate, torchrun), least. 0: none. */
 static int64_t error_rank(const vp_json_node *root)
 {
-    static const char *const followers[] = {"other_rank", "DistNetworkError", "DistStoreError",
-                                            "DistBackendError"};
+    static const char *const followers[] = {"other_rank",       "DistNetworkError",
+                                            "DistStoreError",   "DistBackendError",
+                                            "ChildFailedError", "CalledProcessError"};
     vp_json_node             error;
     const char              *type;
 
@@ -88,13 +89,14 @@ static void read_allocator(const char *path, bool unread, vp_dryrun_findings *fo
     free(data);
 }
 
-/* The error of a process that may not be the one whose report is taken. */
+/* The error of a process that may not be the one whose report is taken: the one that says most. */
 static void keep_error(const vp_json_node *root, vp_dryrun_findings *found)
 {
     vp_json_node error;
 
-    if (!vp_dryrun_report_object(root, "error", &error))
+    if (!vp_dryrun_report_object(root, "error", &error) || error_rank(root) < found->error_rank)
         return;
+    found->error_rank = error_rank(root);
     snprintf(found->type, sizeof found->type, "%s", vp_dryrun_report_text(&error, "type"));
     snprintf(found->message, sizeof found->message, "%s", vp_dryrun_report_text(&error, "message"));
 }

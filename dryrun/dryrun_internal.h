@@ -111,12 +111,13 @@ typedef struct vp_dryrun_findings {
     json_t      *unsupported;       /* array of {library, function, why}                 */
     int64_t
         host_bytes; /* most that a forked command held of the host's memory; 0: it was not forked */
-    char host_full[256];   /* how host memory ran out; "" if it did not         */
-    char type[128];        /* of an error of a process that did not use the device, such */
-    char message[4096];    /* as the one that started the others; "": none          */
-    char allocator[256];   /* NAME=VALUE by which PyTorch's allocator is set; "": none */
-    bool allocator_unread; /* torch was never imported with it */
-    char snapshot[PATH_MAX];
+    char    host_full[256];   /* how host memory ran out; "" if it did not         */
+    char    type[128];        /* of an error of a process that did not use the device, such */
+    char    message[4096];    /* as the one that started the others; "": none          */
+    int64_t error_rank;       /* how much it says                                       */
+    char    allocator[256];   /* NAME=VALUE by which PyTorch's allocator is set; "": none */
+    bool    allocator_unread; /* torch was never imported with it */
+    char    snapshot[PATH_MAX];
 } vp_dryrun_findings;
 
 vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_err *err);

@@ -134,6 +134,20 @@ printf '{"cuda":false,"final":true,"torch":"2.11.0","phases":[],"error":{"type":
 exit 1
 P
 expect "a second card in one process" 4 "exit code 1: ProcessRaisedException: RuntimeError: CUDA error: invalid device ordinal (a dry run has one card" dry -- sh "$work/spawned.sh"
+# a launcher tells that what it started failed, whichever report is read first
+cat > "$work/launched.sh" <<'P'
+printf '{"cuda":false,"final":true,"torch":"2.11.0","phases":[],"error":{"type":"%s","message":"Command python3 train.py returned non-zero exit status 2."}}' "$1" > "$VPLAN_NULL_REPORT/report.1.json"
+printf '{"cuda":%s,"final":true,"torch":"2.11.0","phases":[]%s}' "$2" "$3" > "$VPLAN_NULL_REPORT/report.2.json"
+printf '{"cuda":false,"final":true,"torch":"2.11.0","phases":[],"error":{"type":"argparse","message":"unrecognized arguments: --btach 4"}}' > "$VPLAN_NULL_REPORT/report.3.json"
+printf '{"cuda":false,"final":true,"torch":"2.11.0","phases":[],"error":{"type":"%s","message":"and so on"}}' "$1" > "$VPLAN_NULL_REPORT/report.4.json"
+exit 1
+P
+for launcher in CalledProcessError ChildFailedError; do
+    expect "the error below $launcher" 4 "exit code 1: argparse: unrecognized arguments: --btach 4" dry -- sh "$work/launched.sh" $launcher false ""
+    expect "the error below $launcher, of a process beside it" 4 "exit code 1: argparse: unrecognized arguments: --btach 4" dry -- sh "$work/launched.sh" $launcher true ""
+    expect "the error below $launcher, of the one that used the device" 4 "exit code 1: ValueError: no such layer" dry -- sh "$work/launched.sh" $launcher true \
+        ',"error":{"type":"ValueError","message":"no such layer"}'
+done
 expect "a command that dies" 139 "signal 11" dry -- sh -c 'kill -SEGV $$'
 expect "a command that hangs" 4 "longer than --timeout" dry --timeout 1 -- sleep 60
 expect "a training that takes too long is told of --steps" 4 "was ended (with --steps 3 it runs three" dry --timeout 1 -- sh -c \
