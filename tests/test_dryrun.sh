@@ -992,6 +992,27 @@ while True:
     for x in torch.utils.data.DataLoader(data, 2):
         net(x.cuda()).sum().backward()
         optimizer.step()'
+# Epochs that are left cost nothing once the data is over: what follows the last of them is played, and counts, though a step was
+# still to be timed. 8 MiB after training, where a step has less.
+cat > "$work/epochs.py" <<'P'
+import sys
+import torch
+net = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data = torch.zeros(8, 8)
+for epoch in range(int(sys.argv[1])):
+    for x in torch.utils.data.DataLoader(data, 2):
+        net(x.cuda()).sum().backward()
+        optimizer.step()
+last = torch.zeros(8 << 20, dtype=torch.uint8, device="cuda")
+print("after training", torch.cuda.max_memory_allocated(), file=sys.stderr)
+P
+plain=$("$vplan" dryrun --device l4 --json -- "$python" "$work/epochs.py" 1 2> "$work/err" | python3 -c 'import json, sys; print(json.load(sys.stdin)["allocated_peak_bytes"])')
+grep -q "^after training $plain$" "$work/err" && [ "$plain" -gt $((8 << 20)) ] && ok || bad "what comes after training is not the peak" "$work/err"
+for words in "--steps 2 -- epochs.py 900" "--steps 2 --time -- epochs.py 900" "--time -- epochs.py 1" "--steps 4 --time -- epochs.py 1"; do
+    expect "what comes after training, $words" 0 "\"allocated_peak_bytes\": $plain,.*after training $plain" \
+        sh -c 'cd "$1" && "$2" dryrun --device l4 --json $3 -- "$4" $5' sh "$work" "$vplan" "${words% -- *}" "$python" "${words#* -- }"
+done
 # An evaluation of the data that was trained on is played too: batches of 32 have 2 MiB where those of training have 64 KiB.
 cat > "$work/same_data.py" <<'P'
 import torch

@@ -457,7 +457,7 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
     def stats_for_script(self, device):
         stats = self.raw_stats(device)
         if device == 0:
-            for (name, pool), peak in self.kept.items():
+            for (name, pool), peak in list(self.kept.items()) + list(self.kept_aside.items()):
                 entry = stats.get(name)
                 if isinstance(entry, dict) and pool in entry and entry[pool]["peak"] < peak:
                     entry[pool]["peak"] = peak
@@ -467,6 +467,7 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         if device == 0 and self.ready():
             self.take(self.phase)      # what the script is about to forget still belongs to the run
             self.kept.clear()
+            self.kept_aside.clear()
         return self.raw_reset(device)
 
     def ready(self):
@@ -476,7 +477,7 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         """Add the peaks since the last call to a phase, and begin to count anew. Returns the
         allocation counter."""
         stats = self.raw_stats(0)
-        kept = {} if self.recording_program else self.kept
+        kept = self.kept_aside if self.recording_program else self.kept
         for name, entry in stats.items():
             if isinstance(entry, dict):
                 for pool, value in entry.items():
@@ -488,24 +489,25 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         r = stats["reserved_bytes"]["all"]
         q = stats["requested_bytes"]["all"]
         n = stats["allocation"]["all"]["allocated"]
+        self.raw_reset(0)
+        row = [a["peak"], r["peak"], q["peak"], a["current"], r["current"]]
         if self.recording_program:         # the recorder's own references may be in them
-            self.raw_reset(0)
-            return n
+            self.aside.append((phase, row, n))
+        else:
+            self.add_peaks(phase, row, n)
+        return n
+
+    def add_peaks(self, phase, new, n):
+        """Peaks of a phase, noticed when so many allocations had been."""
         row = self.phases.get(phase)
         if row is None:
             row = self.phases[phase] = [0, 0, 0, 0, 0]
             self.order.append(phase)
-        row[0] = max(row[0], a["peak"])
-        row[1] = max(row[1], r["peak"])
-        row[2] = max(row[2], q["peak"])
-        row[3] = a["current"]
-        row[4] = r["current"]
-        if a["peak"] > self.peak:
-            self.peak = a["peak"]
+        row[:] = [max(row[i], new[i]) for i in range(3)] + new[3:]
+        if new[0] > self.peak:
+            self.peak = new[0]
             self.peak_phase = phase
             self.peak_at = n
-        self.raw_reset(0)
-        return n
 
     def enter(self, phase, kind=None):
         """kind: what is done in it, where the phase's name does not say it."""
@@ -733,6 +735,7 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
             self.note_no_step()
             self.remove_without_weights()
             if self.ready() and (self.error is None or self.error["type"] != "unsupported"):
+                self.end_program()
                 self.take(self.phase)
                 if self.peak > self.analysed_peak and self.oom is None:
                     self.analyse()

@@ -40,6 +40,7 @@ class Program:
     def init_program(self):
         self.recording_program = False
         self.program = None
+        self.aside, self.kept_aside = [], {}      # peaks while a step is recorded: its phases', and as the script sees them
         self.init_kernels()
 
     def start_program(self):
@@ -83,6 +84,7 @@ class Program:
         self.program_samples = self.program_tokens = 0
 
     def stop_program(self):
+        self.aside, self.kept_aside = [], {}
         self.recorder.between()
         self.recorder.modules.end()
         self.recording_program = False
@@ -108,6 +110,15 @@ class Program:
             "copies_inside_to_bytes": rec.inside_to, "copies_inside_from_bytes": rec.inside_from,
             "launches": rec.launches, "copies_to_bytes": rec.copied[TO_DEVICE],
             "copies_from_bytes": rec.copied[FROM_DEVICE], "copies_on_bytes": rec.copied[ON_DEVICE]}
+
+    def end_program(self):
+        """No step came that could be recorded: what followed training instead belongs to the run."""
+        if self.recording_program:
+            self.take(self.phase)
+            self.recording_program = False
+            self.lib.vplan_null_record(0)
+            for row in self.aside:
+                self.add_peaks(*row)
 
     def note_untimed(self):
         """Where seconds were asked for and the command ended before the step that is timed."""

@@ -13,6 +13,8 @@ import sys
 
 EVAL_BATCHES = 3
 EMPTY_EPOCHS = 3       # iterators over data that is over, before the process is ended: a loop that would never end
+IDLE_EPOCHS = 2000     # more of them where nothing was launched since the last: epochs that are left cost nothing then,
+IDLE_WITH_WORKERS = 40 # or the start of workers
 EXTRA_STEPS = 2        # steps that a loader's prefetch may still bring
 # Of transformers' TrainingArguments: what a tuner may change without another result of training. Their values are reported, since
 # what a command does not say is another default in each version and in each trainer that extends them.
@@ -34,7 +36,8 @@ class Steps:
         self.batches_in_step = 0
         self.eval_batches = {}         # id of an iterator -> [phase, batches]
         self.data_over = False
-        self.empty_epochs = 0
+        self.empty_epochs = self.idle_epochs = 0
+        self.launched = -1             # kernels when the last such iterator was asked
         self.cut = None                # {"steps", "how"} once training was ended by us
         self.arguments = {}            # those of a Trainer, as text
 
@@ -63,9 +66,7 @@ class Steps:
         if self.data_over and data in self.training_data and self.torch.is_grad_enabled():      # else an evaluation of the same data
             if not getattr(iterator, "vplan_ended", False):
                 iterator.vplan_ended = True
-                self.empty_epochs += 1
-                if self.empty_epochs > EMPTY_EPOCHS:
-                    self.end_now("its loop over the data does not end with the data")
+                self.count_empty(getattr(iterator, "_num_workers", 0))
             raise StopIteration
         if self.evaluating():
             taken = getattr(iterator, "vplan_evaluated", 0)
@@ -74,6 +75,16 @@ class Steps:
                           "as gathered predictions do, is not in the peak" % EVAL_BATCHES)
                 raise StopIteration
             iterator.vplan_evaluated = taken + 1
+
+    def count_empty(self, workers):
+        launched = self.counters().get("n_launch", 0)
+        if launched == self.launched:
+            self.idle_epochs += 1
+        else:
+            self.empty_epochs += 1
+        self.launched = launched
+        if self.empty_epochs > EMPTY_EPOCHS or self.idle_epochs > (IDLE_WITH_WORKERS if workers else IDLE_EPOCHS):
+            self.end_now("its loop over the data does not end with the data")
 
     def after_batch(self, iterator):
         if not self.evaluating():
