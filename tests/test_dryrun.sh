@@ -976,6 +976,38 @@ cut=$(cd "$work" && figures --steps 3 --time --no-owners -- "$python" "$tunable"
 [ "$whole" = "$cut" ] && [ "${cut##* }" = "eval,save" ] && ok || bad "cut: $cut, whole: $whole" "$work/err"
 [ -f "$work/whole.pt" ] && [ ! -f "$work/cut.pt" ] && ok || bad "a run that is cut writes its checkpoint, or a whole one does not"
 rm -f "$work/whole.pt"
+# A save that then takes the place of the last one (timm's), is linked to, copied, measured and deleted: a file that was not written
+cat > "$work/replaces.py" <<'P'
+import os, pathlib, shutil, sys
+import torch
+net = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+os.chdir(sys.argv[1])
+data = torch.zeros(4, 8)
+for epoch in range(4):
+    for x in torch.utils.data.DataLoader(data, 2):
+        net(x.cuda()).sum().backward()
+        optimizer.step()
+    torch.save(net.state_dict(), "tmp.pt")
+    size = os.path.getsize("tmp.pt")
+    os.replace("tmp.pt", "last.pt")
+    os.link("last.pt", "epoch.pt")
+    shutil.copy2("last.pt", "kept")
+    pathlib.Path("epoch.pt").unlink()
+    shutil.move("kept/last.pt", "best.pt")
+    pathlib.Path("best.pt").rename("best-%d.pt" % epoch)
+open("mine", "w").close()
+os.rename("mine", "yours")
+try:
+    os.remove("tmp.pt")
+except FileNotFoundError:
+    print("as ever", size, sorted(os.listdir(".")), file=sys.stderr)
+P
+for words in "" "--steps 3"; do
+    rm -rf "$work/saved" && mkdir -p "$work/saved/kept"
+    expect "saves that take another's place $words" 0 "as ever $([ -n "$words" ] && echo "0 \['kept', 'yours'\]" || echo "[1-9][0-9]* \['best-0.pt', .*'best-3.pt', 'kept', 'last.pt', 'yours'\]")" \
+        dry --device l4 $words -- "$python" "$work/replaces.py" "$work/saved"
+done
 expect "a loop without a loader ends at its step" 0 "as its batches come from no DataLoader" dry --steps 2 -- "$python" -c '
 import torch
 net = torch.nn.Linear(8, 8).cuda()

@@ -1,7 +1,9 @@
 # dryrun/probe/vplan_files.py: the part of the probe that keeps a dry run, whose values are none, from taking the place of real weights.
 #
 #     --steps                         checkpoints go through all but the file: nothing is written, and what else a trainer put into a
-#                                     folder checkpoint-N that it made is gone at the end: nobody can go on from it
+#                                     folder checkpoint-N that it made is gone at the end: nobody can go on from it. Who renames,
+#                                     links, copies, deletes or measures such a file is told that it was there: a save into a
+#                                     file of another name that then takes the place of the last one
 #     a checkpoint that was there     before the command started is not written over, nor deleted by a trainer that keeps the
 #                                     last few; a new one is written as ever, since the command may read it. Files beside it: null_files.c
 import contextlib
@@ -47,6 +49,7 @@ class Files:
         self.run_began = float(os.environ.get("VPLAN_NULL_BEGAN") or 0)
         self.rmtree = shutil.rmtree
         self.without_weights = set()   # folders that this run made for checkpoints it did not write
+        self.unsaved = set()           # files that a checkpoint was not written to
         self.hook_rmtree()
 
     def was_there(self, path):
@@ -72,6 +75,7 @@ class Files:
                 folder = os.path.dirname(folder)
             if ROTATED.fullmatch(os.path.basename(folder)) and not self.was_there(folder):
                 self.without_weights.add(folder)
+            self.unsaved.add(os.path.abspath(os.fspath(path)))
             return True
         if self.was_there(path):
             self.note_spared(path)
@@ -81,6 +85,45 @@ class Files:
     def note_spared(self, path):
         self.note("spared", "checkpoints that were here before were left as they are, as a dry run has no values: %s"
                   % os.path.abspath(os.fspath(path)))
+
+    def hook_unsaved(self):
+        """What a script does with a file that a checkpoint was not written to."""
+        unsaved = self.unsaved
+
+        def is_unsaved(path):
+            return (bool(unsaved) and isinstance(path, (str, os.PathLike)) and os.path.abspath(os.fspath(path)) in unsaved
+                    and not os.path.lexists(path))
+
+        def to_another(plain, moves, tells):
+            def call(src, dst, *args, **kwargs):
+                if not is_unsaved(src):
+                    return plain(src, dst, *args, **kwargs)
+                to = os.path.join(dst, os.path.basename(src)) if os.path.isdir(dst) else dst
+                unsaved.add(os.path.abspath(os.fspath(to)))
+                if moves:
+                    unsaved.discard(os.path.abspath(os.fspath(src)))
+                return to if tells else None
+            return call
+
+        def alone(plain, told):
+            def call(path, *args, **kwargs):
+                if not is_unsaved(path):
+                    return plain(path, *args, **kwargs)
+                if told is None:
+                    unsaved.discard(os.path.abspath(os.fspath(path)))
+                return told
+            return call
+        for module, name, moves in ((os, "replace", True), (os, "rename", True), (os, "link", False), (shutil, "move", True),
+                                    (shutil, "copyfile", False), (shutil, "copy", False), (shutil, "copy2", False)):
+            plain = getattr(module, name)
+            call = to_another(plain, moves, module is shutil)
+            call.__name__, call.__wrapped__ = name, plain
+            setattr(module, name, call)
+        for module, name, told in ((os, "remove", None), (os, "unlink", None), (os.path, "getsize", 0)):
+            plain = getattr(module, name)
+            call = alone(plain, told)
+            call.__name__, call.__wrapped__ = name, plain
+            setattr(module, name, call)
 
     def writes_nothing(self, plain, name):
         """A saving function, whose second argument is the file and has this name."""

@@ -40,6 +40,8 @@ class Steps:
         self.launched = -1             # kernels when the last such iterator was asked
         self.cut = None                # {"steps", "how"} once training was ended by us
         self.arguments = {}            # those of a Trainer, as text
+        if self.steps_wanted:
+            self.hook_unsaved()
 
     def hook_loaders(self, module):
         """torch.utils.data.dataloader."""
