@@ -44,6 +44,14 @@ printf '#!/bin/sh\n[ -f "$2" ] || exit 9\nshift 2\nexec python3 training.py "$@"
 chmod +x "$work/above.sh"
 ok "a program and a file above the current folder" exits 0 tune --try --batch=1,2 -- ../above.sh --data ../above.sh --batch 1
 
+# ---- a folder of many files is a link, and what comes behind it is there too ----
+mkdir many
+(cd many && seq 5000 | xargs touch)
+printf '#!/bin/sh\n[ "$(ls many | wc -l)" = 5000 ] && [ -L many ] && [ -f zzz.txt ] && [ ! -L training.py ] || exit 9\nexec python3 training.py "$@"\n' > zzz.sh
+echo > zzz.txt
+ok "a folder of 5,000 files" exits 0 tune --try --batch=1,2 -- sh zzz.sh --batch 1
+rm -r many zzz.sh zzz.txt
+
 # ---- a large text that is trained on is told from the root, so that what is kept by its path is kept once; any other file is a trial's own ----
 head -c 300000 /dev/zero > large.txt
 echo small > small.txt

@@ -55,15 +55,31 @@ static bool copy_small(const char *source, const char *made, const struct stat *
     return done;
 }
 
+/* Whether a folder's entries are no more than are left, which they then take. */
+static bool has_room(const char *path, mirrored *left)
+{
+    DIR *d = opendir(path);
+    int  n = 0;
+
+    while (d && n <= left->n_left && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    if (!d || n > left->n_left)
+        return false;
+    left->n_left -= n;
+    return true;
+}
+
 /* Make in `to` what lies in `from`: folders as folders and small files as copies, so that what a trial puts into them
- * stays here, large ones as links. Folders too many or too deep are links too. */
+ * stays here, large ones as links. Folders with too much in them or too deep are links too: a data set of many files. */
 static void mirror(const char *from, const char *to, int depth, mirrored *left)
 {
     DIR           *d = opendir(from);
     struct dirent *entry;
     char           source[PATH_MAX], made[PATH_MAX];
 
-    while (d && left->n_left > 0 && (entry = readdir(d))) {
+    while (d && (entry = readdir(d))) {
         struct stat info;
 
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
@@ -71,9 +87,8 @@ static void mirror(const char *from, const char *to, int depth, mirrored *left)
             snprintf(made, sizeof made, "%s/%s", to, entry->d_name) >= PATH_MAX ||
             lstat(source, &info) != 0)
             continue;
-        left->n_left--;
-        bool deeper =
-            S_ISDIR(info.st_mode) && depth < MAX_DEPTH && strcmp(entry->d_name, ".git") != 0;
+        bool deeper = S_ISDIR(info.st_mode) && depth < MAX_DEPTH &&
+                      strcmp(entry->d_name, ".git") != 0 && has_room(source, left);
         if (deeper && mkdir(made, 0700) == 0)
             mirror(source, made, depth + 1, left);
         else if (!copy_small(source, made, &info, left) && symlink(source, made) != 0)
