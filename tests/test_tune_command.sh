@@ -121,6 +121,10 @@ ok "one value, for people" exits 0 "$vplan" tune --device l4 --try --batch=1 -- 
 ok "is one setting, beside the command" says "1 of 1 settings were tried and the command as it is"
 ok "a command that has the best" exits 0 tune --budget 4300MiB --try --batch=8,16,32 -- "${cmd[@]}" --batch=16 --optim b
 ok "is told so" json 'd["had"]["settings"] == {"--batch": "16"}' 'd["best"]["command"][2] == "--batch=32"'
+ok "a command that writes no equal sign" exits 0 tune --budget 4300MiB --try --batch=8,16 -- "${cmd[@]}" --optim b
+ok "is told without one" json 'd["best"]["command"][2:] == ["--optim", "b", "--batch", "16"]' 'd["best"]["settings"] == {"--batch": "16"}'
+ok "one that writes them" exits 0 tune --budget 4300MiB --try --batch=8,16 -- "${cmd[@]}" --optim=b
+ok "is told with one" json 'd["best"]["command"][2:] == ["--optim=b", "--batch=16"]'
 ok "for people" exits 0 "$vplan" tune --device l4 --budget 4300MiB --try b=8,16,32 -- "${cmd[@]}" --batch={b} --optim b
 ok "whether it fits first" sh -c "head -1 $work/out | grep -q '^FITS: [0-9.]* of 4.20 GiB, '"
 ok "the command line last" sh -c "tail -1 $work/out | grep -q '^next       python3 training.py --batch=32 --optim b$'"

@@ -23,6 +23,15 @@ const char *vp_command_value(char *const *command, const char *option, int *at)
     return NULL;
 }
 
+/* Whether the command writes --option=value: some parsers take nothing else (nanoGPT's), and most take both. */
+static bool joins_values(char *const *words)
+{
+    for (; *words; words++)
+        if (strncmp(*words, "--", 2) == 0 && strchr(*words, '='))
+            return true;
+    return false;
+}
+
 void vp_command_set_option(vp_arena *arena, char **words, int *n, const char *option,
                            const char *value)
 {
@@ -45,10 +54,12 @@ void vp_command_set_option(vp_arena *arena, char **words, int *n, const char *op
     }
     if (off)
         return;
-    int more = on ? 1 : 2;
+    bool joined = !on && !had && strncmp(option, "--", 2) == 0 && joins_values(words);
+    int  more   = on || joined ? 1 : 2;
     memmove(words + at + more, words + at, (size_t)(*n - at + 1) * sizeof *words);
-    words[at] = vp_arena_strdup(arena, option);
-    if (!on)
+    words[at] =
+        joined ? vp_arena_printf(arena, "%s=%s", option, value) : vp_arena_strdup(arena, option);
+    if (more == 2)
         words[at + 1] = vp_arena_strdup(arena, value);
     *n += more;
 }
