@@ -321,6 +321,34 @@ before=$(wc -l < "$work/left")
 COUNT_RUNS=$work/left ok "a second time" exits 0 tune --budget 3300MiB --jobs 1 --study "$work/left.db" -- python3 trainer.py --per_device_train_batch_size 4
 ok "nothing is played again" test "$before" = "$(wc -l < "$work/left")"
 unset ARGUMENTS
+
+# ---- options of diffusers' example scripts are known, by the script's import ----
+mkdir -p "$work/site"
+echo > "$work/site/diffusers.py"
+export PYTHONPATH=$work/site
+cat > pictures.py <<'PY'
+import sys
+from diffusers import __name__ as _
+w = dict(x.split("=") if "=" in x else (x, "on") for x in sys.argv[1:])   # its parser has --gradient_accumulation_steps, --gradient_checkpointing
+assert not {"--per_device_train_batch_size", "--optim"} & set(w) and w.get("--gradient_checkpointing", "on") == "on", w
+sys.argv = ["x", "--batch", w["--train_batch_size"], "--accum", w.get("--gradient_accumulation_steps", "1"), "--ckpt", "1" if "--gradient_checkpointing" in w else "0"]
+exec(open("training.py").read())
+PY
+sed 's/"--gradient_accumulation_steps"/"--" + "steps"/; s/"--gradient_checkpointing"/"--ckpt"/g; s/ #.*//' pictures.py > fewer.py
+ok "diffusers' options" exits 0 tune --budget 3300MiB -- python3 pictures.py --train_batch_size=4 --gradient_accumulation_steps=8
+ok "at the same global batch" json 'all(int(value(t, "--train_batch_size")) * int(value(t, "--gradient_accumulation_steps")) == 32 for t in d["trials"])' \
+    'd["space"]["settings"] == 6 * 2 * 2' 'set(d["best"]["settings"]) == {"--train_batch_size", "--gradient_accumulation_steps", "--gradient_checkpointing", "PYTORCH_ALLOC_CONF"}'
+ok "its flag is there or not" exits 0 tune --budget 3300MiB --try --gradient_checkpointing=off,on -- python3 pictures.py --train_batch_size=16 --gradient_checkpointing
+ok "and is known without the samples" exits 2 tune --budget 3300MiB -- python3 pictures.py --gradient_checkpointing
+ok "which have to be said" says "--train_batch_size does not stand in the command is not known: write it there"
+ok "a script that has only the samples" exits 2 tune --budget 3300MiB -- python3 fewer.py --train_batch_size=4
+ok "has nothing to choose" says "as in --try --train_batch_size=1,2,4,8"
+ok "transformers' come first, whatever is imported" exits 0 tune --budget 3300MiB -- python3 trainer.py --per_device_train_batch_size 4
+unset PYTHONPATH
+ok "a script that does not import it" exits 2 "$vplan" tune --device l4 -- python3 training.py --train_batch_size=4 --gradient_accumulation_steps=6
+ok "is told how to name both" says "--try --train_batch_size=1,2,4,8,12,24 --try --gradient_accumulation_steps=24,12,6,3,2,1 --keep 'train_batch_size*gradient_accumulation_steps=24'"
+ok "the samples of another trainer" exits 2 "$vplan" tune --device l4 -- python3 training.py --bs=4 --gradient_checkpointing
+ok "are not taken for transformers'" says "as in --try --bs=1,2,4,8"
 ok "-o writes the command" exits 0 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4
 ok "as a script" sh -c 'test -x best/run.sh && grep -q "^exec python3 trainer.py --per_device_train_batch_size 8 --gradient_accumulation_steps 1 \|^exec python3 trainer.py --per_device_train_batch_size 4" best/run.sh'
 ok "and does not replace one" exits 2 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4

@@ -1,5 +1,6 @@
 #include "tuner/command_internal.h"
 
+#include "base/file.h"
 #include "base/text.h"
 #include "trainers/files/settings.h"
 
@@ -7,13 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* transformers' TrainingArguments as they stand on command lines (HfArgumentParser), which TRL's
- * configs extend. Their defaults: transformers 5, training_args.py. */
-static const char micro_batch[]   = "--per_device_train_batch_size",
-                  accumulation[]  = "--gradient_accumulation_steps",
-                  checkpointing[] = "--gradient_checkpointing", optimizer[] = "--optim",
-                  attention[] = "--attn_implementation";
-enum { DEFAULT_BATCH = 8, MAX_BATCH = 1024 };
+/* Options whose meaning is known. transformers: its TrainingArguments as they stand on command lines (HfArgumentParser), which
+ * TRL's configs extend; their defaults are those of transformers 5, training_args.py. diffusers: its example scripts and those
+ * made of them (kohya's), which are known by their import of it; a batch is what each script says, so it has to stand in the
+ * command, and what a script's text does not have is no option of it. */
+typedef struct known_options {
+    const char *trainer, *micro_batch, *accumulation, *checkpointing;
+    const char *checkpointing_values;
+    const char *imports;       /* of the script; NULL: any                          */
+    long long   default_batch; /* 0: it has to be said                              */
+} known_options;
+static const known_options knowns[] = {
+    {"transformers", "--per_device_train_batch_size", "--gradient_accumulation_steps",
+     "--gradient_checkpointing", "False,True", NULL, 8},
+    {"diffusers", "--train_batch_size", "--gradient_accumulation_steps", "--gradient_checkpointing",
+     "off,on", "diffusers", 0},
+};
+static const char optimizer[] = "--optim", attention[] = "--attn_implementation";
+enum { MAX_BATCH = 1024, MAX_SCRIPT_BYTES = 4 << 20 };
 
 static bool is_one_of(const char *word, const char *const *options, size_t n_options)
 {
@@ -101,33 +113,146 @@ static vp_status add_allocator(vp_command_space *space, char *const *command, vp
         "default,expandable_segments:True", "default", command, err);
 }
 
+/* The script that a command runs: its first word that is a Python file. NULL: none, or it cannot be read. The caller's. */
+static char *script_of(char *const *command)
+{
+    char   *text = NULL;
+    int64_t n;
+
+    for (; *command; command++) {
+        const char *end = strrchr(*command, '.');
+        if (end && strcmp(end, ".py") == 0 &&
+            vp_file_read(*command, MAX_SCRIPT_BYTES, &text, &n, NULL) == VP_OK)
+            return text;
+    }
+    return NULL;
+}
+
+/* Whether a script imports a package, at the beginning of a line. */
+static bool imports(const char *script, const char *package)
+{
+    size_t n = strlen(package);
+
+    for (const char *line = script; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *name = strncmp(line, "import ", 7) == 0 ? line + 7
+                           : strncmp(line, "from ", 5) == 0 ? line + 5
+                                                            : "";
+        if (strncmp(name, package, n) == 0 && strchr(" .,\r\n", name[n]))
+            return true;
+    }
+    return false;
+}
+
+/* Whether an option is one of a script's: of a trainer that any script may have, always. */
+static bool has_option(const known_options *known, const char *script, const char *option)
+{
+    return !known->imports || strstr(script, option + strspn(option, "-")) != NULL;
+}
+
+/* Whose options a command has: whose samples a micro-step, or whatever else of them, where nothing says another's. */
+static const known_options *options_of(char *const *command, const char *script)
+{
+    for (size_t i = 0; i < sizeof knowns / sizeof *knowns; i++)
+        if ((!knowns[i].imports || (script && imports(script, knowns[i].imports))) &&
+            vp_command_value(command, knowns[i].micro_batch, NULL))
+            return &knowns[i];
+    for (size_t i = sizeof knowns / sizeof *knowns; i-- > 0;)
+        if ((!knowns[i].imports || (script && imports(script, knowns[i].imports))) &&
+            (vp_command_value(command, knowns[i].accumulation, NULL) ||
+             vp_command_value(command, knowns[i].checkpointing, NULL)))
+            return &knowns[i];
+    return NULL;
+}
+
+/* An option of the command that counts samples and is none of those that are known; NULL: none. */
+static const char *other_batch(char *const *command, vp_arena *arena)
+{
+    static const char *const names[] = {"batch_size", "batch-size", "batchsize", "batch", "bs"};
+
+    for (; *command; command++) {
+        size_t n = strcspn(*command, "=");
+        for (size_t i = 0; (*command)[0] == '-' && i < sizeof names / sizeof *names; i++) {
+            size_t      m   = strlen(names[i]);
+            const char *end = *command + n - m;
+            if (n > m && strncmp(end, names[i], m) == 0 && strchr("-_.", end[-1]) &&
+                !strstr(*command, "eval") && !strstr(*command, "val_"))
+                return vp_arena_printf(arena, "%.*s", (int)n, *command);
+        }
+    }
+    return NULL;
+}
+
+/* What to say for a command of which nothing is known. */
+static vp_status name_them(char *const *command, const vp_command_space *space, vp_err *err)
+{
+    const char *batch = other_batch(command, space->arena), *accumulates = knowns[0].accumulation;
+    long long   had       = batch ? number(command, batch, 0) : 0;
+    long long   all       = had * number(command, accumulates, 1);
+    vp_text     values[2] = {{0}, {0}};
+    vp_status   st        = VP_OK;
+
+    for (long long b = 1; b <= all && b <= MAX_BATCH; b++)
+        if (all % b == 0 && (b % had == 0 || had % b == 0)) {
+            vp_text_printf(&values[0], "%s%lld", b > 1 ? "," : "", b);
+            vp_text_printf(&values[1], "%s%lld", b > 1 ? "," : "", all / b);
+        }
+    VP_TRY_ALLOC(err, !values[0].failed && !values[1].failed);
+    if (all > 1 && vp_command_value(command, accumulates, NULL))
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "no --try, and %s is no option of a trainer that is known: where it is the "
+                       "samples of a micro-step, "
+                       "--try %s=%s --try %s=%s --keep '%s*%s=%lld'",
+                       batch, batch, values[0].data, accumulates, values[1].data,
+                       batch + strspn(batch, "-"), accumulates + 2, all));
+    VP_TRY(VP_FAIL(
+        err, VP_ERR_USAGE,
+        "no --try, and the command has none of transformers' options that say what may change (%s, %s), nor "
+        "names a trainer's file of settings: name an option and its values, as in --try %s=1,2,4,8",
+        knowns[0].micro_batch, accumulates, batch ? batch : "--batch-size"));
+out:
+    vp_text_release(&values[0]);
+    vp_text_release(&values[1]);
+    return st;
+}
+
 static vp_status add_options(char *const *command, vp_command_space *space, char keep[300],
                              vp_err *err)
 {
-    const char *optim        = vp_command_value(command, optimizer, NULL),
-               *attends      = vp_command_value(command, attention, NULL);
-    const vp_axis batches[2] = {{.name = micro_batch, .place = VP_AXIS_OPTION},
-                                {.name = accumulation, .place = VP_AXIS_OPTION}};
-    vp_status     st         = VP_OK;
+    char                *script = script_of(command);
+    const known_options *known  = options_of(command, script);
+    const char          *optim  = vp_command_value(command, optimizer, NULL),
+               *attends         = vp_command_value(command, attention, NULL);
+    vp_status st                = VP_OK;
 
-    if (!vp_command_value(command, micro_batch, NULL) &&
-        !vp_command_value(command, accumulation, NULL) &&
-        !vp_command_value(command, checkpointing, NULL))
-        VP_TRY(VP_FAIL(
-            err, VP_ERR_USAGE,
-            "no --try, and the command has none of transformers' options that say what may change (%s, %s), nor "
-            "names a trainer's file of settings: name an option and its values, as in --try --batch-size=1,2,4,8",
-            micro_batch, accumulation));
-    VP_TRY(
-        add_batches(space, batches, (const char *const[2]){NULL, NULL},
-                    number(command, micro_batch, DEFAULT_BATCH) * number(command, accumulation, 1),
-                    command, keep, err));
-    VP_TRY(add_option(space, checkpointing, "False,True", command, err));
+    if (!known ||
+        (!vp_command_value(command, known->micro_batch, NULL) && !known->imports &&
+         other_batch(command, space->arena)) ||
+        (!has_option(known, script, known->accumulation) &&
+         !has_option(known, script, known->checkpointing)))
+        VP_TRY(name_them(command, space, err));
+    if (!known->default_batch && !number(command, known->micro_batch, 0))
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "how many samples the script takes where %s does not stand in the command "
+                       "is not known: write it there",
+                       known->micro_batch));
+    const vp_axis batches[2] = {{.name = known->micro_batch, .place = VP_AXIS_OPTION},
+                                {.name = known->accumulation, .place = VP_AXIS_OPTION}};
+    if (has_option(known, script, known->accumulation))
+        VP_TRY(add_batches(space, batches, (const char *const[2]){NULL, NULL},
+                           number(command, known->micro_batch, known->default_batch) *
+                               number(command, known->accumulation, 1),
+                           command, keep, err));
+    if (has_option(known, script, known->checkpointing))
+        VP_TRY(add_option(space, known->checkpointing, known->checkpointing_values, command, err));
+    if (known->imports)
+        goto out;
     if (!optim || strcmp(optim, "adamw_torch") == 0 || strcmp(optim, "adamw_torch_fused") == 0)
         VP_TRY(add_option(space, optimizer, "adamw_torch,adamw_torch_fused", command, err));
     if (attends && (strcmp(attends, "eager") == 0 || strcmp(attends, "sdpa") == 0))
         VP_TRY(add_option(space, attention, "sdpa,eager", command, err));
 out:
+    free(script);
     return st;
 }
 
