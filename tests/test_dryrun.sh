@@ -370,15 +370,16 @@ for _ in range(200):
                 want[at] = want.get(at, 0) + 1
         assert got == want, (got, want)
 MB = 1000000
-reuse = Reuse()
-assert reuse.operator([], [(0, 10 * MB)], 10 * MB) == ()                              # never seen
+reuse, here, there, far = Reuse(), 1000 * MB, 1100 * MB, 1500 * MB
+assert reuse.operator([], [(here, 10 * MB)], 10 * MB) == ()                           # never seen
 # read right after: the first byte 10 MB after it was written, the last one, written 10 MB in and read 30 MB in, 30
-assert reuse.operator([(0, 10 * MB)], [(100 * MB, 20 * MB)], 30 * MB) == ((10 * MB, 10 * MB, 30 * MB),)
+assert reuse.operator([(here, 10 * MB)], [(there, 20 * MB)], 30 * MB) == ((10 * MB, 10 * MB, 30 * MB),)
 # read 30 MB after that; and written: 40 MB after they were written, not after they were read
-assert reuse.operator([(0, 10 * MB)], [], 10 * MB) == ((10 * MB, 30 * MB, 10 * MB),)
-assert reuse.operator([], [(0, 10 * MB)], 10 * MB) == ((10 * MB, 50 * MB, 50 * MB),)
-assert reuse.operator([], [(500 * MB, 300 * MB)], 300 * MB) == ()
-assert reuse.operator([(0, 10 * MB)], [], 10 * MB) == ()                              # longer ago than any cache
+assert reuse.operator([(here, 10 * MB)], [], 10 * MB) == ((10 * MB, 30 * MB, 10 * MB),)
+assert reuse.operator([], [(here, 10 * MB)], 10 * MB) == ((10 * MB, 50 * MB, 50 * MB),)
+assert reuse.operator([], [(far, 300 * MB)], 300 * MB) == ()
+assert reuse.operator([(here, 10 * MB)], [], 10 * MB) == ()                              # longer ago than any cache
+assert reuse.operator([(0, 10 * MB)], [(0, 10 * MB)], 20 * MB) == reuse.operator([(0, 10 * MB)], [], 10 * MB) == ()   # nobody says where
 P
 
 # A torch that is not known, and one without CUDA, both made of two lines of Python.
@@ -1194,6 +1195,8 @@ assert list(f.keys()) == ["layer.weight"] and f.get_tensor("layer.weight").shape
         dry --fake-weights "$work/pipe/unet" --dtype bfloat16 -o "$work/one" -- "$python"
     echo '{"_class_name": "Other"}' > "$work/pipe/unet/config.json"
     PYTHONPATH=$work/site expect "a model that diffusers has not" 4 "diffusers 0 has no model Other" dry --fake-weights "$work/pipe" --force -o "$work/made" -- "$python"
+    echo '{"../outside": ["diffusers", "Net"]}' > "$work/pipe/model_index.json"
+    PYTHONPATH=$work/site expect "a part of a pipeline that lies elsewhere" 4 'model_index.json: "../outside" is no folder of it' dry --fake-weights "$work/pipe" --force -o "$work/made" -- "$python"
     [ "$(cd "$work/h" && echo *)" = "config.json model.safetensors preprocessor_config.json tokenizer.json" ] && ok ||
         bad "a folder's tokenizer lies beside its weights, and no index of others"
 else

@@ -172,6 +172,8 @@ def make_pipeline(source, out, dtype):
     for part, entry in read_json(os.path.join(source, "model_index.json")).items():
         if part.startswith("_") or not isinstance(entry, list) or len(entry) != 2 or not entry[0]:
             continue
+        if part in (".", "..") or os.path.basename(part) != part or not all(isinstance(e, str) for e in entry):
+            fail("%s: model_index.json: %s is no folder of it and a class" % (source, json.dumps(part)), 4)
         folder, into = os.path.join(source, part), os.path.join(out, part)
         copy_rest(folder, into)
         config = os.path.join(folder, "config.json")

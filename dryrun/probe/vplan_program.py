@@ -320,10 +320,13 @@ class Recorder:
         return n
 
     def ranges(self, value, integers_only=False):
-        """Where the tensors of an argument lie: (address, bytes)."""
+        """Where the tensors of an argument lie: (address, bytes); address 0 of one that is made of others, whose own place nobody says."""
         if isinstance(value, self.torch.Tensor):
             n = 0 if integers_only and value.is_floating_point() else self.size(value)
-            return [(getattr(value, "_local_tensor", value).data_ptr(), n)] if n else []
+            try:
+                return [(getattr(value, "_local_tensor", value).data_ptr(), n)] if n else []
+            except RuntimeError:
+                return [(0, n)]
         if isinstance(value, (list, tuple)):
             return [r for v in value for r in self.ranges(v, integers_only)]
         return []

@@ -16,8 +16,9 @@ class Reuse:
 
     def operator(self, reads, writes, n_bytes):
         """Of an operator that moves n_bytes and reads and writes these ranges, (address, bytes): tuples of (bytes, distance of the first, of the
-        last), the near ones only, those of one distance together."""
+        last), the near ones only, those of one distance together. Address 0 is no place."""
         near = {}
+        reads, writes = [r for r in reads if r[0]], [w for w in writes if w[0]]
         for ranges, known in ((reads, self.used), (writes, self.written)):
             for address, size in ranges:
                 for n, at, lasted in known.of(address, size):
