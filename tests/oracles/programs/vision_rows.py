@@ -67,14 +67,14 @@ def drawn(n, seed, models, trainer):
         c = cut(name, MODELS[name], rng)
         lora = rng.choice(("none",) + TARGETS)
         frozen = rng.choice(["none", "vision"])
-        precision = rng.choice(["bf16-amp", "bf16-amp", "bf16-mixed"] if lora == "none" else ["bf16-amp"])
+        precision = rng.choice(["bf16-amp", "bf16-amp", "bf16-mixed"] if lora == "none" else ["bf16-amp", "bf16-mixed"] if trainer == "trl" else ["bf16-amp"])
         optimizer = rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "sgd"])
         images, batch, padding = rng.choice([1, 1, 1, 2, 3]), rng.choice([1, 2, 4, 8]), rng.choice(["none", "mask"])
         sizes = ["448x448", "512x384", "640x416", "1024x768"] if name in QWEN3 else ["448x448", "476x364", "616x420", "840x560"]
         size = rng.choice(sizes) if "qwen" in name else ""
         of_picture = families.pictures_of(c, size)["it"]
         attention = rng.choice(["flash_attention_2", "sdpa:flash"]) if "qwen" in name and name not in QWEN3 else "sdpa:flash"
-        precision = "bf16-amp" if "qwen" in name else precision
+        precision = "bf16-amp" if "qwen" in name and trainer == "hf" else precision
         load = rng.choice(["none", "nf4-dq"]) if lora == "all-linear" and (frozen == "vision" or name in LAYERS) else "none"
         seq = images * of_picture + rng.choice([48, 64, 128, 200, 256, 448, 512, 1000, 1472]) + rng.choice([0, 0, 0, 3])
         out.append((name, c, precision, attention, rng.choice(["none", "full"]), optimizer, batch, seq, "clm", padding, trainer, lora,
