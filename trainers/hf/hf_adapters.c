@@ -93,13 +93,11 @@ static const struct {
     {"deberta-v2", {"query_proj", "key_proj", "value_proj", "dense"}, "query_proj+value_proj"},
 };
 
-/* Why peft does not take all-linear; NULL: it does. */
-static const char *why_not_all(const char *family)
+/* Whether all-linear is more than the linear layers of blocks, in a model that those alone are named of too: the vocabulary's
+ * transform of a masked model. */
+static bool takes_more(const char *family)
 {
-    return strcmp(family, "distilbert") != 0
-               ? NULL
-               : "peft puts an adapter on pre_classifier, which it is to train whole (TypeError in "
-                 "0.21.2)";
+    return strcmp(family, "distilbert") == 0;
 }
 
 static bool names(const char *list, const char *name)
@@ -144,23 +142,21 @@ static vp_status check_names(const char *family, const char *const *linears, con
 }
 
 /* peft's mapping has no row of the family: get_peft_model() ends with a ValueError. */
-static vp_status refuse_unasked(const char *family, const char *const *linears, const char *not_all,
-                                vp_err *err)
+static vp_status refuse_unasked(const char *family, const char *const *linears, vp_err *err)
 {
     char have[200];
 
     list_linears(linears, have, sizeof have);
     return VP_FAIL(err, VP_ERR_INPUT,
                    "peft has no targets of its own for %s: name some of its linear layers (%s), "
-                   "joined by +%s",
-                   family, have, not_all ? "" : ", or take all of them: targets=all-linear");
+                   "joined by +, or take all of them: targets=all-linear",
+                   family, have);
 }
 
 vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, size_t size,
                              vp_err *err)
 {
     const char *const *linears = NULL;
-    const char        *not_all = why_not_all(family);
     size_t             length = 0, n_linears = 0, n_found = 0;
     vp_status          st = VP_OK;
 
@@ -170,20 +166,17 @@ vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, s
             asked   = asked ? asked : families[i].unasked;
         }
     if (linears && !asked)
-        VP_TRY(refuse_unasked(family, linears, not_all, err));
+        VP_TRY(refuse_unasked(family, linears, err));
     if (!linears)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no training step of %s with adapters was recorded",
                        family));
-    if (not_all && names(asked, "all-linear"))
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "targets=all-linear of %s does not run: %s; name them",
-                       family, not_all));
     if (strcmp(asked, "all-linear") != 0)
         VP_TRY(check_names(family, linears, asked, err));
     for (; n_linears < MAX_LINEARS && linears[n_linears]; n_linears++)
         if (names(asked, "all-linear") || names(asked, linears[n_linears]))
             length += (size_t)snprintf(buf + length, length < size ? size - length : 0, "%s%s",
                                        n_found++ ? "+" : "", linears[n_linears]);
-    if (n_found == n_linears && !not_all)
+    if (names(asked, "all-linear") || (n_found == n_linears && !takes_more(family)))
         snprintf(buf, size, "all-linear");
 out:
     return st;

@@ -530,6 +530,7 @@ static vp_status open_recording(search *r, const char *part, vp_err *err)
                ? vp_hf_shelf_open(r->request->shelf, path, &r->found->recording, err)
                : vp_recording_open(path, &r->found->recording, err));
     VP_TRY(choose_task(r, err));
+    VP_TRY(vp_hf_check_head(r->model, r->request, r->out->task, err));
     VP_TRY(vp_hf_sizes_read(r->model, r->found->recording, &r->found->sizes, err));
     VP_TRY(vp_hf_check_config(r->model, r->found->recording, &r->found->sizes, err));
     VP_TRY(vp_hf_check_layers(r->model, &r->found->sizes, err));

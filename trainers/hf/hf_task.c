@@ -64,6 +64,18 @@ vp_status vp_hf_check_problem(const vp_model *model, const vp_hf_request *q, boo
     return VP_OK;
 }
 
+vp_status vp_hf_check_head(const vp_model *model, const vp_hf_request *q, const char *task,
+                           vp_err *err)
+{
+    if (strcmp(model->family, "distilbert") != 0 || strcmp(task, "seqcls") != 0 ||
+        strcmp(q->lora.targets, "all-linear") != 0)
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "targets=all-linear of a distilbert with a head of classes does not run: peft "
+                   "puts an adapter on pre_classifier, which it is to train whole (TypeError in "
+                   "0.21.2); name them: targets=q_lin+v_lin");
+}
+
 bool vp_hf_lacks_padding(const vp_model *model)
 {
     static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3"};

@@ -15,6 +15,9 @@ bool vp_hf_trains_head(const vp_hf_request *request, const char *task);
 /* That a classifier of sequences has the loss that was recorded: of one class of several, or is_one, the squared error of one value. */
 vp_status vp_hf_check_problem(const vp_model *model, const vp_hf_request *request, bool is_one,
                               vp_err *err);
+/* That peft takes the adapters beside that head. */
+vp_status vp_hf_check_head(const vp_model *model, const vp_hf_request *request, const char *task,
+                           vp_err *err);
 /* Whether a classifier of samples has no padding token, which the class has none of unless told: it then ends in an error at more than
  * one sample (transformers 5.17, modeling_layers.py: GenericForSequenceClassification). */
 bool vp_hf_lacks_padding(const vp_model *model);

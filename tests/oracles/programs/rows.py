@@ -225,6 +225,8 @@ NAMED.update({
     "phi-1.5": dict(model_type="phi", architectures=["PhiForCausalLM"], hidden_size=2048, num_attention_heads=32, num_key_value_heads=32, intermediate_size=8192,
                     vocab_size=51200, num_hidden_layers=24, max_position_embeddings=2048, partial_rotary_factor=0.5, resid_pdrop=0.0, hidden_act="gelu_new",
                     qk_layernorm=False, tie_word_embeddings=False),
+    "gpt-neo-1.3b": dict(NEO, hidden_size=2048, num_layers=24, num_heads=16, attention_types=[[["global", "local"], 12]]),
+    "xlm-roberta-base": dict(ROBERTA, model_type="xlm-roberta", architectures=["XLMRobertaForMaskedLM"], vocab_size=250002),
     "pythia-1b": dict(NEOX, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=8),
     "gemma3-270m": dict(model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], hidden_size=640, num_attention_heads=4, num_key_value_heads=1,
                         head_dim=256, intermediate_size=2048, vocab_size=262144, num_hidden_layers=18, max_position_embeddings=32768,
@@ -682,7 +684,7 @@ def drawn_of_classes(n, seed, models):
         c, trainer = dict(NAMED, **MODELS)[name], rng.choice(["torch", "hf", "hf"])
         task, kind = task_of(c), c["model_type"]
         few, many = {"distilbert": ("q_lin+v_lin", "q_lin+k_lin+v_lin+out_lin+lin1+lin2"), "vit": ("q_proj+v_proj", "all-linear"),
-                     "t5": ("q+v", "q+v"), "deberta-v2": ("query_proj+value_proj", "all-linear")}.get(kind, ("query+value", "all-linear"))
+                     "t5": ("q+v", "q+v"), "bart": ("q_proj+v_proj", "all-linear"), "modernbert": ("all-linear", "all-linear"), "deberta-v2": ("query_proj+value_proj", "all-linear")}.get(kind, ("query+value", "all-linear"))
         padded = task != "imgcls" and rng.random() < 0.6
         seq = 0 if task == "imgcls" else rng.choice([s for s in LENGTHS if s <= 512 and (s % 8 == 0 or not padded and kind != "t5")])
         out.append((name, c, rng.choice(["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp"]), "sdpa:flash", "none",
