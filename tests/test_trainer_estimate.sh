@@ -754,6 +754,16 @@ refused("a head in fp16 under a scaler", classes, as_tutorials[:4] + ["--precisi
 distil = dict(model_type="distilbert", architectures=["DistilBertForSequenceClassification"], dim=768, hidden_dim=3072, n_layers=6, n_heads=12, vocab_size=30522,
               max_position_embeddings=512)
 refused("all-linear of DistilBERT", distil, as_tutorials + ["r=8,targets=all-linear"], 4, ["pre_classifier", "TypeError"])
+# a masked model has no pre_classifier: of 6 layers' four of 768 x 768 and two of 768 x 3072, and the vocabulary's transform of 768 x 768
+rc, j = estimate(dict(distil, architectures=["DistilBertForMaskedLM"]), *as_tutorials, "r=8,targets=all-linear")
+ok(rc == 0 and j["model"]["params_trainable"] == 6 * (4 * 2 * 8 * 768 + 2 * 8 * (768 + 3072)) + 2 * 8 * 768, "all-linear of a masked DistilBERT", (rc, j.get("error"), j.get("model")))
+for model in ("deberta-v3-base", "electra-base", "bert-base-uncased"):
+    code, j = said("estimate", model, "--trainer", "trl", "--json")
+    ok(code == 4 and "predict the next token" in j["error"]["message"], "TRL trains no encoder: " + model, j)
+# transformers 5.17, quantizers/auto.py: "The model is quantized with Mxfp4Config but you are passing a BitsAndBytesConfig config"
+for trainer in ("hf", "trl"):
+    code, j = said("estimate", "gpt-oss-20b", "--qlora", "--trainer", trainer, "--json")
+    ok(code == 4 and all(x in j["error"]["message"] for x in ("mxfp4", "BitsAndBytesConfig", "ValueError", "--lora")), "NF4 over MXFP4 by " + trainer, j)
 rc, j = estimate(distil, *as_tutorials, "r=8,targets=v_lin+q_lin")
 ok(rc == 0 and j["model"]["params_trainable"] == 6 * 2 * 2 * 8 * 768 + 768 * 769 + 2 * 769, "DistilBERT's head is two layers", (rc, j.get("error"), j.get("model")))
 vit = dict(model_type="vit", architectures=["ViTForImageClassification"], hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, image_size=224,

@@ -702,7 +702,7 @@ static vp_status find_training(search *r, vp_err *err)
 
     r->found->plain = vp_hf_is_plain(r->request);
     if (vp_hf_is_trl(r->request)) {
-        VP_TRY(vp_hf_refuse_other_heads(r->model, err));
+        VP_TRY(vp_hf_refuse_other_heads(r->model, r->request, err));
         VP_TRY(vp_hf_trl_runs(r->request, err));
         VP_TRY(find_step(r, &r->found->program, err));
         VP_TRY(weigh_routers(r, err));

@@ -613,10 +613,30 @@ static vp_status refuse_clamped(const vp_model *model, const vp_hf_request *q, v
                    q->precision, model->family);
 }
 
+/* Weights that are published in few bits by another method than bitsandbytes' (transformers 5.17, quantizers/auto.py:
+ * merge_quantization_configs). */
+static vp_status refuse_packed_twice(const vp_model *model, const vp_hf_request *q, vp_err *err)
+{
+    const char *method =
+        json_string_value(vp_model_field(model, "quantization_config.quant_method"));
+
+    if (!method || !vp_hf_is_quantised(q) || strncmp(method, "bitsandbytes", 12) == 0)
+        return VP_OK;
+    return VP_FAIL_AT(
+        err, VP_ERR_INPUT, model->name, 0, "quantization_config",
+        "--load %s does not run over weights that are published in %s: transformers "
+        "takes no BitsAndBytesConfig beside that (ValueError in 5.17); over a copy in "
+        "16 bits, whose config has none, it does%s",
+        q->load, method,
+        strcmp(method, "mxfp4") == 0 ? ", and --lora alone does, over Mxfp4Config(dequantize=True)"
+                                     : "");
+}
+
 vp_status vp_hf_check_ways(const vp_model *model, const vp_hf_request *q, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    VP_TRY(refuse_packed_twice(model, q, err));
     VP_TRY(refuse_adapters(q, err));
     VP_TRY(refuse_trl_ways(q, err));
     VP_TRY(refuse_recomputed(model, q, err));

@@ -86,17 +86,33 @@ bool vp_hf_lacks_padding(const vp_model *model)
     return false;
 }
 
-/* Masked models, those of two stacks and those of images are none of TRL's. */
-vp_status vp_hf_refuse_other_heads(const vp_model *model, vp_err *err)
+/* Encoders, whose classes are masked models' and classifiers'. */
+static bool is_encoder(const vp_model *model)
+{
+    static const char *const encoders[] = {"albert",     "bert",    "deberta-v2",
+                                           "distilbert", "electra", "modernbert",
+                                           "mpnet",      "roberta", "xlm-roberta"};
+
+    for (size_t i = 0; i < sizeof encoders / sizeof *encoders; i++)
+        if (strcmp(encoders[i], model->family) == 0)
+            return true;
+    return false;
+}
+
+/* Masked models, those of two stacks and those of images are none of TRL's; of encoders with a head of classes SFTTrainer makes
+ * none either. */
+vp_status vp_hf_refuse_other_heads(const vp_model *model, const vp_hf_request *q, vp_err *err)
 {
     static const char *const others[] = {"mlm", "seq2seq", "imgcls"};
     const char *name = model->class_name, *task = name ? vp_hf_task_of_class(name) : NULL;
+    bool        refuses = task && is_encoder(model) && !vp_hf_is_reward(q);
 
     for (size_t i = 0; task && i < sizeof others / sizeof *others; i++)
-        if (strcmp(task, others[i]) == 0 && !vp_model_field(model, "vision_config"))
-            return VP_FAIL(err, VP_ERR_INPUT,
-                           "TRL trains models that predict the next token, and %s does not; "
-                           "--trainer hf trains it",
-                           name);
-    return VP_OK;
+        refuses |= strcmp(task, others[i]) == 0 && !vp_model_field(model, "vision_config");
+    if (!refuses)
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "TRL trains models that predict the next token, and %s does not; "
+                   "--trainer hf trains it",
+                   name);
 }

@@ -22,6 +22,7 @@ vp_status vp_hf_check_head(const vp_model *model, const vp_hf_request *request, 
  * one sample (transformers 5.17, modeling_layers.py: GenericForSequenceClassification). */
 bool vp_hf_lacks_padding(const vp_model *model);
 /* What TRL does not train. */
-vp_status vp_hf_refuse_other_heads(const vp_model *model, vp_err *err);
+vp_status vp_hf_refuse_other_heads(const vp_model *model, const vp_hf_request *request,
+                                   vp_err *err);
 
 #endif
