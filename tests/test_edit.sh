@@ -136,7 +136,7 @@ WITH = "fsdp_version: 2\nfsdp_config:\n  reshard_after_forward: true\n"
 zero, cut = dict(world=4, parallel="zero2", loss="full"), dict(world=4, parallel="fsdp2", loss="full")
 for what, has, left, change in (("FSDP2 for one card", CUTS, "# sharding\n", dict(loss="full")), ("FSDP1 for one card", OLD, "", dict(loss="full")), ("a version alone", "fsdp_version: 2\n", "", dict(loss="full")),
                                 ("FSDP2 without its offload", CUTS, CUTS.replace("offload_params: true", "offload_params: false"), cut),
-                                ("FSDP1 for FSDP2", OLD, OLD.replace("fsdp_offload_params: true,", ""), cut)):
+                                ("FSDP1 for FSDP2", OLD, OLD[OLD.index("fsdp_config"):].replace("fsdp_offload_params: true,", ""), cut)):
     edit(what, "axolotl", "ax.yaml", has + HEAD, left + HEAD + ("fsdp_version: 2\n" if what == "FSDP1 for FSDP2" else ""), **change)
 edit("FSDP2 for ZeRO", "axolotl", "ax.yaml", CUTS + HEAD, "# sharding\n" + HEAD + "deepspeed: ds_config.json\n", **zero)
 edit("ZeRO for FSDP2", "axolotl", "ax.yaml", "deepspeed: mine.json  # two\n" + HEAD, HEAD + WITH, **cut)

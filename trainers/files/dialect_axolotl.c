@@ -39,9 +39,10 @@ static const vp_key axolotl_keys[] = {
     {"layer_offloading", VP_KEY_BOOL, "false"},
     {"selective_checkpointing", VP_KEY_ANY},
     {"optimizer", VP_KEY_TEXT, "adamw_torch_fused",
-     VP_HF_OPTIMIZERS "|optimi_adamw|ao_adamw_4bit|ao_adamw_8bit|ao_adamw_fp8|adopt_adamw|adamc|"
-                      "came_pytorch|muon|dion|sinkgd|polora|flash_adamw|flash_adam|flash_sgd|"
-                      "flash_sgdw|flash_lion|q_galore_adamw8bit"},
+     VP_HF_OPTIMIZERS
+     "|optimi_adamw|ao_adamw_4bit|ao_adamw_8bit|ao_adamw_fp8|adopt_adamw|adamc|"
+     "came_pytorch|muon|muon_8bit|scao|dion|sinkgd|polora|flash_adamw|flash_adam|flash_sgd|"
+     "flash_sgdw|flash_lion|q_galore_adamw8bit"},
     {"lr_scheduler", VP_KEY_TEXT, NULL, VP_HF_SCHEDULES "|one_cycle|rex"},
     {"optim_args", VP_KEY_ANY},
     {"optim_target_modules", VP_KEY_LIST, .alone = "all_linear"},
@@ -55,12 +56,14 @@ static const vp_key axolotl_keys[] = {
     {"warmup_steps", VP_KEY_INT, .min = 0, .max = BIG},
     {"warmup_ratio", VP_KEY_REAL, .min = 0, .max = 1},
     {"attn_implementation", VP_KEY_TEXT},
+    {"chat_template", VP_KEY_TEXT, NULL,
+     "alpaca|chatml|mistral_v1|mistral_v2v3|mistral_v3_tekken|mistral_v7_tekken|gemma|cohere|llama3|llama3_2_vision|llama4|phi_3|phi_35|phi_4|deepseek_v2|deepseek_v3|jamba|jinja|qwen_25|qwen3|qwen3_5|falcon_h1|nemotron_h|tokenizer_default|exaone|exaone4|metharme|pixtral|llava|qwen2_vl|gemma3|gemma3n|gemma4|gemma4_unified|command_a|command_a_tool_use|command_a_rag|aya"},
     {"flash_attention", VP_KEY_BOOL, "false"},
     {"sdp_attention", VP_KEY_BOOL, "false"},
     {"eager_attention", VP_KEY_BOOL, "false"},
     {"flex_attention", VP_KEY_BOOL, "false"},
     {"xformers_attention", VP_KEY_BOOL, "false"},
-    {"adapter", VP_KEY_WORD, NULL, "lora|qlora|llama-adapter"},
+    {"adapter", VP_KEY_WORD, NULL, "lora|qlora|llama-adapter|mixlora"},
     {"load_in_8bit", VP_KEY_BOOL, "false"},
     {"load_in_4bit", VP_KEY_BOOL, "false"},
     /* what the loader's own BitsAndBytesConfig is changed by */
@@ -95,9 +98,9 @@ static const vp_key axolotl_keys[] = {
     {"cut_cross_entropy", VP_KEY_BOOL, "false"},
     {"deepspeed", VP_KEY_ANY, .opens = "deepspeed"},
     {"fsdp", VP_KEY_ANY},
-    {"fsdp_version", VP_KEY_INT, "1", .min = 1, .max = 2},
+    {"fsdp_version", VP_KEY_INT, NULL, .min = 1, .max = 2},
     {"fsdp_config", VP_KEY_MAP},
-    {"fsdp_config.fsdp_version", VP_KEY_INT, "1", .min = 1, .max = 2},
+    {"fsdp_config.fsdp_version", VP_KEY_INT, NULL, .min = 1, .max = 2},
     {"fsdp_config.offload_params", VP_KEY_BOOL, "false"},
     {"fsdp_config.fsdp_offload_params", VP_KEY_BOOL},
     {"fsdp_config.reshard_after_forward", VP_KEY_BOOL, "true", .within = true},
@@ -114,7 +117,7 @@ static const vp_key axolotl_keys[] = {
     {"gc_steps", VP_KEY_INT, NULL, .min = -1, .max = BIG},
     {"gc_collect_steps", VP_KEY_INT, NULL, .min = -1, .max = BIG},
     {"torch_empty_cache_steps", VP_KEY_INT, NULL, .min = 1, .max = BIG},
-    {"torch_compile", VP_KEY_ANY},
+    {"torch_compile", VP_KEY_WORD, NULL, "true|false|auto|null"},
     {"auto_find_batch_size", VP_KEY_BOOL, "false"},
     {"world_size", VP_KEY_INT},
     {"evaluation_strategy", VP_KEY_TEXT, .until = "0.5", .instead = "eval_strategy",
@@ -169,7 +172,7 @@ static const vp_section axolotl_sections[] = {
      "early_stopping_patience:i load_best_model_at_end:b save_only_model:b use_tensorboard:b "
      "profiler_steps:i profiler_steps_start:i include_tokens_per_second:b include_tkps:b "
      "neftune_noise_alpha:r orpo_alpha:r simpo_gamma:r cpo_alpha:r kto_desirable_weight:r "
-     "kto_undesirable_weight:r rl_beta:r max_memory gpu_memory_limit low_cpu_mem_usage:b chat_template "
+     "kto_undesirable_weight:r rl_beta:r max_memory gpu_memory_limit low_cpu_mem_usage:b "
      "chat_template_jinja chat_template_kwargs eot_tokens default_system_message "
      "fix_untrained_tokens is_preprocess:b preprocess_iterable:b is_falcon_derived_model:b "
      "is_llama_derived_model:b is_mistral_derived_model:b is_qwen_derived_model:b generate_samples:b "
@@ -207,7 +210,14 @@ static const vp_section axolotl_sections[] = {
      "kd_trainer kd_ce_alpha kd_alpha kd_temperature kd_beta kd_normalize_topk llmcompressor "
      "lm_eval_tasks lm_eval_batch_size spectrum_top_fraction spectrum_model_name use_scattermoe "
      "use_sonicmoe expert_backend mora swanlab_project use_swanlab base_model_ignore_patterns "
-     "adapter_lr model_revision "
+     "adapter_lr model_revision model_config model_kwargs "
+     /* of 0.20 and 0.21 */
+     "balance_labels:b diffusion_lm dpo_ld_alpha:r eval_on_start:b export fa_varlen_kwargs_in_collator:b "
+     "full_determinism:b label_balance_window_optim_steps:i logging_nan_inf_filter:b "
+     "lora_fp32_gradients:b nf4_backend sync_profiler_start_step:i sync_profiler_steps:i "
+     "torch_compile_regional:b use_dft:b mixlora_expert_lora_alpha:i mixlora_expert_lora_dropout:r "
+     "mixlora_expert_lora_r:i mixlora_jitter_noise:r mixlora_num_experts:i "
+     "mixlora_router_aux_loss_coef:r mixlora_router_init_range:r mixlora_top_k:i "
      "total_num_tokens:i total_supervised_tokens:i sample_packing_eff_est:r expert_parallel_backend "
      "expert_parallel_num_nvl_bytes expert_parallel_num_rdma_bytes "
      "expert_parallel_token_capacity expert_parallel_fallback_on_unsupported hatchery "
@@ -229,6 +239,7 @@ static const vp_section axolotl_sections[] = {
     {"gradient_checkpointing_kwargs", VP_STRANGERS_REFUSED,
      "preserve_rng_state determinism_check debug early_stop context_fn offload"},
     {"fsdp_config", VP_STRANGERS_DROPPED,
+     "version:i sharding_strategy forward_prefetch:b backward_prefetch limit_all_gathers:b "
      "sync_module_states:b cpu_offload_pin_memory use_orig_params:b final_state_dict_type "
      "min_num_params:i mixed_precision_policy fsdp_sync_module_states:b "
      "fsdp_cpu_ram_efficient_loading:b fsdp_use_orig_params:b fsdp_state_dict_type "
@@ -348,10 +359,27 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_PARALLEL, "zero3", "deepspeed", "$file:ds_config.json"},
     {VP_SETTING_PARALLEL, "fsdp2", "fsdp_version", "2"},
     {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.reshard_after_forward", "true"},
-    /* the first version is never written; its keys have a prefix in older files */
+    /* the first version is never written; its keys have a prefix in older files. Without a number it is the first before 0.20, from which
+     * on there is none (schemas/validation.py, check_fsdp_version_in_fsdp_config()); the list is the first's alone */
     {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.fsdp_version", "2", .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp", "$set", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_version", NULL, .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", NULL, .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp", "$set", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_version", "2", .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp_version", "1", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config", "$set", .since = "0.20", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp", NULL, .since = "0.20", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_version", NULL, .since = "0.20", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.fsdp_version", NULL, .since = "0.20",
+     .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config", "$set", .until = "0.20", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp", NULL, .until = "0.20", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_version", NULL, .until = "0.20", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", NULL, .until = "0.20",
+     .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config", "$set", .read_only = true},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_version", "2", .read_only = true},
     {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", "1", .read_only = true},
     {VP_SETTING_OFFLOAD_PARAMS, "cpu", "fsdp_config.fsdp_offload_params", "true",
      "parallel=fsdp|fsdp2", .read_only = true},
@@ -361,11 +389,6 @@ static const vp_saying axolotl_says[] = {
      "parallel=fsdp|fsdp2", .read_only = true},
     {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp_config.offload_params", "true", "parallel=fsdp",
      .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp2", "fsdp", "$set", .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_version", "2", .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config", "$set", .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp", "fsdp_version", "1", .read_only = true},
-    {VP_SETTING_PARALLEL, "fsdp", "fsdp_config.fsdp_version", "1", .read_only = true},
     {VP_SETTING_OFFLOAD_PARAMS, "none", "fsdp_config.offload_params", "false",
      "parallel=fsdp2,offload_optimizer=none"},
     {VP_SETTING_OFFLOAD_PARAMS, "cpu", "fsdp_config.offload_params", "true",
@@ -411,7 +434,7 @@ static const vp_saying axolotl_says[] = {
     {VP_ALWAYS, VP_OFF, "tiled_mlp", "false"},
     {VP_ALWAYS, VP_OFF, "auto_find_batch_size", "false"},
     /* what cuts the weights in another way than is meant */
-    {VP_ALWAYS, VP_OFF, "fsdp", NULL, "parallel!=fsdp|fsdp2"},
+    {VP_ALWAYS, VP_OFF, "fsdp", NULL, "parallel!=fsdp"},
     {VP_ALWAYS, VP_OFF, "fsdp_version", NULL, "parallel!=fsdp|fsdp2"},
     {VP_ALWAYS, VP_OFF, "fsdp_config", NULL, "parallel!=fsdp|fsdp2"},
     {VP_ALWAYS, VP_OFF, "deepspeed", NULL, "parallel=fsdp|fsdp2"},
@@ -531,9 +554,8 @@ static const vp_rule axolotl_rules[] = {
     OF_PLUGIN("cut_cross_entropy", "!~cut_cross_entropy", CUTS),
     {"deepspeed", "set", "fsdp_config", "set", VP_ERROR, "deepspeed and fsdp_config together",
      "one of them"},
-    {"fsdp", "set", NULL, NULL, VP_WARNING, "is deprecated", "fsdp_version and fsdp_config"},
-    {"optimizer", "=adamw_8bit|adamw_bnb_8bit", "fsdp_version", "=2", VP_ERROR,
-     "does not go with FSDP2", "optimizer: adamw_torch_8bit"},
+    {"fsdp", "set", NULL, NULL, VP_WARNING, "is deprecated", "fsdp_version and fsdp_config", NULL,
+     "0.20"},
     VP_PROJECTS_RULES("optimizer", "all_linear"),
     {"optim_target_modules", "=all-linear", NULL, NULL, VP_ERROR,
      "axolotl takes a list, or the word all_linear", "all_linear"},

@@ -152,6 +152,11 @@ static const struct {
     {"axolotl", "fp8", "=true", "computes in 8 bits"},
     {"axolotl", "qat", "set", "quantises as it trains"},
     {"axolotl", "gptq", "=true", OTHERS},
+    {"axolotl", "nf4_backend", "=torchao", OTHERS},
+    {"axolotl", "use_dft", "=true", LOSES},
+    {"axolotl", "lora_fp32_gradients", "=true", "keeps the adapters' gradients in fp32"},
+    {"axolotl", "adapter", "=mixlora", "trains experts of adapters"},
+    {"axolotl", "mixlora_num_experts", ">0", "trains experts of adapters"},
     {"axolotl", "optimizer",
      "=optimi_adamw|ao_adamw_fp8|adopt_adamw|adamc|came_pytorch|muon|dion|sinkgd|polora|flash_adamw|"
      "flash_adam|flash_sgd|flash_sgdw|flash_lion|q_galore_adamw8bit",
