@@ -16,6 +16,12 @@ static const double LINK_SHARE = 0.8;
  * 3193 GB/s of 3352 (pranjalssh/fast.cu, README.md), which only reads. Taken for every card. */
 static const double MEMORY_SHARE = 0.9;
 
+/* The same of PyTorch's own kernels, each an operator: PyTorch 2.9 on an H200 3.37 TB/s of 4.8 (maximum of two fp16 arrays of 42 MB)
+ * and 3.53 (where, 33 MB), other operators 2.5 to 3.0 (tile-ai/TileOPs#500, #512, #537); the forward and backward of an unfused
+ * attention on an A100, its products among them, 40.3 GB in 41.7 ms, 0.62 of 1555 GB/s (arXiv:2205.14135, figure 2); norms,
+ * activations and losses of ours on an H200 3.4 TB/s, updates 3.5 (bench/README.md). Taken for every card. */
+static const double OPERATOR_MEMORY_SHARE = 0.7;
+
 /* Output of one block of threads of a product: the largest that cuBLAS uses on these cards. */
 enum { TILE_ROWS = 128, TILE_COLS = 256, MIN_SPLIT_DEPTH = 1024 };
 
@@ -81,6 +87,7 @@ static const vp_efficiency table[] = {
     ATTENTION(BWD, F32, 0, 999, 0.30, 128, 0.30, 128, "the same: 18.0 TFLOP/s")
     /* the operations of all else: Muon's products, the few of element-wise kernels */
     OTHER(ELEMENTWISE, 0.9, "bound by memory: MEMORY_SHARE")
+    OTHER(OPERATOR, 0.9, "bound by memory: OPERATOR_MEMORY_SHARE")
     OTHER(UPDATE, 0.65, "bound by memory: MEMORY_SHARE; Muon's are fp32 products")
     OTHER(COPY, 1.0, "bound by its link: LINK_SHARE")
 };
@@ -241,6 +248,19 @@ double vp_moved_seconds(const vp_device *d, double bytes)
     return bytes / (d->memory_bytes_per_s * (is_measured(d, VP_FIGURE_MEMORY) ? 1 : MEMORY_SHARE));
 }
 
+double vp_operator_seconds(const vp_device *d, double bytes)
+{
+    return vp_moved_seconds(d, bytes) * (d->is_cpu ? 1 : MEMORY_SHARE / OPERATOR_MEMORY_SHARE);
+}
+
+/* Products side by side are an unfused attention's: each reads or writes its matrix, and is bound by that. */
+static double memory_seconds(const vp_device *d, const vp_work_call *call, double bytes)
+{
+    return call->work == VP_WORK_OPERATOR || (call->work == VP_WORK_PRODUCT && call->n_alike > 1)
+               ? vp_operator_seconds(d, bytes)
+               : vp_moved_seconds(d, bytes);
+}
+
 /* The row of a card's cache, or -1. */
 static int cache_of(const vp_device *d)
 {
@@ -293,7 +313,7 @@ vp_roofline vp_roofline_of_work(const vp_device *d, const vp_work_call *call)
     assert(peak > 0 && d->memory_bytes_per_s > 0);
     if (r.flop > 0)
         r.compute_s = r.flop / (peak * compute_share(d, call, e));
-    r.memory_s = vp_moved_seconds(d, r.bytes - call->cached) + cached_seconds(d, call->cached);
+    r.memory_s = memory_seconds(d, call, r.bytes - call->cached) + cached_seconds(d, call->cached);
     if (call->work == VP_WORK_PRODUCT && !d->is_cpu) {
         double best = is_measured(d, rates[call->rate].figure) ? 1 : e->best;
         r.seconds   = fmax(r.compute_s + r.memory_s, r.flop / (peak * best)) + r.launch_s;

@@ -73,6 +73,12 @@ static vp_device_rate rate_of(const char *name)
     return VP_RATE_FP32; /* fp64 too: no rate of it is stated */
 }
 
+/* A kernel that no operator of PyTorch's is: a library's, or Triton's own. */
+static bool is_foreign(const char *name)
+{
+    return strcmp(name, "(outside operators)") == 0 || strncmp(name, "(kernel ", 8) == 0;
+}
+
 static class_of_work class_of(const char *name, double launches, double work, bool is_copy)
 {
     if (work > 0)
@@ -81,8 +87,7 @@ static class_of_work class_of(const char *name, double launches, double work, bo
                                            : PRODUCTS;
     if (is_copy)
         return COPIES;
-    bool foreign = strcmp(name, "(outside operators)") == 0 || strncmp(name, "(kernel ", 8) == 0;
-    return foreign && launches > 0 ? UNKNOWN : MEMORY;
+    return is_foreign(name) && launches > 0 ? UNKNOWN : MEMORY;
 }
 
 /* Of what a row moves, the bytes that the card's cache still holds. */
@@ -125,7 +130,8 @@ static vp_work_call call_of(const vp_device *d, const json_t *row, class_of_work
         call.depth   = (int64_t)real_at(shape, 2);
         call.n_alike = (int64_t)real_at(shape, 3);
     } else {
-        call.work = VP_WORK_ELEMENTWISE;
+        call.work = real_at(row, 11) > 0 || is_foreign(name ? name : "") ? VP_WORK_ELEMENTWISE
+                                                                         : VP_WORK_OPERATOR;
     }
     return call;
 }

@@ -117,6 +117,26 @@ static void caches_are_as_fast_as_measured(void **state)
     }
 }
 
+/* GB/s of the memory that an operator of PyTorch moves, without its launch. */
+static double operator_gb_per_s(const char *card, double bytes)
+{
+    vp_work_call call = {.work = VP_WORK_OPERATOR, .rate = VP_RATE_FP32, .bytes = bytes};
+
+    return bytes / vp_roofline_of_work(open_device(card), &call).memory_s / 1e9;
+}
+
+static void operators_of_pytorch_are_as_fast_as_measured(void **state)
+{
+    (void)state;
+    /* tile-ai/TileOPs#512, #537; the other operators of #500 are slower */
+    near(operator_gb_per_s("h200", 3 * 1024 * 20480 * 2.0), 3370, 0.01);
+    near(operator_gb_per_s("h200", 7 * 16777216.0), 3530, 0.05);
+    /* arXiv:2205.14135, figure 2: the passes of an unfused attention, forward and backward; its products are among them */
+    near(operator_gb_per_s("a100-sxm-40gb", 40.3e9), 40.3e9 / 41.7e-3 / 1e9, 0.13);
+    open_device("cpu");
+    near(vp_operator_seconds(&d, 1e9), vp_moved_seconds(&d, 1e9), 0);
+}
+
 /* The share falls with the distance, a range has the mean of its distances, and a card whose cache nobody states holds nothing. */
 static void a_cache_holds_less_of_what_is_longer_ago(void **state)
 {
@@ -198,6 +218,7 @@ int main(void)
         cmocka_unit_test(products_are_as_fast_as_published),
         cmocka_unit_test(attention_is_as_fast_as_published),
         cmocka_unit_test(caches_are_as_fast_as_measured),
+        cmocka_unit_test(operators_of_pytorch_are_as_fast_as_measured),
         cmocka_unit_test(a_cache_holds_less_of_what_is_longer_ago),
         cmocka_unit_test(no_shape_is_above_the_best),
         cmocka_unit_test(what_was_measured_on_the_device_is_not_derated),

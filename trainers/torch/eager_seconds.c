@@ -86,13 +86,15 @@ static clock_pair price(job *j, const vp_step *s)
     }
     if (j->autocast && moves_bytes_only(s->kernel))
         bytes *= AUTOCAST_BYTES;
+    if (moves_bytes_only(s->kernel) && !j->x->profile)
+        bytes *= vp_operator_seconds(&j->device, 1) / vp_moved_seconds(&j->device, 1);
     card_s = vp_cost_step(&j->cost, &j->x->model->graph, s);
     if (j->math && (s->kernel == VP_K_ATTENTION_FWD || s->kernel == VP_K_ATTENTION_BWD)) {
         bool backward = s->kernel == VP_K_ATTENTION_BWD;
-        card_s += vp_moved_seconds(&j->device,
-                                   MATRIX_BYTES[backward] * (j->wide ? 1.5 : 1) *
-                                       (double)s->attention.batch * (double)s->attention.heads *
-                                       (double)s->attention.seq * (double)s->attention.seq);
+        card_s += vp_operator_seconds(&j->device,
+                                      MATRIX_BYTES[backward] * (j->wide ? 1.5 : 1) *
+                                          (double)s->attention.batch * (double)s->attention.heads *
+                                          (double)s->attention.seq * (double)s->attention.seq);
         launches += MATRIX_LAUNCHES[backward];
     }
     return (clock_pair){(card_s > LAUNCH_S ? card_s - LAUNCH_S : 0) * bytes + LAUNCH_S * launches,
@@ -228,7 +230,7 @@ static void add_parameters(job *j, clock_pair *out)
         bytes += 6.0 * (double)x->model->n_params + (x->frozen ? 0 : 6.0 * (double)x->n_trained);
     bytes +=
         3 * each * (double)x->n_trained * (double)(x->accumulation - 1) / (double)x->accumulation;
-    out->card_s += vp_moved_seconds(&j->device, bytes);
+    out->card_s += vp_operator_seconds(&j->device, bytes);
 }
 
 static clock_pair update(const job *j)
@@ -247,7 +249,7 @@ static clock_pair update(const job *j)
     accesses += x->clips ? CLIP_ACCESSES : 0;
     launches = launches > 0 ? launches + (x->clips ? 2 : 0) : 8.0 * (double)tensors;
     each     = j->wide || (j->autocast && !strstr(x->precision, "-amp")) || x->frozen ? 4 : 2;
-    return (clock_pair){vp_moved_seconds(&j->device, accesses * each * (double)x->n_trained) +
+    return (clock_pair){vp_operator_seconds(&j->device, accesses * each * (double)x->n_trained) +
                             launches * LAUNCH_S,
                         launches * (OPERATOR_S + LAUNCH_S) + (double)tensors * TENSOR_S};
 }
