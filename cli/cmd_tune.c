@@ -528,6 +528,16 @@ static const vp_option command_rows[] = {
      .help      = "Side by side",
      .otherwise = "as many as there are cores and host memory",
      .example   = "2"},
+    {.name  = "--on-card",
+     .kind  = VP_OPTION_COUNT,
+     .at    = offsetof(vp_tune_command_options, on_card),
+     .value = "N",
+     .unit  = "settings",
+     .max   = 100,
+     .help  = "Of the best settings, how many really train for a few steps when all is tried, one "
+              "after the other, and CMD as it is beside them; the fastest of these is the answer",
+     .otherwise = "3 for the card here, 0 for another, which --device names",
+     .example   = "5"},
     {.name    = "--timeout",
      .kind    = VP_OPTION_REAL,
      .at      = offsetof(vp_tune_command_options, timeout_s),
@@ -569,6 +579,7 @@ static void share_options(const vp_plan_options *o, const tune_options *w,
     c->folder     = w->path;
     c->force      = w->force;
     c->max_trials = is_given(line, "--max-trials") ? w->max_trials : 0;
+    c->on_card    = is_given(line, "--on-card") ? c->on_card : -1;
 }
 
 /* Plan, profile and study are three files, and none of them is read. */
@@ -683,7 +694,8 @@ const vp_command vp_cmd_tune = {
          "sequence, batch, recipe, device, budget and host memory.",
          "With -- CMD, the fastest arguments of a PyTorch training command of your own that fit a card, "
          "without the card: each trial is a dry run (vplan dryrun) of a few steps in a folder of its own. Seconds "
-         "are by the card's rates, derated as plan's are. --device, --budget, --study, --max-trials (24 there) and -o, a folder that gets "
+         "are by the card's rates, derated as plan's are; the best train for a few steps at the end where the card is the one here "
+         "(--on-card). --device, --budget, --study, --max-trials (24 there) and -o, a folder that gets "
          "the command as run.sh and the edited files, are as above. Settings files that CMD names are read; a trial gets an edited "
          "copy, with output folders of its own, and the user's are never written."},
     .examples   = {"vplan tune gpt2-tiny --seq 128 --global-batch 8 --study study.db",

@@ -20,16 +20,17 @@
 #include <unistd.h>
 
 static const char default_device[] = "h100-sxm-80gb";
-enum { DEFAULT_TRIALS = 24, SHOWN_RUNNERS_UP = 4, SHOWN_FAILURES = 4 };
+enum { DEFAULT_TRIALS = 24, DEFAULT_ON_CARD = 3, SHOWN_RUNNERS_UP = 4, SHOWN_FAILURES = 4 };
 
 /* ---- what was asked ---- */
 
 /* Options of the other two ways to tune. */
 static vp_status only_ours(const vp_command_line *line, vp_err *err)
 {
-    static const char *const ours[] = {
-        "--device", "--budget", "--study", "--max-trials", "-o",     "--force", "--try", "--keep",
-        "--steps",  "--world",  "--jobs",  "--timeout",    "--json", "-q",      "-v"};
+    static const char *const ours[] = {"--device",  "--budget", "--study", "--max-trials",
+                                       "-o",        "--force",  "--try",   "--keep",
+                                       "--steps",   "--world",  "--jobs",  "--timeout",
+                                       "--on-card", "--json",   "-q",      "-v"};
 
     for (int i = 0; i < line->n_given; i++) {
         bool known = false;
@@ -126,12 +127,37 @@ static json_t *settings_json(const vp_command_result *r, const vp_command_settin
     return out;
 }
 
+/* Samples a second of a setting that trained on the card; 0: it did not, or nobody counted samples. */
+static double samples_on_card(const vp_command_setting *s)
+{
+    return s->on_card.verdict == VP_COMMAND_OK && s->on_card.step_s > 0
+               ? s->trial.samples_per_s * s->trial.step_s / s->on_card.step_s
+               : 0;
+}
+
+static json_t *on_card_json(const vp_command_setting *s)
+{
+    const vp_command_run *c       = &s->on_card;
+    double                samples = samples_on_card(s);
+
+    if (c->verdict == VP_COMMAND_UNTRIED)
+        return json_null();
+    return json_pack(
+        "{s:s, s:I, s:I, s:o, s:s, s:{s:o, s:o, s:I}}", "verdict",
+        vp_command_verdict_name(c->verdict), "allocated_peak_bytes", (json_int_t)c->allocated_bytes,
+        "reserved_peak_bytes", (json_int_t)c->reserved_bytes, "card_bytes",
+        c->card_bytes ? json_integer(c->card_bytes) : json_null(), "evidence", c->evidence,
+        "timing", "step_time_s", c->step_s > 0 ? json_real(c->step_s) : json_null(),
+        "samples_per_s", samples > 0 ? json_real(samples) : json_null(), "timed_steps",
+        (json_int_t)c->n_timed);
+}
+
 static json_t *trial_json(const vp_command_result *r, const vp_command_setting *s)
 {
     const vp_command_trial *t = &s->trial;
 
     return json_pack(
-        "{s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b}", "id",
+        "{s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:o}", "id",
         (json_int_t)t->id, "settings", settings_json(r, s), "verdict",
         vp_command_verdict_name(t->verdict), "allocated_peak_bytes",
         t->allocated_bytes ? json_integer(t->allocated_bytes) : json_null(), "reserved_peak_bytes",
@@ -143,7 +169,7 @@ static json_t *trial_json(const vp_command_result *r, const vp_command_setting *
         t->step_s > 0 ? json_real(VP_STEP_MOST_FRAC * t->step_s) : json_null(), "samples_per_s",
         t->samples_per_s > 0 ? json_real(t->samples_per_s) : json_null(), "tokens_per_s",
         t->tokens_per_s > 0 ? json_real(t->tokens_per_s) : json_null(), "evidence", t->evidence,
-        "from_study", (int)t->from_study);
+        "from_study", (int)t->from_study, "on_card", on_card_json(s));
 }
 
 static json_t *axes_json(const vp_command_result *r)
@@ -310,6 +336,36 @@ static void print_runners_up(const vp_command_result *r)
     free(list);
 }
 
+/* What trained on the card here, the answer first. */
+static void print_on_card(const vp_command_result *r)
+{
+    char size[64], said[64], step[64];
+
+    if (!r->n_on_card)
+        return;
+    printf("\n%-9s %10s %10s %11s %11s\n", "on card", "a step", "said", "allocated", "said");
+    for (int pass = 0; pass < 3; pass++)
+        for (int64_t i = 0; i < r->n_tried; i++) {
+            const vp_command_setting *s    = r->tried[i];
+            bool                      best = s == r->best, had = s == r->had && !best;
+            if (s->on_card.verdict == VP_COMMAND_UNTRIED || (pass == 0) != best ||
+                (pass == 1) != had)
+                continue;
+            printf("%-9s %10s",
+                   best  ? "best"
+                   : had ? "had"
+                         : "next",
+                   s->on_card.step_s > 0 && s->on_card.verdict == VP_COMMAND_OK
+                       ? vp_time_text(s->on_card.step_s, step, sizeof step)
+                       : vp_command_verdict_name(s->on_card.verdict));
+            printf(" %10s",
+                   s->trial.step_s > 0 ? vp_time_text(s->trial.step_s, step, sizeof step) : "-");
+            printf(" %11s %11s\n", vp_size_text(s->on_card.allocated_bytes, size, sizeof size),
+                   vp_size_text(s->trial.allocated_bytes, said, sizeof said));
+            print_values(r, s);
+        }
+}
+
 /* Beside what the command had: "1.32 times as fast as what you have". */
 static const char *beside_had(const vp_command_result *r, char *buf, size_t size)
 {
@@ -320,6 +376,9 @@ static const char *beside_had(const vp_command_result *r, char *buf, size_t size
     buf[0] = '\0';
     if (r->had == r->best)
         snprintf(buf, size, "what you have is the fastest that fits");
+    else if (r->had && samples_on_card(r->had) > 0 && samples_on_card(r->best) > 0)
+        snprintf(buf, size, "%.2f times as fast as what you have (measured)",
+                 samples_on_card(r->best) / samples_on_card(r->had));
     else if (compared && t->samples_per_s < 1.005 * had->samples_per_s)
         snprintf(buf, size, "nothing that fits is faster than what you have (assumed)");
     else if (compared)
@@ -342,12 +401,16 @@ static void print_best(const vp_command_result *r, const vp_device *device, int6
         vp_screen_answer(t->device_bytes, budget_bytes, NULL);
     if (beside[0])
         vp_screen_line("speed", "%s", beside);
-    if (t->step_s > 0)
+    if (samples_on_card(r->best) > 0)
+        vp_screen_line("seconds", "%s a step, measured on this card over %lld steps",
+                       vp_time_text(r->best->on_card.step_s, a, sizeof a),
+                       (long long)r->best->on_card.n_timed);
+    else if (t->step_s > 0)
         vp_screen_line("seconds",
                        "%s to %s a step, by what 48 published steps took beside this model",
                        vp_time_text(VP_STEP_LEAST_FRAC * t->step_s, least, sizeof least),
                        vp_time_text(VP_STEP_MOST_FRAC * t->step_s, most, sizeof most));
-    if (t->tokens_per_s > 0)
+    if (t->tokens_per_s > 0 && samples_on_card(r->best) <= 0)
         vp_screen_line("", "%s tokens a second, %s to %s",
                        vp_rate_text(t->tokens_per_s, a, sizeof a),
                        vp_rate_text(t->tokens_per_s / VP_STEP_MOST_FRAC, least, sizeof least),
@@ -571,6 +634,7 @@ static void print_tune(const vp_command_result *r, const best_files *files,
     if (r->had && r->had != r->best)
         print_row(r, "had", r->had);
     print_runners_up(r);
+    print_on_card(r);
     printf("\n");
     print_played(r, left, had_beside);
     print_failed_trials(r);
@@ -677,7 +741,13 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
     opts.world      = o->world;
     opts.jobs       = o->jobs;
     opts.timeout_s  = o->timeout_s;
-    opts.note       = cli->quiet ? NULL : vp_cli_progress;
+    bool here       = !name[0] && o->world == 1;
+    opts.n_on_card  = o->on_card >= 0 ? o->on_card : here ? DEFAULT_ON_CARD : 0;
+    if (opts.n_on_card && !here)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--on-card: settings train on the card here, where %s",
+                       name[0] ? "there is one and --device names no other"
+                               : "CMD starts all its processes: leave --world out"));
+    opts.note = cli->quiet ? NULL : vp_cli_progress;
     VP_TRY(vp_command_tune(&opts, &result, err));
     VP_TRY(best_of(&result, line->rest, o->folder, &files, err));
     if (result.best && o->folder)

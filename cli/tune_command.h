@@ -9,6 +9,7 @@ typedef struct vp_tune_command_options {
     const char *last_try, *last_keep; /* all of them are in the command line's given[] */
     vp_amount   budget;
     int64_t     max_trials, steps, world, jobs;
+    int64_t     on_card; /* -1: as the card says */
     double      timeout_s;
     bool        force;
 } vp_tune_command_options;

@@ -163,7 +163,7 @@ static json_t *assumptions_of(const vp_dryrun_opts *opts, const vp_dryrun_findin
     if (opts->chosen_by == VP_DRYRUN_DEFAULT)
         vp_dryrun_text_add(out, "no --device, and no GPU here: %s", opts->device->name);
     if (opts->chosen_by == VP_DRYRUN_HERE)
-        vp_dryrun_text_add(out, "no --device: the GPU here, %s; it was not used",
+        vp_dryrun_text_add(out, "no --device: the GPU here, %s; dry runs do not use it",
                            opts->device->name);
     context_added(out, opts->device);
     if (!root)

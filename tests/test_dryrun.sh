@@ -409,7 +409,7 @@ python3 -c 'import torch' 2> /dev/null || expect "no torch there" 5 "no torch" d
 here() { env LD_LIBRARY_PATH="$null" VPLAN_NULL_NAME="$1" VPLAN_NULL_TOTAL_BYTES=24000000000 \
              VPLAN_NULL_LIMIT_BYTES=20000000000 "$vplan" dryrun --json -- true; }
 expect "the GPU here is the default, with what is free on it" 5 '"budget_bytes": 20000000000' here "NVIDIA L4"
-grep -q '"device": "l4-24gb"' "$work/out" && grep -q "the GPU here, l4-24gb; it was not used" "$work/out" && ok ||
+grep -q '"device": "l4-24gb"' "$work/out" && grep -q "the GPU here, l4-24gb; dry runs do not use it" "$work/out" && ok ||
     bad "the GPU here is not named" "$work/out"
 expect "a GPU that the table does not have" 5 "the GPU here, NVIDIA NEXT, is not in our table" here "NVIDIA NEXT"
 CUDA_VISIBLE_DEVICES= expect "a GPU that is hidden" 5 "h100-sxm-80gb" here "NVIDIA L4"
@@ -966,6 +966,30 @@ expect "a command too short to be timed says so" 0 "no seconds: the step that is
 python3 -c 'import json
 r = [m / p for x in json.load(open("tests/dryrun/results/side-by-side.json"))["rows"] for m, p in zip(x["published_s"], x["predicted_s"])]
 assert 0.89 <= min(r) < 0.90 and 1.18 < max(r) <= 1.19, (min(r), max(r))' 2> "$work/err" && ok || bad "the interval of a step is that of the published ones" "$work/err"
+
+# Settings that train on the card at the end (tune --on-card), which is the stand-in here: PyTorch's peaks are those of the dry runs.
+cat > "$work/on_card.py" <<'P'
+import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch", type=int, default=4)
+p.add_argument("--accum", type=int, default=4)
+o = p.parse_args()
+net = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 256)).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for k, x in enumerate(torch.utils.data.DataLoader(torch.zeros(4096, 256), batch_size=o.batch)):
+    net(x.cuda()).square().mean().backward()
+    if k % o.accum == o.accum - 1:
+        optimizer.step()
+        optimizer.zero_grad()
+P
+dry --device l4 -- sh -c 'exec env -u VPLAN_NULL_REPORT -u VPLAN_NULL_STEPS PYTHONPATH= "$0" tune -q --json --try --batch=4,16 --try --accum=4,1 --keep "batch*accum=16" -- "$1" "$2" > "$3"' \
+    "$vplan" "$python" "$work/on_card.py" "$work/tuned" > /dev/null 2> "$work/err"
+python3 -c 'import json, sys
+d = json.load(open(sys.argv[1])); ran = [t for t in d["trials"] if t["on_card"]]
+assert ran and all(t["on_card"]["verdict"] == "ok" and t["on_card"]["timing"]["timed_steps"] == 7 for t in ran), ran
+assert all(t["on_card"]["allocated_peak_bytes"] == t["allocated_peak_bytes"] > 0 for t in ran), ran
+assert d["best"]["on_card"]["timing"]["step_time_s"] == min(t["on_card"]["timing"]["step_time_s"] for t in ran if t["settings"]), ran' \
+    "$work/tuned" 2>> "$work/err" && ok || bad "settings that train on the card" "$work/err"
 
 # Steps that are cut: the same peaks as the whole run, evaluation and saving played, nothing written.
 figures() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys

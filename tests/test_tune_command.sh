@@ -3,6 +3,7 @@
 # runtime and reports as the probe would (tests/dryrun/scripts/no_torch.py). Real ones: tests/dryrun/tune_commands.py. The last line counts.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+top=$PWD
 build=$(realpath "${BUILD:-build}")
 vplan=$build/vplan
 work=$(mktemp -d)
@@ -60,6 +61,44 @@ ok "a large text, a large file and a small text" exits 0 tune --try --batch=1,2 
 ok "are what the command is told of in its own words" json 'd["best"]["command"][3:5] == ["large.txt", "--validation_file=./large.txt"]'
 ok "what a trial removes is its own link" test -s large.txt
 rm large.txt small.txt large.sh
+
+# ---- the best of them really train on the card here, which the stand-in's NVML describes ----
+cp "$top/tests/dryrun/scripts/on_card.py" .
+cp -r "$top/tests/dryrun/scripts/fake_torch" .
+here() {
+    env LD_LIBRARY_PATH="$build/null" VPLAN_NULL_NAME="NVIDIA L4" VPLAN_NULL_TOTAL_BYTES=24000000000 VPLAN_NULL_LIMIT_BYTES=20000000000 \
+        STEPS_LOG="$work/steps" "$vplan" tune --json --try --batch=1,2,4,8 --try --accum=8,4,2,1 --keep 'batch*accum=8' "$@" -- python3 on_card.py --batch 2 --accum 4
+}
+ok "the card here, by default" exits 0 here
+ok "what was the fastest on it is the best, whatever the dry runs say" json 'd["best"]["settings"] == {"--batch": "4", "--accum": "2"}' \
+    'd["best"]["on_card"]["verdict"] == "ok" and 0.02 <= d["best"]["on_card"]["timing"]["step_time_s"] < 0.1' \
+    'd["best"]["on_card"]["timing"]["timed_steps"] == 7 and d["best"]["on_card"]["allocated_peak_bytes"] == 4000' \
+    'd["best"]["on_card"]["reserved_peak_bytes"] == 8000 and d["best"]["on_card"]["card_bytes"] == 12000' \
+    'abs(d["best"]["on_card"]["timing"]["samples_per_s"] * d["best"]["on_card"]["timing"]["step_time_s"] - 8) < 1e-9' \
+    'd["had"]["on_card"]["verdict"] == "ok" and sum(t["on_card"] is not None for t in d["trials"]) in (3, 4)' \
+    'max(d["trials"], key=lambda t: t["samples_per_s"] or 0)["settings"] != d["best"]["settings"]'
+ok "ten steps each, and nothing saved" python3 -c 'import sys
+rows = [l.split() for l in open(sys.argv[1])]
+assert all(r[2] == "False" for r in rows), rows
+assert {k for b, k, _ in rows} == {str(k) for k in range(10 - 1)}, rows     # the tenth step ends it' "$work/steps"
+ok "and the folder is as it was" test ! -e steps.txt -a ! -e model.pt
+ok "none of them, where it is said so" exits 0 here --on-card 0
+ok "and then nothing trained" json 'all(t["on_card"] is None for t in d["trials"])'
+ok "as many as it is told" exits 0 here --on-card 1
+ok "that is one, and the command as it is" json 'sum(t["on_card"] is not None for t in d["trials"]) == 2'
+for how in oom:oom-device crash:crash nothing:crash; do
+    CARD=${how%:*} ok "all that train end by $how" exits 0 here
+    ok "and the dry runs' answer is given: $how" json 'd["best"] and all(not t["on_card"] or t["on_card"]["verdict"] == "'"${how#*:}"'" for t in d["trials"])' \
+        'any("nothing that trained on the card" in a for a in d["assumptions"])'
+done
+CARD=crash ok "what it died of" exits 0 here
+ok "is said" json 'd["best"]["on_card"]["evidence"] == "the card is on fire"'
+CARD=hang ok "one that never ends" exits 0 here --on-card 1 --timeout 3
+ok "is ended" json 'd["best"]["on_card"]["verdict"] == "timeout"'
+ok "another card than the one here" exits 2 tune --on-card 2 --try --batch=1,2 -- "${cmd[@]}"
+ok "has nothing that could train" says "--device names no other"
+ok "no trial's folder is left" test -z "$(ls "$TMPDIR")"
+rm -r on_card.py fake_torch
 
 # ---- the best of all, from few trials, at several budgets and with every start ----
 cat > "$work/best.py" <<'PY'
@@ -183,7 +222,7 @@ ok "is left alone after two" json 'sum(t["settings"].get("--optim") == "broken" 
 ok "a command that always fails" exits 6 tune --try --batch=1,2,4,8 -- "${cmd[@]}" --optim broken
 ok "says why" says "does not work"
 ok "one that prints much" exits 0 tune --try --batch=1,2 -- "${cmd[@]}" --print 300000000
-mkdir outputs out && echo mine > outputs/log.txt && echo mine > out/log.txt && chmod 444 out/log.txt
+mkdir -p outputs out && echo mine > outputs/log.txt && echo mine > out/log.txt && chmod 444 out/log.txt
 before=$(find . -type f | sort | xargs cat | sha256sum)
 ok "an output folder" exits 0 tune --try --batch=1,2 -- "${cmd[@]}" --output_dir outputs
 ok "is not touched, nor is anything else" [ "$(find . -type f | sort | xargs cat | sha256sum)" = "$before" ]

@@ -9,6 +9,7 @@
  *     command_choice.c   which setting to try next, and when to stop
  *     command_trial.c    a trial: its folder, its dry run, its verdict
  *     command_forks.c    the process that trials are forked from, so that their packages are imported once
+ *     command_card.c     a setting that really trains, on the card here
  *     command_study.c    trials in the study
  *     command_tune.c     the loop */
 #ifndef VP_TUNER_COMMAND_INTERNAL_H
@@ -211,6 +212,13 @@ void vp_choice_better(vp_choice *choice, int64_t setting);
 /* What counts: samples a second, or steps where nobody counted samples. */
 double vp_choice_speed(const vp_choice *choice, int64_t setting);
 
+/* ---- command_card.c ---- */
+
+/* Let a setting train for a few steps on the card here, in a folder of its own below parent: s->on_card says what it took.
+ * VP_ERR_DEVICE, VP_ERR_STORAGE: it could not be started. is_over, once true, ends it: s->on_card is VP_COMMAND_INTERRUPTED then. */
+vp_status vp_card_run(const vp_command_opts *opts, const vp_command_result *r, const char *parent,
+                      int64_t number, bool (*is_over)(void), vp_command_setting *s, vp_err *err);
+
 /* ---- command_trial.c ---- */
 
 typedef struct vp_trial_folder {
@@ -225,6 +233,13 @@ void      vp_trial_folder_remove(const vp_trial_folder *folder);
 /* Writes the changed files into the folder's set/. */
 vp_status vp_trial_write_files(const vp_trial_folder *folder, const vp_file_change *changes, int n,
                                vp_err *err);
+
+/* The command as it runs in the folder: what it writes goes into out/, and paths that lead out of the current folder are told
+ * from the root. */
+char *const *vp_trial_command(char *const *command, const vp_trial_folder *folder, vp_arena *arena);
+
+/* The last line of a text that is not empty, for people. */
+const char *vp_trial_last_line(const char *text, vp_arena *arena);
 
 /* The words of the dry run: vplan dryrun ... -- command, its output folders replaced. */
 char *const *vp_trial_words(const vp_command_opts *opts, const char *program, char *const *command,

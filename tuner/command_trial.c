@@ -213,6 +213,18 @@ static char *redirected(char *const *command, int i, const vp_trial_folder *fold
     return from_the_root(command, i, arena);
 }
 
+char *const *vp_trial_command(char *const *command, const vp_trial_folder *folder, vp_arena *arena)
+{
+    int n = 0;
+
+    while (command[n])
+        n++;
+    char **words = vp_arena_array(arena, n + 1, sizeof *words);
+    for (int i = 0; words && i < n; i++)
+        words[i] = redirected(command, i, folder, arena);
+    return vp_arena_failed(arena) ? NULL : words;
+}
+
 char *const *vp_trial_words(const vp_command_opts *opts, const char *program, char *const *command,
                             const vp_trial_folder *folder, vp_arena *arena)
 {
@@ -239,9 +251,10 @@ char *const *vp_trial_words(const vp_command_opts *opts, const char *program, ch
         words[n++] = vp_arena_printf(arena, "--world=%lld", (long long)opts->world);
     for (int i = 0; i < n_pass; i++)
         words[n++] = opts->pass[i];
-    words[n++] = vp_arena_strdup(arena, "--");
-    for (int i = 0; i < n_command; i++)
-        words[n++] = redirected(command, i, folder, arena);
+    words[n++]         = vp_arena_strdup(arena, "--");
+    char *const *there = vp_trial_command(command, folder, arena);
+    for (int i = 0; there && i < n_command; i++)
+        words[n++] = there[i];
     return vp_arena_failed(arena) ? NULL : words;
 }
 
@@ -257,8 +270,7 @@ static double real(const json_t *doc, const char *key)
     return json_number_value(json_object_get(doc, key));
 }
 
-/* The last line of a text that is not empty, for people. */
-static const char *last_line(const char *text, vp_arena *arena)
+const char *vp_trial_last_line(const char *text, vp_arena *arena)
 {
     const char *end = text + strlen(text), *start;
     char        shown[400];
@@ -341,7 +353,7 @@ static void judge(const json_t *doc, const vp_child_result *child, vp_arena *are
         t->evidence      = what && is_said(reason, what) ? vp_arena_strdup(arena, reason)
                            : what ? vp_arena_printf(arena, "%s: %.*s", reason, shown_of(what), what)
                                   : vp_arena_printf(arena, "%s%s%s", reason, child->n_err ? ": " : "",
-                                                    last_line(child->err, arena));
+                                                    vp_trial_last_line(child->err, arena));
     }
 }
 
@@ -397,7 +409,7 @@ void vp_trial_read(const vp_child_result *child, vp_arena *arena, vp_command_tri
         t->verdict = VP_COMMAND_INTERRUPTED;
     } else if (vp_json_parse("vplan dryrun", child->out, (int64_t)child->n_out, &doc, &why) !=
                VP_OK) {
-        t->evidence = last_line(child->err, arena);
+        t->evidence = vp_trial_last_line(child->err, arena);
     } else {
         const json_t *root = vp_json_root(doc).value;
 

@@ -605,6 +605,84 @@ static void say_against(search *q)
     }
 }
 
+/* ---- on the card here ---- */
+
+static bool is_over(void)
+{
+    return ended_by != 0;
+}
+
+/* Samples a second, or steps where nobody counted samples: as measured where it trained, else as said. */
+static double speed_on_card(const vp_command_setting *s)
+{
+    const vp_command_trial *t = &s->trial;
+    double samples = t->samples_per_s > 0 && t->step_s > 0 ? t->samples_per_s * t->step_s : 1;
+
+    return s->on_card.verdict == VP_COMMAND_OK && s->on_card.step_s > 0
+               ? samples / s->on_card.step_s
+               : 0;
+}
+
+/* The fastest setting that fits and has not trained, by its dry run; NULL: there is none. */
+static vp_command_setting *next_for_card(const search *q)
+{
+    int64_t best = -1;
+
+    for (int64_t s = 0; s < q->space.n; s++)
+        if (q->choice.state[s] == VP_SETTING_DONE &&
+            q->r->settings[s].trial.verdict == VP_COMMAND_OK &&
+            q->r->settings[s].on_card.verdict == VP_COMMAND_UNTRIED &&
+            (best < 0 || vp_choice_speed(&q->choice, s) > vp_choice_speed(&q->choice, best)))
+            best = s;
+    return best < 0 ? NULL : &q->r->settings[best];
+}
+
+static vp_status train(search *q, vp_command_setting *s, vp_err *err)
+{
+    char      name[300], seconds[64];
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_card_run(q->opts, q->r, q->parent, ++q->n_folders, is_over, s, err));
+    if (s->on_card.verdict == VP_COMMAND_INTERRUPTED)
+        goto out;
+    q->r->n_on_card += s->on_card.verdict == VP_COMMAND_OK;
+    shown(q, s == q->as_it_is ? HAD : s - q->r->settings, name, sizeof name);
+    if (speed_on_card(s) > 0)
+        note(q, "on the card: %s: %s a step", name,
+             vp_time_text(s->on_card.step_s, seconds, sizeof seconds));
+    else
+        note(q, "on the card: %s: %s%s%.300s", name, vp_command_verdict_name(s->on_card.verdict),
+             *s->on_card.evidence ? ", " : "", s->on_card.evidence);
+out:
+    return st;
+}
+
+/* Let the best settings, and the command as it is, really train, one after the other, and take the fastest of them. */
+static vp_status train_best(search *q, vp_err *err)
+{
+    vp_command_setting *s, *had = (vp_command_setting *)q->r->had, *best = NULL;
+    vp_status           st = VP_OK;
+
+    stop_all(q); /* what is played ahead takes the host's time */
+    note(q, "the best of them now train on the card, for a few steps each");
+    if (had && had->trial.verdict == VP_COMMAND_OK)
+        VP_TRY(train(q, had, err));
+    for (int64_t i = 0; i < q->opts->n_on_card && !ended_by && (s = next_for_card(q)); i++)
+        VP_TRY(train(q, s, err));
+    for (int64_t i = 0; i < q->space.n; i++)
+        if (speed_on_card(&q->r->settings[i]) > (best ? speed_on_card(best) : 0))
+            best = &q->r->settings[i];
+    if (best)
+        q->r->best = best;
+    else
+        json_array_append_new(
+            q->r->assumptions,
+            json_string(
+                "nothing that trained on the card here did well: the answer is the dry runs'"));
+out:
+    return st;
+}
+
 static vp_status prepare(search *q, vp_err *err)
 {
     vp_command_result *r  = q->r;
@@ -631,15 +709,17 @@ static vp_status prepare(search *q, vp_err *err)
                           q->as_it_is);
     for (int64_t i = 0; i < q->space.n; i++)
         r->settings[i] = (vp_command_setting){
-            .value = q->space.values + i * q->space.n_axes,
-            .trial = {.verdict = VP_COMMAND_UNTRIED, .evidence = "", .arguments = ""}};
-    q->choice = (vp_choice){.space        = &q->space,
-                            .settings     = r->settings,
-                            .state        = state,
-                            .known        = known,
-                            .budget_bytes = q->opts->budget_bytes,
-                            .best         = -1,
-                            .near         = -1};
+            .value   = q->space.values + i * q->space.n_axes,
+            .trial   = {.verdict = VP_COMMAND_UNTRIED, .evidence = "", .arguments = ""},
+            .on_card = {.verdict = VP_COMMAND_UNTRIED, .evidence = ""}};
+    q->as_it_is->on_card = (vp_command_run){.verdict = VP_COMMAND_UNTRIED, .evidence = ""};
+    q->choice            = (vp_choice){.space        = &q->space,
+                                       .settings     = r->settings,
+                                       .state        = state,
+                                       .known        = known,
+                                       .budget_bytes = q->opts->budget_bytes,
+                                       .best         = -1,
+                                       .near         = -1};
     say_axes(q);
     VP_TRY(vp_study_open(q->opts->study, &q->study, err));
     VP_TRY(vp_command_request(q->study, q->opts, r->files, q->build, &q->request, err));
@@ -675,7 +755,9 @@ vp_status vp_command_tune(const vp_command_opts *opts, vp_command_result *r, vp_
     say_against(q);
     for (int64_t i = 0; i < r->n_settings; i++)
         r->n_ahead += q->ahead[i] && !r->settings[i].trial.from_study;
-    r->best   = q->choice.best >= 0 ? &r->settings[q->choice.best] : NULL;
+    r->best = q->choice.best >= 0 ? &r->settings[q->choice.best] : NULL;
+    if (r->best && opts->n_on_card && !ended_by)
+        VP_TRY(train_best(q, err));
     r->wall_s = vp_now_s() - q->start_s;
     if (!r->best && q->failure && strcmp(r->stopped_because, "interrupted") != 0) {
         bool memory = false;

@@ -25,7 +25,9 @@
  * after another and knows of those alone: what it asks for next follows from the space and from what it was told, wherever
  * a verdict comes from. Idle cores play ahead, as far as host memory allows, what it is expected to ask for.
  *
- * Seconds are those of `dryrun --time`: the planner's time model (devices/efficiency.h), assumed. */
+ * Seconds are those of `dryrun --time`: the planner's time model (devices/efficiency.h), assumed. Where the card is here, the best
+ * settings and the command as it is can really train for a few steps at the end, one after the other, and the fastest of those is
+ * the answer (opts.n_on_card). What they took is not kept in the study. */
 #ifndef VP_TUNER_COMMAND_TUNE_H
 #define VP_TUNER_COMMAND_TUNE_H
 
@@ -101,9 +103,20 @@ typedef struct vp_command_trial {
     const char *arguments;
 } vp_command_trial;
 
+/* What a setting took that really trained, on the card here. */
+typedef struct vp_command_run {
+    vp_command_verdict verdict;              /* VP_COMMAND_UNTRIED: it did not */
+    int64_t allocated_bytes, reserved_bytes; /* PyTorch's peaks, of the rank that has the most */
+    int64_t card_bytes; /* in use on the card when it ended, by whomever; 0: not known */
+    double  step_s;     /* median; 0: too few steps */
+    int64_t n_timed;
+    const char *evidence; /* why it failed, else "" */
+} vp_command_run;
+
 typedef struct vp_command_setting {
     const int       *value; /* of each axis; NULL: the command as it is, outside the space */
     vp_command_trial trial;
+    vp_command_run   on_card;
 } vp_command_setting;
 
 typedef struct vp_command_opts {
@@ -118,6 +131,7 @@ typedef struct vp_command_opts {
     const char        *study; /* NULL: of this run only                             */
     const char        *asked; /* the command, for who reads the study; or NULL      */
     int64_t            max_trials, steps, world;
+    int64_t            n_on_card;   /* of the best settings, how many then train on the card here */
     int64_t            jobs;        /* side by side; 0: by cores and host memory          */
     double             timeout_s;   /* of a trial                                         */
     char *const       *pass;        /* further options of dryrun, or NULL                 */
@@ -152,7 +166,8 @@ typedef struct vp_command_result {
     const char                *stopped_because;
     int64_t                    n_ruled_out_memory, n_ruled_out_speed, n_no_use, n_expected_slower,
         n_expected_too_large;
-    int64_t n_ahead; /* played while others ran, and never asked for */
+    int64_t n_ahead;   /* played while others ran, and never asked for */
+    int64_t n_on_card; /* settings that trained on the card; best is the fastest of them */
     double  wall_s;
 } vp_command_result;
 

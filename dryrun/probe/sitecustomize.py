@@ -1,5 +1,5 @@
-# dryrun/probe/sitecustomize.py: what Python runs first inside `vplan dryrun`. It starts the probe
-# and then the sitecustomize that would have run without us.
+# dryrun/probe/sitecustomize.py: what Python runs first inside `vplan dryrun`, and where a command really trains for
+# `vplan tune --on-card`. It starts the probe of the one or the other, and then the sitecustomize that would have run without us.
 import os
 import sys
 
@@ -28,7 +28,10 @@ def _on_card_0():
 
 def _start():
     here = os.path.dirname(os.path.abspath(__file__))
-    if os.environ.get("VPLAN_NULL_REPORT"):
+    if os.environ.get("VPLAN_CARD_REPORT"):
+        import vplan_card
+        vplan_card.start()
+    elif os.environ.get("VPLAN_NULL_REPORT"):
         rank, ranks = _launched()
         if ranks > 1 and not _is_played(rank):      # to the launcher this one has ended well
             with open(os.path.join(os.environ["VPLAN_NULL_REPORT"], "rank.%d" % rank), "w") as f:

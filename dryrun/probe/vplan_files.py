@@ -43,7 +43,7 @@ class Nowhere(io.RawIOBase):
 
 
 class Files:
-    """Of Probe, which has steps_wanted and note()."""
+    """Of Probe and CardRun, which have steps_wanted and note()."""
 
     def init_files(self):
         self.run_began = float(os.environ.get("VPLAN_NULL_BEGAN") or 0)

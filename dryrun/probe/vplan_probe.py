@@ -21,6 +21,7 @@ from vplan_arguments import Arguments
 from vplan_compile import Compile
 from vplan_files import Files
 from vplan_growth import Growth
+from vplan_imports import ImportHook
 from vplan_kernels import Kernels
 from vplan_owners import OURS, Owners, address_of, short_place
 from vplan_program import Program
@@ -45,7 +46,7 @@ def start():
     global _probe
     if _probe is None:
         _probe = Probe()
-        sys.meta_path.insert(0, _ImportHook({
+        ImportHook({
             "torch": _probe.on_torch, "argparse": _probe.on_argparse, "torch.distributed.utils": _probe.on_distributed_utils,
             "torch.distributed.distributed_c10d": _probe.on_c10d,
             "torch.distributed.rendezvous": _probe.on_rendezvous, "deepspeed.runtime.zero.utils": _probe.on_zero_utils,
@@ -65,51 +66,12 @@ def start():
             "trl.trainer.grpo_trainer": _probe.on_completions, "trl.trainer.rloo_trainer": _probe.on_completions,
             "transformers.generation.stopping_criteria": _probe.on_stopping,
             "transformers.generation.utils": _probe.on_generation,
-            "unsloth_zoo.tokenizer_utils": _probe.on_untrained}))
+            "unsloth_zoo.tokenizer_utils": _probe.on_untrained}, _probe.loading).install()
         _probe.hook_exceptions()           # for an import of torch that fails
         if "argparse" in sys.modules:
             _probe.on_argparse(sys.modules["argparse"])
         atexit.register(_probe.finish)
         os.register_at_fork(after_in_child=_probe.after_fork)
-
-
-class _ImportHook:
-    """Calls back after a named module has run, once."""
-
-    def __init__(self, wanted):
-        self.wanted = wanted
-        self.busy = set()
-
-    def find_spec(self, name, path=None, target=None):
-        if name not in self.wanted or name in self.busy:
-            return None
-        self.busy.add(name)
-        try:
-            import importlib.util
-            spec = importlib.util.find_spec(name)
-        except (ImportError, ValueError, AttributeError):
-            spec = None
-        finally:
-            self.busy.discard(name)
-        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
-            return None
-        plain = spec.loader.exec_module
-
-        def exec_module(module):       # the spec may only have been asked for: datasets does, then imports
-            then = self.wanted.pop(name, None)
-            if name == "torch" and spec.origin:
-                _probe.check_version_file(os.path.join(os.path.dirname(spec.origin), "version.py"))
-            kept = _probe.keep_allocator_setting() if name == "torch" else None
-            plain(module)
-            if kept:               # read without an abort
-                os.rename(kept, os.path.join(_probe.folder, "allocator_read.%d" % os.getpid()))
-            if then:
-                then(module)
-        try:
-            spec.loader.exec_module = exec_module
-        except AttributeError:
-            return None
-        return spec
 
 
 class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compile, Arguments):
@@ -267,6 +229,18 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
                     f.write("%s=%s" % (name, os.environ[name][:200]))
                 return path
         return None
+
+    def loading(self, name, origin, run):
+        """A module of those that are waited for is run."""
+        if name != "torch":
+            run()
+            return
+        if origin:
+            self.check_version_file(os.path.join(os.path.dirname(origin), "version.py"))
+        kept = self.keep_allocator_setting()
+        run()
+        if kept:                       # read without an abort
+            os.rename(kept, os.path.join(self.folder, "allocator_read.%d" % os.getpid()))
 
     # ---- torch is there ------------------------------------------------------------------------------
 
@@ -633,10 +607,7 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
             self.mark_optimizer(False)
             self.stepped = True
             self.enter("other")
-            if self.engine_steps:
-                self.engine_stepped = optimizer
-            else:
-                self.finish_step(optimizer)
+            self.stepped_by(optimizer)
 
     def finish_step(self, optimizer):
         """The weights are those of the next step."""

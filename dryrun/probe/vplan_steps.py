@@ -22,7 +22,7 @@ ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps", "grad
 
 
 class Steps:
-    """Of Probe, which has phase, note(), finish() and total_steps."""
+    """Of Probe and CardRun, which have phase, note(), finish(), finish_step() and total_steps."""
 
     def init_steps(self):
         self.steps_wanted = int(os.environ.get("VPLAN_NULL_STEPS") or 0)
@@ -121,6 +121,13 @@ class Steps:
             if not self.training_data:
                 self.end_now("its batches come from no DataLoader")
             self.data_over = True
+
+    def stepped_by(self, optimizer):
+        """An optimizer has stepped, for the training or within DeepSpeed's engine, which knows when its step is over."""
+        if self.engine_steps:
+            self.engine_stepped = optimizer
+        else:
+            self.finish_step(optimizer)
 
     def on_engine(self, module):
         """deepspeed.runtime.engine: where an update of its weights begins and ends. Inside it ZeRO steps the optimizer once a group of
