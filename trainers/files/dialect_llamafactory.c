@@ -303,6 +303,12 @@ static const vp_saying llamafactory_says[] = {
             "deepspeed: null" \
     }
 
+#define OF_LORA(key, is) \
+    { \
+        key, is, "finetuning_type", "=full|freeze", VP_ERROR, \
+            "is refused by LLaMA-Factory without lora", "finetuning_type: lora" \
+    }
+
 static const vp_rule llamafactory_rules[] = {
     NOT_BOTH("use_galore", "use_apollo"),
     NOT_BOTH("use_galore", "use_badam"),
@@ -320,6 +326,41 @@ static const vp_rule llamafactory_rules[] = {
     {"fp16", "=true", "bf16", "=true", VP_ERROR, "fp16 and bf16 exclude each other", "bf16: true"},
     {"lora_rank", "set", "finetuning_type", "=full|freeze", VP_WARNING,
      "has no effect while finetuning_type is not lora", "finetuning_type: lora"},
+    {"adapter_name_or_path", "set", "finetuning_type", "=full|freeze", VP_ERROR,
+     "LLaMA-Factory takes adapters with lora only", "finetuning_type: lora"},
+    {"adapter_name_or_path", "~,", "quantization_bit", "set", VP_ERROR,
+     "quantised weights take one adapter only: LLaMA-Factory refuses several", "one adapter"},
+    {"val_size", ">0", "eval_dataset", "set", VP_ERROR,
+     "and eval_dataset exclude each other: LLaMA-Factory refuses both", "one of them"},
+    {"streaming", "=true", "max_samples", "set", VP_ERROR,
+     "and max_samples exclude each other: LLaMA-Factory refuses both", "max_steps"},
+    {"mask_history", "=true", "train_on_prompt", "=true", VP_ERROR,
+     "and train_on_prompt exclude each other: LLaMA-Factory refuses both", "one of them"},
+    {"mask_history", "=true", "stage", "!=sft", VP_ERROR, "goes with stage sft only", "stage: sft"},
+    {"train_on_prompt", "=true", "stage", "!=sft", VP_ERROR, "goes with stage sft only",
+     "stage: sft"},
+    {"neat_packing", "=true", "stage", "!=sft", VP_ERROR, "goes with stage sft only",
+     "packing: true"},
+    {"interleave_probs", "set", "mix_strategy", "=concat", VP_ERROR,
+     "is refused by LLaMA-Factory while mix_strategy is concat", "mix_strategy: interleave_under"},
+    {"interleave_probs", "set", "mix_strategy", "unset", VP_ERROR,
+     "is refused by LLaMA-Factory while mix_strategy is concat", "mix_strategy: interleave_under"},
+    {"stage", "=ppo", "reward_model", "unset", VP_ERROR,
+     "ppo is refused by LLaMA-Factory without reward_model", "reward_model"},
+    {"load_best_model_at_end", "=true", "stage", "=rm|ppo", VP_ERROR,
+     "is refused by LLaMA-Factory in this stage", "load_best_model_at_end: false"},
+    OF_LORA("pissa_init", "=true"),
+    OF_LORA("use_dora", "=true"),
+    OF_LORA("use_rslora", "=true"),
+    OF_LORA("loraplus_lr_ratio", ">0"),
+    {"pissa_init", "=true", "quantization_bit", "set", VP_ERROR,
+     "is refused by LLaMA-Factory of quantised weights", "pissa_init: false"},
+    {"use_llama_pro", "=true", "finetuning_type", "=full", VP_ERROR,
+     "is refused by LLaMA-Factory of full tuning", "finetuning_type: lora"},
+    {"resize_vocab", "=true", "quantization_bit", "set", VP_ERROR,
+     "is refused by LLaMA-Factory of quantised weights", "resize_vocab: false"},
+    {"infer_backend", "=vllm|sglang", "do_train", "=true", VP_ERROR,
+     "is refused by LLaMA-Factory where it trains", "infer_backend: huggingface"},
     {"use_unsloth_gc", "=true", "disable_gradient_checkpointing", "=true", VP_ERROR,
      "has no effect while checkpointing is off", "disable_gradient_checkpointing: false"},
     {"predict_with_generate", "=true", "stage", "!=sft", VP_ERROR, "goes with stage sft only",

@@ -59,10 +59,29 @@ static void judge_words(vp_judged *x)
                     "behind a file LLaMA-Factory takes NAME=VALUE, and refuses --%s", v->key);
 }
 
+/* An evaluation of no data: hparams/parser.py, get_train_args(). TrainingArguments evaluates where it is told when. */
+static void judge_evaluation(vp_judged *x)
+{
+    const vp_value *root = x->file->doc->root;
+    const char     *key  = vp_check_holds(x->c, x->file, "eval_strategy", "=steps|epoch")
+                               ? "eval_strategy"
+                               : "do_eval";
+
+    if (!vp_value_at(root, key) || vp_value_at(root, "eval_dataset") || x->file->yields_to ||
+        x->file->doc->has_gap || x->file->doc->format == VP_FORMAT_FLAGS ||
+        vp_check_holds(x->c, x->file, "val_size", ">0") ||
+        (strcmp(key, "do_eval") == 0 && !vp_check_holds(x->c, x->file, key, "=true")))
+        return;
+    vp_find(x->c, x->file, VP_ERROR, vp_value_at(root, key), key, "val_size: 0.1",
+            "evaluates no data: LLaMA-Factory refuses it without val_size or eval_dataset");
+}
+
 void vp_judge_llamafactory(vp_judged *x)
 {
+    vp_judge_trainer(x); /* its arguments are Trainer's too */
     judge_words(x);
     judge_projections(x);
+    judge_evaluation(x);
 }
 
 /* What counts of a switch: of the command before the file that it names. */

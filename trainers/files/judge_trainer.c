@@ -268,15 +268,17 @@ void vp_judge_trainer(vp_judged *x)
         is_own = is_own || strcmp(x->file->dialect->name, own[i]) == 0;
     if (!is_own || at(x, "evaluation_strategy"))
         return;
-    judge_seq2seq(x);
     judge_steps(x, "logging_steps", "logging_strategy");
     judge_steps(x, "save_steps", "save_strategy");
     judge_steps(x, "eval_steps", "eval_strategy");
     judge_best(x);
-    judge_logits(x);
     judge_fsdp(x);
-    judge_reentrant(x);
     judge_targets(x);
+    if (strcmp(x->file->dialect->name, own[2]) != 0) { /* whose metrics keep no logits */
+        judge_seq2seq(x);
+        judge_logits(x);
+        judge_reentrant(x);
+    }
     if (at(x, "lr_scheduler_type") && is(strategy_of(x, "eval_strategy", buf, sizeof buf), "no")) {
         const char *by = text_of(x, "lr_scheduler_type", buf, sizeof buf);
         if (is(by, "reduce_lr_on_plateau") || is(by, "greedy"))
