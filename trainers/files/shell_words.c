@@ -43,6 +43,17 @@ int64_t vp_shell_text_of(const vp_shell_command *c)
     return 0;
 }
 
+/* [[ "$arg" == "--bf16="* ]], and what stands behind && within it: conditions, which begin or end so. */
+static bool is_test(const vp_shell_command *c)
+{
+    static const char *const opens[] = {"[[", "[", "test", NULL}, *const closes[] = {"]]", "]",
+                                                                                     NULL};
+    const vp_shell_word *last = &c->words[c->n_words - 1];
+
+    return (!c->words[0].quoted && vp_shell_is_in(c->words[0].text, opens)) ||
+           (c->n_words > 1 && !last->quoted && vp_shell_is_in(last->text, closes));
+}
+
 /* Programs that name files and options, or show a command's, and train nothing. */
 bool vp_shell_is_no_trainer(const vp_shell_command *c)
 {
@@ -50,7 +61,7 @@ bool vp_shell_is_no_trainer(const vp_shell_command *c)
                                         "find", "jq",     "sed",  "grep",  "awk",   "tar", "git",
                                         "pip",  "wget",   "curl", "mkdir", "rsync", NULL};
 
-    return !c->words[0].quoted && vp_shell_is_in(c->words[0].text, tools);
+    return is_test(c) || (!c->words[0].quoted && vp_shell_is_in(c->words[0].text, tools));
 }
 
 /* Letters of $( ), ${ } or ` ` at i of a text, which nobody knows and which stay together; 0: none stands there. */
