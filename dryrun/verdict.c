@@ -37,18 +37,19 @@ static const char *help_with(const char *message)
                : "";
 }
 
-/* The first line of an error's message, behind ": "; of one that quotes the traceback of another
- * process the last. "" where something else says it better. */
+/* The first line of an error's message, behind ": ", and the next where it ends in a colon; of one that
+ * quotes the traceback of another process the last. "" where something else says it better. */
 static const char *what_it_says(const char *message, char *buf, size_t size)
 {
     static const char space[] = " \t\r\n";
     bool              quotes  = strstr(message, "Traceback (most recent call last)") != NULL;
     bool              of_hub  = strstr(message, "cached files") || strstr(message, "outgoing");
     char              line[1200], shown[300];
+    const char       *next;
+    size_t            length;
 
     buf[0] = '\0';
     for (;;) {
-        const char *next;
         message += strspn(message, space);
         next = message + strcspn(message, "\r\n");
         if (!quotes || !next[strspn(next, space)])
@@ -57,7 +58,12 @@ static const char *what_it_says(const char *message, char *buf, size_t size)
     }
     if (!*message || of_hub)
         return buf;
-    snprintf(line, sizeof line, "%.*s", (int)strcspn(message, "\r\n"), message);
+    length = strcspn(message, "\r\n");
+    next   = message + length + strspn(message + length, space);
+    snprintf(line, sizeof line, "%.*s", (int)length, message);
+    length = strlen(line);
+    if (length && line[length - 1] == ':' && *next)
+        snprintf(line + length, sizeof line - length, " %.*s", (int)strcspn(next, "\r\n"), next);
     snprintf(buf, size, ": %s", vp_text_escape(line, shown, sizeof shown));
     return buf;
 }
