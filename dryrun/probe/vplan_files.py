@@ -1,12 +1,14 @@
 # dryrun/probe/vplan_files.py: the part of the probe that keeps a dry run, whose values are none, from taking the place of real weights.
 #
-#     --steps                         checkpoints go through all but the file: nothing is written, and what else a trainer put into a
+#     --steps                         checkpoints go through all but the file: nothing is written (what reads one again gets
+#                                     zeros of its shapes), and what else a trainer put into a
 #                                     folder checkpoint-N that it made is gone at the end: nobody can go on from it. Who renames,
 #                                     links, copies, deletes or measures such a file is told that it was there: a save into a
 #                                     file of another name that then takes the place of the last one
 #     a checkpoint that was there     before the command started is not written over, nor deleted by a trainer that keeps the
 #                                     last few; a new one is written as ever, since the command may read it. Files beside it: null_files.c
 import contextlib
+import functools
 import io
 import os
 import re
@@ -50,6 +52,7 @@ class Files:
         self.rmtree = shutil.rmtree
         self.without_weights = set()   # folders that this run made for checkpoints it did not write
         self.unsaved = set()           # files that a checkpoint was not written to
+        self.shapes = {}               # of such files, where shapes and names are
         self.hook_rmtree()
 
     def was_there(self, path):
@@ -88,7 +91,7 @@ class Files:
 
     def hook_unsaved(self):
         """What a script does with a file that a checkpoint was not written to."""
-        unsaved = self.unsaved
+        unsaved, shapes = self.unsaved, self.shapes
 
         def is_unsaved(path):
             return (bool(unsaved) and isinstance(path, (str, os.PathLike)) and os.path.abspath(os.fspath(path)) in unsaved
@@ -100,6 +103,8 @@ class Files:
                     return plain(src, dst, *args, **kwargs)
                 to = os.path.join(dst, os.path.basename(src)) if os.path.isdir(dst) else dst
                 unsaved.add(os.path.abspath(os.fspath(to)))
+                if os.path.abspath(os.fspath(src)) in shapes:
+                    shapes[os.path.abspath(os.fspath(to))] = shapes[os.path.abspath(os.fspath(src))]
                 if moves:
                     unsaved.discard(os.path.abspath(os.fspath(src)))
                 return to if tells else None
@@ -131,13 +136,42 @@ class Files:
             to = args[1] if len(args) > 1 else kwargs.get(name)
             if not isinstance(to, (str, os.PathLike)) or not self.goes_nowhere(to):
                 return plain(*args, **kwargs)
-            if name != "f":            # safetensors writes into paths only
+            if name == "filename":     # safetensors writes into paths only
                 return None
-            with open(os.devnull, "wb") as nowhere:
-                return plain(*args[:1], *((nowhere,) if len(args) > 1 else ()), *args[2:],
-                             **({**kwargs, name: nowhere} if name in kwargs else kwargs))
+            self.save_shapes(plain if name == "f" else self.torch_save, args[0] if args else kwargs.get("obj", kwargs.get("checkpoint")), to)
+            return None
         save.__name__ = getattr(plain, "__name__", "save")
         return save
+
+    def save_shapes(self, save, what, to):
+        """A checkpoint that is not written, into the run's own folder and without its values, which takes no disk: a script reads
+        its best weights again for a last evaluation."""
+        path = os.path.join(self.folder, "unsaved.%d.%d" % (os.getpid(), len(self.shapes)))
+        try:
+            with self.torch.serialization.skip_data():
+                save(what, path)
+            self.shapes[os.path.abspath(os.fspath(to))] = path
+        except Exception:              # what that cannot say (old formats): its own way, into nothing
+            with open(os.devnull, "wb") as nowhere:
+                save(what, nowhere)
+
+    def shapes_of(self, path):
+        """Where that of a file is that was not written; None: it is the script's own matter."""
+        if not self.shapes or not isinstance(path, (str, os.PathLike)) or os.path.lexists(path):
+            return None
+        return self.shapes.get(os.path.abspath(os.fspath(path)))
+
+    def reads_shapes(self, plain):
+        """A loading function, whose first argument is the file, maybe behind an object."""
+        @functools.wraps(plain)
+        def load(*args, **kwargs):
+            return plain(*[self.shapes_of(a) or a for a in args], **{k: self.shapes_of(v) or v for k, v in kwargs.items()})
+        return load
+
+    def on_lightning_io(self, module):
+        kind = getattr(module, "TorchCheckpointIO", None)
+        if kind is not None:
+            kind.load_checkpoint = self.reads_shapes(kind.load_checkpoint)
 
     def on_checkpoint_files(self, module):
         """torch.distributed.checkpoint's files."""
@@ -173,6 +207,8 @@ class Files:
         plain = getattr(module, "_atomic_save", None)
         if plain is not None:
             module._atomic_save = self.saving(self.writes_nothing(plain, "filepath"))
+        if hasattr(module, "_load"):
+            module._load = self.reads_shapes(module._load)
 
     def hook_rmtree(self):
         """A trainer that keeps its last few checkpoints deletes those of an earlier run."""

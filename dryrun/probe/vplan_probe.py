@@ -54,8 +54,12 @@ def start():
             "accelerate.commands": _probe.on_accelerate,
             "torch.distributed.checkpoint.default_planner": _probe.on_checkpoint_planner,
             "torch.distributed.checkpoint.filesystem": _probe.on_checkpoint_files,
+            "lightning.fabric.plugins.io.torch_io": _probe.on_lightning_io,
+            "lightning_fabric.plugins.io.torch_io": _probe.on_lightning_io,
             "lightning.fabric.utilities.cloud_io": _probe.on_lightning_files,
             "lightning_fabric.utilities.cloud_io": _probe.on_lightning_files,
+            "lightning.pytorch.trainer.trainer": _probe.on_lightning,
+            "pytorch_lightning.trainer.trainer": _probe.on_lightning,
             "torch.utils.data.dataloader": _probe.hook_loaders, "transformers.trainer": _probe.on_trainer,
             "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
             "transformers.masking_utils": _probe.on_masking,
@@ -269,7 +273,9 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         import torch.optim.optimizer as opt
         opt.register_optimizer_step_pre_hook(self.on_step_begin)
         opt.register_optimizer_step_post_hook(self.on_step_end)
+        self.torch_save = torch.save
         torch.save = self.saving(self.writes_nothing(torch.save, "f"))
+        torch.load = self.reads_shapes(torch.load)
         self.hook_exceptions()
         self.lib.vplan_null_expect.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self.lib.vplan_null_guard()

@@ -4,12 +4,16 @@
 #
 #     a loop over a DataLoader        its iterator ends; later ones over the same data set are empty
 #     transformers' Trainer           max_steps is N, and evaluation and saving by steps come at N
+#     Lightning's Trainer, YOLO's     as they end themselves early, with a validation
 #     any other loop                  the process ends there, with exit code 0 and a note
 #     evaluation                      EVAL_BATCHES batches of a loader in a row
 #     torch.save, safetensors,        everything but the file: nothing is written
 #     torch.distributed.checkpoint
+import functools
+import inspect
 import os
 import sys
+import weakref
 
 EVAL_BATCHES = 3
 EMPTY_EPOCHS = 3       # iterators over data that is over, before the process is ended: a loop that would never end
@@ -40,6 +44,7 @@ class Steps:
         self.launched = -1             # kernels when the last such iterator was asked
         self.cut = None                # {"steps", "how"} once training was ended by us
         self.arguments = {}            # those of a Trainer, as text
+        self.lightning = None          # its Trainer that fits
         if self.steps_wanted:
             self.hook_unsaved()
 
@@ -57,6 +62,33 @@ class Steps:
             return batch
         base.__next__ = __next__
         base.next = __next__
+        self.hook_loader_kinds(module.DataLoader)
+
+    def hook_loader_kinds(self, loader):
+        """Loaders of others that keep one iterator for all epochs (ultralytics, timm) ask it inside a generator, where the end of our
+        making would be an error of Python's: the generator ends instead."""
+        plain, probe = loader.__init_subclass__, self
+
+        def ended(iterate):
+            @functools.wraps(iterate)
+            def __iter__(these):
+                try:
+                    yield from iterate(these)
+                except RuntimeError as e:
+                    if not isinstance(e.__cause__, StopIteration) or not getattr(e.__cause__, "of_the_probe", False):
+                        raise
+            return __iter__
+
+        def __init_subclass__(cls, **kwargs):
+            plain(**kwargs)
+            if inspect.isgeneratorfunction(vars(cls).get("__iter__")):
+                cls.__iter__ = ended(vars(cls)["__iter__"])
+        loader.__init_subclass__ = classmethod(__init_subclass__)
+
+    def end_data(self):
+        over = StopIteration()
+        over.of_the_probe = True
+        raise over
 
     def evaluating(self):
         return self.phase == "eval" or not self.torch.is_grad_enabled()
@@ -69,13 +101,14 @@ class Steps:
             if not getattr(iterator, "vplan_ended", False):
                 iterator.vplan_ended = True
                 self.count_empty(getattr(iterator, "_num_workers", 0))
-            raise StopIteration
+            self.end_data()
         if self.evaluating():
             taken = getattr(iterator, "vplan_evaluated", 0)
             if taken >= EVAL_BATCHES:
                 self.note("eval_cut", "evaluation was ended after %d batches of each loader: what grows with their number, "
                           "as gathered predictions do, is not in the peak" % EVAL_BATCHES)
-                raise StopIteration
+                iterator.vplan_evaluated = 0       # one that is kept is asked again by the next evaluation
+                self.end_data()
             iterator.vplan_evaluated = taken + 1
 
     def count_empty(self, workers):
@@ -121,6 +154,31 @@ class Steps:
             if not self.training_data:
                 self.end_now("its batches come from no DataLoader")
             self.data_over = True
+            self.stop_lightning()
+
+    def on_lightning(self, module):
+        """Its Trainer, of either package."""
+        kind, probe = getattr(module, "Trainer", None), self
+        if not self.steps_wanted or not hasattr(kind, "fit"):
+            return
+        plain = kind.fit
+
+        @functools.wraps(plain)
+        def fit(trainer, *args, **kwargs):
+            probe.lightning = weakref.ref(trainer)
+            return plain(trainer, *args, **kwargs)
+        kind.fit = fit
+
+    def stop_lightning(self):
+        """As its own EarlyStopping does: it validates, saves and ends. Data that is over in the midst of an epoch would go without a
+        validation, whose metrics callbacks and schedulers ask for."""
+        trainer = self.lightning() if self.lightning else None
+        if trainer is None or not hasattr(trainer, "fit_loop"):
+            return
+        trainer.fit_loop.min_epochs = trainer.fit_loop.epoch_loop.min_steps = None
+        if trainer.check_val_every_n_epoch is not None:
+            trainer.check_val_every_n_epoch = 1
+        trainer.should_stop = True
 
     def stepped_by(self, optimizer):
         """An optimizer has stepped, for the training or within DeepSpeed's engine, which knows when its step is over."""
