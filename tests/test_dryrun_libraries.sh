@@ -29,6 +29,89 @@ dry() { "$vplan" dryrun --device l4 "$@"; }
 
 "$python" -c 'import torch; torch.version.cuda or exit(1)' 2> /dev/null || { echo "SKIP: $python has no CUDA build of torch"; exit 77; }
 
+# ---- ultralytics: boxes of a batch are known, and what its loss takes of the points is what it takes at most ----
+mkdir -p "$work/yolo/ultralytics/nn" "$work/yolo/ultralytics/utils" "$work/yolo/ultralytics/engine"
+touch "$work"/yolo/ultralytics/{,nn/,utils/,engine/}__init__.py
+cat > "$work/yolo/ultralytics/utils/tal.py" <<'P'
+import torch
+class TaskAlignedAssigner:
+    topk, topk2, stride_val = 10, 10, 0
+    def get_box_metrics(self, scores, boxes, labels, gt, mask):
+        print("candidates", mask.bool().nonzero().shape[0])
+    def forward(self, scores, boxes, labels, gt, mask):
+        self.get_box_metrics(scores, boxes, labels, gt, mask)
+        return None, None, None, torch.zeros(boxes.shape[:2], device="cuda").bool(), None
+P
+cat > "$work/yolo/ultralytics/utils/loss.py" <<'P'
+import torch
+from ultralytics.utils.tal import TaskAlignedAssigner
+class v8DetectionLoss:
+    def preprocess(self, targets, batch_size):
+        _, counts = targets[:, 0].long().unique(return_counts=True)
+        return torch.zeros(batch_size, counts.to(torch.int32).max(), 5, device="cuda")
+    def __call__(self, preds, batch):
+        gt = self.preprocess(torch.cat([batch["batch_idx"].view(-1, 1), batch["cls"].view(-1, 1), batch["bboxes"]], 1), len(batch["img"]))
+        mask = torch.zeros(*gt.shape[:2], preds.shape[1], device="cuda")
+        found = TaskAlignedAssigner().forward(preds, preds, gt, gt, mask)[3]
+        print("rows", tuple(gt.shape), "assigned", preds[found].shape[0], "of the first", preds[0][found[0]].shape[0], bool(found.sum()), bool(found[0].any()))
+        print("of another", preds[preds.sum(2) > 1].shape[0])
+        return preds[found].sum()
+P
+cat > "$work/yolo/ultralytics/nn/tasks.py" <<'P'
+import torch
+from ultralytics.utils.loss import v8DetectionLoss
+class BaseModel(torch.nn.Module):
+    def loss(self, batch, preds=None):
+        return v8DetectionLoss()(preds, batch)
+P
+cat > "$work/yolo/train.py" <<'P'
+import torch
+from ultralytics.nn.tasks import BaseModel
+preds = torch.zeros(2, 2100, 4, device="cuda", requires_grad=True)
+sizes = torch.tensor([[0.5, 0.5], [0.1, 0.2], [0.01, 0.01]])     # 525, 42, and one that the middle stride's side makes larger
+host = {"img": torch.zeros(2, 3, 8, 8), "batch_idx": torch.tensor([0.0, 0.0, 1.0]), "cls": torch.zeros(3, 1), "bboxes": torch.cat([torch.zeros(3, 2), sizes], 1)}
+BaseModel().loss({k: v.to("cuda") for k, v in host.items()}, preds).backward()
+with torch.inference_mode():
+    BaseModel().loss({k: v.to("cuda") for k, v in host.items()}, preds)
+P
+expect "ultralytics: candidates of boxes by their areas" 0 "candidates 572" dry -- "$python" "$work/yolo/train.py"
+grep -q "rows (2, 2, 5) assigned 25 of the first 13 True True" "$work/both" && ok || bad "rows of the fullest image, and assigned points" "$work/both"
+grep -q "of another 4200" "$work/both" && ok || bad "other masks select all" "$work/both"
+[ "$(grep -c "rows (2, 2, 5) assigned 25 of the first 13 True True" "$work/both")" = 2 ] && ok || bad "in an evaluation too" "$work/both"
+tr -s ' \n' ' ' < "$work/both" | grep -q "a box has its share of the anchor points, by its area, and is assigned the 10 best" && ok || bad "which is said" "$work/both"
+
+# ---- torchvision: of the proposals as many go on as are sampled, a share of them foreground ----
+mkdir -p "$work/vision/torchvision/models/detection"
+touch "$work"/vision/torchvision/{,models/,models/detection/}__init__.py
+cat > "$work/vision/torchvision/models/detection/_utils.py" <<'P'
+import torch
+class BalancedPositiveNegativeSampler:
+    batch_size_per_image, positive_fraction = 512, 0.25
+    def __call__(self, matched):
+        masks = [[torch.zeros_like(m, dtype=torch.uint8) for m in matched] for _ in "pn"]
+        return masks[0], masks[1]
+P
+cat > "$work/vision/torchvision/models/detection/roi_heads.py" <<'P'
+import torch
+from torchvision.models.detection._utils import BalancedPositiveNegativeSampler
+class RoIHeads:
+    fg_bg_sampler = BalancedPositiveNegativeSampler()
+    def select_training_samples(self, proposals, targets):
+        labels = [torch.zeros(p.shape[0], dtype=torch.int64, device="cuda") for p in proposals]
+        positive, negative = self.fg_bg_sampler(labels)
+        taken = [torch.where(p | n)[0] for p, n in zip(positive, negative)]
+        print("sampled", [len(t) for t in taken], "anchors", len(torch.where(torch.cat(positive))[0]), len(torch.where(torch.cat(negative))[0]))
+        return [p[t] for p, t in zip(proposals, taken)], taken, [l[t] for l, t in zip(labels, taken)], None
+P
+cat > "$work/vision/train.py" <<'P'
+import torch
+from torchvision.models.detection.roi_heads import RoIHeads
+out = RoIHeads().select_training_samples([torch.zeros(2000, 4, device="cuda"), torch.zeros(300, 4, device="cuda")], None)
+print("foreground", [len(torch.where(l > 0)[0]) for l in out[2]], len(torch.where(torch.cat(out[2]) > 0)[0]))
+P
+expect "torchvision: proposals are sampled" 0 "sampled \[512, 300\] anchors 256 684" dry -- "$python" "$work/vision/train.py"
+grep -q "foreground \[128, 75\] 203" "$work/both" && ok || bad "torchvision: a share of them is foreground" "$work/both"
+
 # ---- a loader that keeps one iterator for all epochs, as those of ultralytics and timm ----
 cat > "$work/kept.py" <<'P'
 import torch

@@ -19,6 +19,7 @@ import weakref
 
 from vplan_arguments import Arguments
 from vplan_compile import Compile
+from vplan_detection import Detection
 from vplan_files import Files
 from vplan_growth import Growth
 from vplan_imports import ImportHook
@@ -70,7 +71,11 @@ def start():
             "trl.trainer.grpo_trainer": _probe.on_completions, "trl.trainer.rloo_trainer": _probe.on_completions,
             "transformers.generation.stopping_criteria": _probe.on_stopping,
             "transformers.generation.utils": _probe.on_generation,
-            "unsloth_zoo.tokenizer_utils": _probe.on_untrained}, _probe.loading).install()
+            "unsloth_zoo.tokenizer_utils": _probe.on_untrained,
+            "ultralytics.nn.tasks": _probe.on_yolo_models, "ultralytics.utils.loss": _probe.on_yolo_loss,
+            "ultralytics.utils.tal": _probe.on_yolo_assigner, "ultralytics.engine.trainer": _probe.on_yolo_trainer,
+            "torchvision.models.detection._utils": _probe.on_torchvision_sampler,
+            "torchvision.models.detection.roi_heads": _probe.on_torchvision_heads}, _probe.loading).install()
         _probe.hook_exceptions()           # for an import of torch that fails
         if "argparse" in sys.modules:
             _probe.on_argparse(sys.modules["argparse"])
@@ -78,7 +83,7 @@ def start():
         os.register_at_fork(after_in_child=_probe.after_fork)
 
 
-class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compile, Arguments):
+class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compile, Arguments, Detection):
     def __init__(self):
         self.pid = os.getpid()
         self.folder = os.environ["VPLAN_NULL_REPORT"]
@@ -95,6 +100,7 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         self.init_program()
         self.init_growth()
         self.init_values()
+        self.init_detection()
         self.lib = None
         self.torch = None
         self.dead = False

@@ -23,9 +23,9 @@ class Values:
         def nonzero(t):
             """aten::nonzero on CUDA, which indexing, masked_select, where and their gradients come to: the
             same empty result and the same kernel that PyTorch's own begins with."""
-            n = int(round(t.numel() * probe.select))
+            n = probe.number_selected(t)
             where = probe.where()
-            if n and not where.startswith("("):
+            if n and probe.selected_of(t) is None and not where.startswith("("):
                 entry = probe.selections.setdefault(where, [0, 0])
                 entry[0] += 1
                 entry[1] += t.numel()
