@@ -202,13 +202,14 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
     } else if (child->exit_code != 0 && was_oom) {
         out->verdict   = "oom";
         out->exit_code = vp_status_exit_code(VP_ERR_NO_FIT);
-    } else if (child->exit_code != 0 && was_cut && had_error) {
+    } else if (child->exit_code != 0 && was_cut) {
         out->verdict   = "fits"; /* the training did; what follows it met data that we ended */
         out->exit_code = 0;
+        snprintf(says, sizeof says, "exit code %d", child->exit_code);
         snprintf(out->reason, sizeof out->reason,
                  "after the last step that was run the command ended with %s: what follows "
                  "training was not run to its end",
-                 vp_text_escape(type, shown, sizeof shown));
+                 had_error ? vp_text_escape(type, shown, sizeof shown) : says);
     } else if (had_error && lacks_torch(type, &error)) {
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
         snprintf(out->reason, sizeof out->reason,

@@ -188,5 +188,37 @@ Trainer().fit(net, torch.optim.SGD(net.parameters(), lr=0.1), loader(), loader()
 P
 expect "Lightning's trainer is stopped as it stops early, and validates" 0 "validated 3 after 2" dry --steps 2 -- "$python" "$work/light/fit.py"
 
+# ---- litgpt's iterator begins anew where the data ends, and its loop counts the epochs ----
+mkdir -p "$work/lit/litgpt"
+touch "$work/lit/litgpt/__init__.py"
+cat > "$work/lit/litgpt/utils.py" <<'P'
+class CycleIterator:
+    def __init__(self, data):
+        self.data, self.epoch, self.under_way = data, 0, None
+    def __next__(self):
+        self.under_way = self.under_way or iter(self.data)
+        try:
+            return next(self.under_way)
+        except StopIteration:
+            self.under_way, self.epoch = iter(self.data), self.epoch + 1
+            return next(self.under_way)
+P
+cat > "$work/lit/fit.py" <<'P'
+import sys, torch
+from litgpt.utils import CycleIterator
+net = torch.nn.Linear(8, 8).cuda()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+batches, i = CycleIterator(torch.utils.data.DataLoader(torch.zeros(4000, 8), batch_size=4)), 0
+while i < 5000 and batches.epoch < 2:
+    net(next(batches).cuda()).sum().backward()
+    i += 1
+    if i % 2 == 0:
+        opt.step()
+print("saved after", i)
+sys.exit(int(sys.argv[1]))
+P
+expect "litgpt's loop ends by its epochs" 0 "saved after 5" dry --steps 2 -- "$python" "$work/lit/fit.py" 0
+expect "an exit code behind a training that was cut" 0 "FITS.* after the last step that was run the command ended with exit code 3: what follows" dry --steps 2 -- "$python" "$work/lit/fit.py" 3
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

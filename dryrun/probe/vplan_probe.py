@@ -61,6 +61,7 @@ def start():
             "lightning_fabric.utilities.cloud_io": _probe.on_lightning_files,
             "lightning.pytorch.trainer.trainer": _probe.on_lightning,
             "pytorch_lightning.trainer.trainer": _probe.on_lightning,
+            "litgpt.utils": _probe.on_litgpt,
             "torch.utils.data.dataloader": _probe.hook_loaders, "transformers.trainer": _probe.on_trainer,
             "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
             "transformers.masking_utils": _probe.on_masking,

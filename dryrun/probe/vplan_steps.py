@@ -187,6 +187,24 @@ class Steps:
         else:
             self.finish_step(optimizer)
 
+    def on_litgpt(self, module):
+        """litgpt.utils: its iterator begins anew at the end of the data and counts epochs, by which its loop ends. The last batch is
+        given once more, with the epochs over."""
+        kind, probe = getattr(module, "CycleIterator", None), self
+        if not self.steps_wanted or not hasattr(kind, "__next__"):
+            return
+        plain = kind.__next__
+
+        def __next__(these):
+            try:
+                these.vplan_last = plain(these)
+            except StopIteration:
+                if not probe.data_over or not hasattr(these, "vplan_last"):
+                    raise
+                these.epoch = 1 << 30
+            return these.vplan_last
+        kind.__next__ = __next__
+
     def on_engine(self, module):
         """deepspeed.runtime.engine: where an update of its weights begins and ends. Inside it ZeRO steps the optimizer once a group of
         parameters, or once a piece of them, which is one step of the training."""
