@@ -226,6 +226,10 @@ mkdir -p outputs out && echo mine > outputs/log.txt && echo mine > out/log.txt &
 before=$(find . -type f | sort | xargs cat | sha256sum)
 ok "an output folder" exits 0 tune --try --batch=1,2 -- "${cmd[@]}" --output_dir outputs
 ok "is not touched, nor is anything else" [ "$(find . -type f | sort | xargs cat | sha256sum)" = "$before" ]
+printf 'import os, sys\nos.mkdir(sys.argv[sys.argv.index("--output_dir") + 1])\nexec(open("training.py").read())\n' > makes.py
+ok "one that is not there is not there for the command either" exits 0 tune --try --batch=1,2 -- python3 makes.py --output_dir fresh
+ok "which makes it elsewhere" [ ! -e fresh ]
+rm makes.py
 chmod 644 out/log.txt
 cat > wipe.sh <<'SH'
 cat > /dev/null

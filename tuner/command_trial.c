@@ -199,6 +199,15 @@ static char *from_the_root(char *const *command, int i, vp_arena *arena)
                            path);
 }
 
+/* The folder that a trial writes into in place of the user's: one that is not there yet where that is not either, since a
+ * script may refuse one that it finds, or make it itself. */
+static const char *output_of(const char *users)
+{
+    struct stat info;
+
+    return stat(users, &info) == 0 ? "out" : "out/new";
+}
+
 /* word i of a command with its output folder, if it names one, replaced by ours. */
 static char *redirected(char *const *command, int i, const vp_trial_folder *folder, vp_arena *arena)
 {
@@ -206,10 +215,10 @@ static char *redirected(char *const *command, int i, const vp_trial_folder *fold
 
     if (i > 0 && !strchr(command[i - 1], '=') && vp_command_is_output(command[i - 1]) &&
         command[i][0] != '-')
-        return vp_arena_printf(arena, "%s/out", folder->path);
+        return vp_arena_printf(arena, "%s/%s", folder->path, output_of(command[i]));
     if (equal && vp_command_is_output(command[i]))
-        return vp_arena_printf(arena, "%.*s=%s/out", (int)(equal - command[i]), command[i],
-                               folder->path);
+        return vp_arena_printf(arena, "%.*s=%s/%s", (int)(equal - command[i]), command[i],
+                               folder->path, output_of(equal + 1));
     return from_the_root(command, i, arena);
 }
 
