@@ -756,7 +756,7 @@ expect "an error that comes of a value" 4 "IndexError: list index out of range (
     dry -- "$python" "$work/by_value.py"
 
 printf 'raise RuntimeError("Failed to import trl because of (look up to see its traceback):\\nNo module named llm_blender\\nand more")\n' > "$work/two_lines.py"
-expect "an error whose first line ends in a colon" 4 "exit code 1: RuntimeError: Failed to import trl because of (look up to see its traceback): No module named llm_blender$" \
+expect "an error whose first line ends in a colon" 4 "exit code 1: RuntimeError: Failed to import trl because of (look up to see its traceback): No module named llm_blender card" \
     dry -- "$python" "$work/two_lines.py"
 
 # CTC whose lengths were counted on the device (wav2vec2's way) takes what it takes where the host knows them.
