@@ -111,6 +111,28 @@ static bool is_option(const vp_checked_file *file, const vp_section *s)
     return !s->path[0] && file->doc->format == VP_FORMAT_FLAGS;
 }
 
+/* Whether a program of the library's own reads it, which refuses what it does not know. */
+static bool is_refused(const vp_checked *c, const vp_checked_file *file)
+{
+    const char *by = file->dialect->refused_by;
+
+    if (file->dialect->refuses && vp_check_is_run(file))
+        return true;
+    if (by && file->doc->format == VP_FORMAT_FLAGS)
+        return vp_check_is_program(by, file->doc);
+    for (int f = 0; by && f < c->n_files; f++) {
+        const vp_document *command = c->files[f].doc;
+        const vp_value    *config  = command && command->format == VP_FORMAT_FLAGS && command->root
+                                         ? vp_value_member(command->root, "config")
+                                         : NULL;
+        if (config && config->kind == VP_VALUE_STRING &&
+            strncmp(command->program ? command->program : "", by, strcspn(by, " ") + 1) == 0 &&
+            strcmp(config->text, file->name) == 0)
+            return true;
+    }
+    return false;
+}
+
 void vp_check_stranger(vp_checked *c, const vp_checked_file *file, const vp_section *s,
                        const char *path, const vp_value *v, vp_text *own)
 {
@@ -125,9 +147,8 @@ void vp_check_stranger(vp_checked *c, const vp_checked_file *file, const vp_sect
     size_t       letters     = strlen(v->key);
     vp_strangers fate        = file->doc->is_anothers ? VP_STRANGERS_KEPT
                                : s->unless && vp_value_at(file->doc->root, s->unless) ? VP_STRANGERS_KEPT
-                               : is_argument || (file->dialect->refuses && vp_check_is_run(file))
-                                   ? VP_STRANGERS_REFUSED
-                                   : s->strangers;
+                               : is_argument || is_refused(c, file) ? VP_STRANGERS_REFUSED
+                                                                    : s->strangers;
 
     /* among keys of the user's own only what is as good as the same word was meant */
     int most = letters >= 16 && near && strncmp(v->key, near, letters) == 0 ? 3 /* its end is cut */

@@ -252,7 +252,9 @@ typedef struct vp_dialect {
     const char *own;
     const char *options; /* of its own command, besides the keys; NULL: none */
     bool
-         refuses; /* strangers that its section keeps are a script's own, and refused where its own program runs */
+        refuses; /* strangers that its section keeps are a script's own, and refused where its own program runs */
+    const char  *
+        refused_by; /* programs of its own by which they are refused, by the first also in the file that its config names; NULL: none */
     bool text_is_number; /* "2e-5" as text becomes a number in its parser */
     bool exponents;      /* 2e-5 is a number to its reader of YAML, "2e-5" is not */
     bool bool_is_number; /* false is 0 and 4.0 is 4 to its parser (pydantic) */
