@@ -30,6 +30,8 @@ static const char *help_with(const char *message)
                "has to take it, or say --no_local_rank before the script, or start it with torchrun)";
     if (strstr(message, "'get_ipython' is not defined"))
         return " (what only a notebook runs, a %magic or a !command: take these lines out of the script)";
+    if (strstr(message, "name 'null' is not defined"))
+        return " (a notebook is no script: jupyter nbconvert --to script NOTEBOOK.ipynb makes one)";
     /* huggingface_hub and transformers, of a name that is neither a folder nor in the cache */
     return strstr(message, "cached files") || strstr(message, "outgoing traffic has been disabled")
                ? " (that model is not on this machine: vplan dryrun --fake-weights MODEL -o DIR "

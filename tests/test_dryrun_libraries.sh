@@ -220,5 +220,27 @@ P
 expect "litgpt's loop ends by its epochs" 0 "saved after 5" dry --steps 2 -- "$python" "$work/lit/fit.py" 0
 expect "an exit code behind a training that was cut" 0 "FITS.* after the last step that was run the command ended with exit code 3: what follows" dry --steps 2 -- "$python" "$work/lit/fit.py" 3
 
+# ---- samples of a step: of pictures beside their boxes, and of a list of pictures ----
+cat > "$work/batches.py" <<'P'
+import sys, torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(8, 8)
+    def forward(self, batch, targets=None):
+        return self.head(batch["img"] if isinstance(batch, dict) else torch.stack(batch)).sum()
+net = Net().cuda()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    boxes = torch.zeros(40, 4, device="cuda")
+    img = torch.zeros(6, 3, 8, 8, device="cuda")
+    net({"boxes": boxes, "img": img} if sys.argv[1] == "dict" else list(img), boxes).backward()
+    opt.step()
+P
+expect "samples of a dictionary" 0 " 6 samples a step" dry --steps 2 --time -- "$python" "$work/batches.py" dict
+expect "samples of a list" 0 " 6 samples a step" dry --steps 2 --time -- "$python" "$work/batches.py" list
+echo '{"cells": [], "metadata": {}, "execution_count": null}' > "$work/book.ipynb"
+expect "a notebook in place of a script" 4 "a notebook is no script: jupyter nbconvert --to script" dry -- "$python" "$work/book.ipynb"
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -5,6 +5,7 @@
 # from the stand-in (the calls of cuBLAS), attention and convolutions from the shapes their operators get.
 import ctypes
 import sys
+from collections.abc import Mapping
 
 from vplan_kernels import BY_OPERATOR
 from vplan_modules import Modules
@@ -150,8 +151,14 @@ class Program:
         return "what the script's own CUDA graphs run is not seen as they are replayed" if self.recorder.replays else ""
 
     def count_samples(self, args, kwargs):
-        """The batch dimension of a training forward; of rows of integers also how many there are: tokens."""
+        """The batch dimension of a training forward; of rows of integers also how many there are: tokens. Of a dictionary that of
+        what has most dimensions, pictures beside their boxes; of a list of pictures how many it has."""
         for value in list(args) + list(kwargs.values()):
+            if isinstance(value, Mapping):
+                value = max((v for v in value.values() if isinstance(v, self.torch.Tensor)), key=lambda v: v.dim(), default=None)
+            elif isinstance(value, (list, tuple)) and value and all(isinstance(v, self.torch.Tensor) and v.dim() == 3 for v in value):
+                self.program_samples += len(value)
+                return
             if isinstance(value, self.torch.Tensor) and value.dim():
                 self.program_samples += int(value.shape[0])
                 if value.dim() == 2 and not value.is_floating_point():
