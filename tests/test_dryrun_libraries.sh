@@ -228,16 +228,18 @@ class Net(torch.nn.Module):
         super().__init__()
         self.head = torch.nn.Linear(8, 8)
     def forward(self, batch, targets=None):
+        batch = batch[0] if isinstance(batch, list) and isinstance(batch[0], dict) else batch
         return self.head(batch["img"] if isinstance(batch, dict) else torch.stack(batch)).sum()
 net = Net().cuda()
 opt = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(4):
     boxes = torch.zeros(40, 4, device="cuda")
     img = torch.zeros(6, 3, 8, 8, device="cuda")
-    net({"boxes": boxes, "img": img} if sys.argv[1] == "dict" else list(img), boxes).backward()
+    net({"dict": {"boxes": boxes, "img": img}, "list": list(img), "pair": [{"img": img}, {"img": img}]}[sys.argv[1]], boxes).backward()
     opt.step()
 P
 expect "samples of a dictionary" 0 " 6 samples a step" dry --steps 2 --time -- "$python" "$work/batches.py" dict
+expect "samples of pairs" 0 " 6 samples a step" dry --steps 2 --time -- "$python" "$work/batches.py" pair
 expect "samples of a list" 0 " 6 samples a step" dry --steps 2 --time -- "$python" "$work/batches.py" list
 echo '{"cells": [], "metadata": {}, "execution_count": null}' > "$work/book.ipynb"
 expect "a notebook in place of a script" 4 "a notebook is no script: jupyter nbconvert --to script" dry -- "$python" "$work/book.ipynb"

@@ -154,6 +154,8 @@ class Program:
         """The batch dimension of a training forward; of rows of integers also how many there are: tokens. Of a dictionary that of
         what has most dimensions, pictures beside their boxes; of a list of pictures how many it has."""
         for value in list(args) + list(kwargs.values()):
+            if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+                value = value[0]               # texts of a pair, of which each is a batch
             if isinstance(value, Mapping):
                 value = max((v for v in value.values() if isinstance(v, self.torch.Tensor)), key=lambda v: v.dim(), default=None)
             elif isinstance(value, (list, tuple)) and value and all(isinstance(v, self.torch.Tensor) and v.dim() == 3 for v in value):
