@@ -339,7 +339,8 @@ def draw(rng, family, v, index):
             continue
         if wider.get("w") == a or 4 * b * s * a * wider.get("v", 0) >= 2**31:
             continue
-        if v.get("quantised") == "nf4-dq" and max(a * max(d, wider.get("v", 0)), family.joined * f, 8 * family.period * wider.get("i", 0)) * h > 2**23:      # the mean of that many scales takes scratch
+        joint = {"gpt_neox": 3 * a * d, "phi3": max((a + 2 * k) * d, 2 * f)}.get(family.kind, 0)         # queries, keys and values in one layer
+        if v.get("quantised") == "nf4-dq" and max(a * max(d, wider.get("v", 0)), joint, family.joined * f, 8 * family.period * wider.get("i", 0)) * h > 2**23:      # the mean of that many scales takes scratch
             continue
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
