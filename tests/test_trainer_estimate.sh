@@ -379,7 +379,7 @@ for row, errors in seeing:
         by_trl = row["trainer"] == "trl"
         holes = (0.007 if "nf4-dq" in row["options"] else 0.005) if by_trl and one_by_one else 0.002 if one_by_one else 0.001 if by_trl and "mask" in row["options"] else 0.0005
         ok(abs(errors["peak"]) <= 0.0005 and abs(errors["reserved"]) <= holes and abs(errors["load"]) <= 1e-6, name, errors)
-ok(len(seeing) >= 91 and len({row["name"] for row, _ in seeing}) >= 9, "rows of texts with pictures", len(seeing))
+ok(len(seeing) >= 94 and len({row["name"] for row, _ in seeing}) >= 9, "rows of texts with pictures", len(seeing))
 llava = dict(model_type="llava", architectures=["LlavaForConditionalGeneration"], image_token_index=32000, vision_config=dict(model_type="clip_vision_model", hidden_size=1024, image_size=336,
              intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24, patch_size=14, projection_dim=768), text_config=dict(model_type="llama", max_position_embeddings=4096, vocab_size=32064))
 with_picture = ["--trainer", "hf", "--precision", "bf16-amp", "--images", "1", "--micro-batch", "2"]

@@ -25,7 +25,7 @@ N_SHAPES, N_SMALL = 6, 3
 STEP, EVALUATION = ["prefix", "forward", "reference", "output", "backward", "ending"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", partial=0, regression=0, one=0, packed=0, rest=0, resized=0, beta=0, images=0)
+DEFAULTS = dict(adapter="fp32", dora=0, save="none", tokens=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, offload=0, freeze="none", partial=0, regression=0, one=0, packed=0, resized=0, beta=0, images=0, rest=0)
 
 
 def phases_of(v):

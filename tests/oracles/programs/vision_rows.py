@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole runs of models that see, with pictures, as people fine-tune them: tests/golden/trainers/vision_steps.csv.
 
-    vision_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ...] [--trainer hf] [--answered VPLAN]
+    vision_rows.py OUT.csv [--null build/null] [--random N] [--seed S] [--models MODEL ...] [--trainer hf] [--recompute WORD] [--layers N] [--answered VPLAN]
 
 Like picture_rows.py, of configs as they are published but for the number of layers. A run that fails is said and has no line.
 """
@@ -90,10 +90,14 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--models", nargs="+")
     p.add_argument("--trainer", default="hf")
+    p.add_argument("--recompute", help="all rows so")
+    p.add_argument("--layers", type=int, help="all rows with so many: of Gemma 3 without checkpoints 16, of which 12 are two whole rounds")
     p.add_argument("--answered")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=132)
     drawn_rows = drawn(a.random * (20 if a.answered else 1), a.seed, a.models, a.trainer)
+    drawn_rows = [r[:4] + (a.recompute,) + r[5:] for r in drawn_rows] if a.recompute else drawn_rows
+    drawn_rows = [r[:1] + (dict(r[1], text_config=dict(r[1]["text_config"], num_hidden_layers=a.layers)),) + r[2:] for r in drawn_rows] if a.layers else drawn_rows
     drawn_rows = rows.answered(a.answered, drawn_rows, a.random) if a.answered else drawn_rows
     rows.add_played(a.out, "vision_rows.py", rows.columns_of(drawn_rows[0]) + ["reserved"] + ["allocated_" + x for x in rows.PHASES], drawn_rows,
                     lambda row, got: [*row[2:], got["reserved"]] + [got["allocated_" + x] for x in rows.PHASES])
