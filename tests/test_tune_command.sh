@@ -91,6 +91,8 @@ for how in oom:oom-device crash:crash nothing:crash; do
     ok "and the dry runs' answer is given: $how" json 'd["best"] and all(not t["on_card"] or t["on_card"]["verdict"] == "'"${how#*:}"'" for t in d["trials"])' \
         'any("nothing that trained on the card" in a for a in d["assumptions"])'
 done
+CARD=after ok "one that fails once its data is over, after its steps" exits 0 here
+ok "was timed all the same" json 'd["best"]["settings"] == {"--batch": "4", "--accum": "2"}' 'd["best"]["on_card"]["verdict"] == "ok" and d["best"]["on_card"]["timing"]["timed_steps"] == 7'
 CARD=crash ok "what it died of" exits 0 here
 ok "is said" json 'd["best"]["on_card"]["evidence"] == "the card is on fire"'
 CARD=hang ok "one that never ends" exits 0 here --on-card 1 --timeout 3

@@ -53,8 +53,14 @@ static int64_t larger(int64_t a, const json_t *doc, const char *key)
     return b > a ? b : a;
 }
 
+/* What its ranks report of how far they came. */
+typedef struct card_reports {
+    int64_t n_steps;
+    bool    was_cut; /* training was ended by us, and what follows it met data that was over */
+} card_reports;
+
 /* Of a rank's report: the slowest rank's seconds, the largest bytes. */
-static void add_report(const json_t *doc, vp_arena *arena, vp_command_run *run, int64_t *n_steps)
+static void add_report(const json_t *doc, vp_arena *arena, vp_command_run *run, card_reports *said)
 {
     double      step_s = json_number_value(json_object_get(doc, "step_time_s"));
     const char *error  = json_string_value(json_object_get(doc, "error"));
@@ -63,7 +69,8 @@ static void add_report(const json_t *doc, vp_arena *arena, vp_command_run *run, 
         run->evidence = vp_arena_printf(arena, "%.300s", error);
     if (error && strstr(error, "OutOfMemoryError"))
         run->verdict = VP_COMMAND_OOM_DEVICE;
-    *n_steps             = larger(*n_steps, doc, "steps");
+    said->n_steps        = larger(said->n_steps, doc, "steps");
+    said->was_cut        = said->was_cut || json_is_true(json_object_get(doc, "was_cut"));
     run->allocated_bytes = larger(run->allocated_bytes, doc, "allocated_peak_bytes");
     run->reserved_bytes  = larger(run->reserved_bytes, doc, "reserved_peak_bytes");
     run->card_bytes      = larger(run->card_bytes, doc, "card_bytes");
@@ -73,7 +80,8 @@ static void add_report(const json_t *doc, vp_arena *arena, vp_command_run *run, 
     }
 }
 
-static void read_reports(const char *folder, vp_arena *arena, vp_command_run *run, int64_t *n_steps)
+static void read_reports(const char *folder, vp_arena *arena, vp_command_run *run,
+                         card_reports *said)
 {
     DIR           *d = opendir(folder);
     struct dirent *entry;
@@ -90,7 +98,7 @@ static void read_reports(const char *folder, vp_arena *arena, vp_command_run *ru
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         if (vp_file_read(path, MAX_REPORT_BYTES, &text, &n_bytes, &why) == VP_OK &&
             vp_json_parse(path, text, n_bytes, &doc, &why) == VP_OK)
-            add_report(vp_json_root(doc).value, arena, run, n_steps);
+            add_report(vp_json_root(doc).value, arena, run, said);
         vp_json_doc_free(doc);
         free(text);
     }
@@ -98,16 +106,16 @@ static void read_reports(const char *folder, vp_arena *arena, vp_command_run *ru
         closedir(d);
 }
 
-static void judge(const vp_child_result *child, int64_t n_steps, vp_arena *arena,
+static void judge(const vp_child_result *child, const card_reports *said, vp_arena *arena,
                   vp_command_run *run)
 {
-    bool ended_well = child->end == VP_CHILD_EXITED && child->exit_code == 0;
+    bool ended_well = child->end == VP_CHILD_EXITED && (child->exit_code == 0 || said->was_cut);
 
     if (run->verdict == VP_COMMAND_OOM_DEVICE)
         return;
     run->verdict = child->end == VP_CHILD_TIMED_OUT     ? VP_COMMAND_TIMEOUT
                    : child->end == VP_CHILD_INTERRUPTED ? VP_COMMAND_INTERRUPTED
-                   : !ended_well || !n_steps            ? VP_COMMAND_CRASH
+                   : !ended_well || !said->n_steps      ? VP_COMMAND_CRASH
                                                         : VP_COMMAND_OK;
     if (run->verdict == VP_COMMAND_OK)
         run->evidence = "";
@@ -124,7 +132,7 @@ vp_status vp_card_run(const vp_command_opts *opts, const vp_command_result *r, c
     char *const    *command;
     vp_file_change *changes;
     int             n_changes;
-    int64_t         n_steps = 0;
+    card_reports    said = {0};
     card_env        env;
     vp_job          job    = {0};
     vp_child_result result = {0};
@@ -158,8 +166,8 @@ vp_status vp_card_run(const vp_command_opts *opts, const vp_command_result *r, c
         goto out;
     }
     VP_TRY(vp_job_end(&job, &result, err));
-    read_reports(reports, r->arena, &s->on_card, &n_steps);
-    judge(&result, n_steps, r->arena, &s->on_card);
+    read_reports(reports, r->arena, &s->on_card, &said);
+    judge(&result, &said, r->arena, &s->on_card);
     VP_TRY_ALLOC(err, s->on_card.evidence);
 out:
     if (job.watcher > 0)

@@ -18,11 +18,7 @@ WARM_STEPS = 3         # not timed: kernels are loaded and chosen, optimizer sta
 
 def start():
     run = CardRun()
-    ImportHook({"torch": run.on_torch, "torch.utils.data.dataloader": run.hook_loaders, "transformers.trainer": run.on_trainer,
-                "deepspeed.runtime.engine": run.on_engine, "safetensors.torch": run.on_safetensors,
-                "torch.distributed.checkpoint.filesystem": run.on_checkpoint_files,
-                "lightning.fabric.utilities.cloud_io": run.on_lightning_files,
-                "lightning_fabric.utilities.cloud_io": run.on_lightning_files}).install()
+    ImportHook({"torch": run.on_torch, **run.step_modules(), **run.file_modules()}).install()
     atexit.register(run.finish)
     os.register_at_fork(after_in_child=run.after_fork)
 
@@ -58,7 +54,8 @@ class CardRun(Files, Steps):
         import torch.optim.optimizer as opt
         opt.register_optimizer_step_pre_hook(self.on_step_begin)
         opt.register_optimizer_step_post_hook(self.on_step_end)
-        torch.save = self.writes_nothing(torch.save, "f")
+        self.torch_save = torch.save
+        torch.save, torch.load = self.writes_nothing(torch.save, "f"), self.reads_shapes(torch.load)
         plain_reset, plain_hook = getattr(torch._C, "_cuda_resetPeakMemoryStats", None), sys.excepthook
 
         def reset(*args):              # the script begins its peaks anew: ours are the run's
@@ -72,9 +69,6 @@ class CardRun(Files, Steps):
         if plain_reset:
             torch._C._cuda_resetPeakMemoryStats = reset
         sys.excepthook = excepthook
-
-    def on_safetensors(self, module):
-        module.save_file = self.writes_nothing(module.save_file, "filename")
 
     def on_step_begin(self, optimizer, args, kwargs):
         self.step_depth += 1           # one that wraps another steps it within its own
@@ -117,7 +111,8 @@ class CardRun(Files, Steps):
         except Exception:              # the command may have broken its context
             pass
         report = {"steps": self.total_steps, "timed": len(steps), "step_time_s": statistics.median(steps) if steps else None,
-                  "allocated_peak_bytes": self.allocated, "reserved_peak_bytes": self.reserved, "card_bytes": on_card, "error": self.error}
+                  "allocated_peak_bytes": self.allocated, "reserved_peak_bytes": self.reserved, "card_bytes": on_card, "was_cut": self.cut is not None,
+                  "error": self.error}
         path = os.path.join(self.folder, "report.%d.json" % self.pid)
         with open(path + ".tmp", "w") as f:
             json.dump(report, f)

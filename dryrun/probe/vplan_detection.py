@@ -195,21 +195,6 @@ class Detection:
             return out
         kind.get_box_metrics, kind.forward = get_box_metrics, forward
 
-    def on_yolo_trainer(self, module):
-        """ultralytics.engine.trainer: ended as it ends itself, with a validation and a save."""
-        kind, probe = getattr(module, "BaseTrainer", None), self
-        if not self.steps_wanted or not hasattr(kind, "optimizer_step"):
-            return
-        plain = kind.optimizer_step
-
-        @functools.wraps(plain)
-        def optimizer_step(trainer, *args, **kwargs):
-            out = plain(trainer, *args, **kwargs)
-            if probe.cut is not None:
-                trainer.stop, trainer.epochs = True, trainer.epoch + 1
-            return out
-        kind.optimizer_step = optimizer_step
-
     # ---- torchvision --------------------------------------------------------------------------------------------
 
     def on_torchvision_sampler(self, module):

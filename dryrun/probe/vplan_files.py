@@ -45,7 +45,7 @@ class Nowhere(io.RawIOBase):
 
 
 class Files:
-    """Of Probe and CardRun, which have steps_wanted and note()."""
+    """Of Probe and CardRun, which have steps_wanted, note() and saving()."""
 
     def init_files(self):
         self.run_began = float(os.environ.get("VPLAN_NULL_BEGAN") or 0)
@@ -54,6 +54,13 @@ class Files:
         self.unsaved = set()           # files that a checkpoint was not written to
         self.shapes = {}               # of such files, where shapes and names are
         self.hook_rmtree()
+
+    def file_modules(self):
+        """What is done to modules as they are imported."""
+        return {"safetensors.torch": self.on_safetensors, "torch.distributed.checkpoint.filesystem": self.on_checkpoint_files,
+                "lightning.fabric.plugins.io.torch_io": self.on_lightning_io, "lightning_fabric.plugins.io.torch_io": self.on_lightning_io,
+                "lightning.fabric.utilities.cloud_io": self.on_lightning_files,
+                "lightning_fabric.utilities.cloud_io": self.on_lightning_files}
 
     def was_there(self, path):
         """Whether a file, or any file of a folder, is older than the command's start."""
@@ -167,6 +174,9 @@ class Files:
         def load(*args, **kwargs):
             return plain(*[self.shapes_of(a) or a for a in args], **{k: self.shapes_of(v) or v for k, v in kwargs.items()})
         return load
+
+    def on_safetensors(self, module):
+        module.save_file = self.saving(self.writes_nothing(module.save_file, "filename"))
 
     def on_lightning_io(self, module):
         kind = getattr(module, "TorchCheckpointIO", None)

@@ -48,22 +48,13 @@ def start():
     if _probe is None:
         _probe = Probe()
         ImportHook({
+            **_probe.step_modules(), **_probe.file_modules(),
             "torch": _probe.on_torch, "argparse": _probe.on_argparse, "torch.distributed.utils": _probe.on_distributed_utils,
             "torch.distributed.distributed_c10d": _probe.on_c10d,
             "torch.distributed.rendezvous": _probe.on_rendezvous, "deepspeed.runtime.zero.utils": _probe.on_zero_utils,
-            "deepspeed.runtime.engine": _probe.on_engine,
             "accelerate.commands": _probe.on_accelerate,
             "torch.distributed.checkpoint.default_planner": _probe.on_checkpoint_planner,
-            "torch.distributed.checkpoint.filesystem": _probe.on_checkpoint_files,
-            "lightning.fabric.plugins.io.torch_io": _probe.on_lightning_io,
-            "lightning_fabric.plugins.io.torch_io": _probe.on_lightning_io,
-            "lightning.fabric.utilities.cloud_io": _probe.on_lightning_files,
-            "lightning_fabric.utilities.cloud_io": _probe.on_lightning_files,
-            "lightning.pytorch.trainer.trainer": _probe.on_lightning,
-            "pytorch_lightning.trainer.trainer": _probe.on_lightning,
-            "litgpt.utils": _probe.on_litgpt,
-            "torch.utils.data.dataloader": _probe.hook_loaders, "transformers.trainer": _probe.on_trainer,
-            "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
+            "transformers.modeling_utils": _probe.on_transformers,
             "transformers.masking_utils": _probe.on_masking,
             "torch._inductor.fx_passes.joint_graph": _probe.on_constant_folding,
             "torch._inductor.fx_passes.pad_mm": _probe.on_padding,
@@ -74,7 +65,7 @@ def start():
             "transformers.generation.utils": _probe.on_generation,
             "unsloth_zoo.tokenizer_utils": _probe.on_untrained,
             "ultralytics.nn.tasks": _probe.on_yolo_models, "ultralytics.utils.loss": _probe.on_yolo_loss,
-            "ultralytics.utils.tal": _probe.on_yolo_assigner, "ultralytics.engine.trainer": _probe.on_yolo_trainer,
+            "ultralytics.utils.tal": _probe.on_yolo_assigner,
             "torchvision.models.detection._utils": _probe.on_torchvision_sampler,
             "torchvision.models.detection.roi_heads": _probe.on_torchvision_heads}, _probe.loading).install()
         _probe.hook_exceptions()           # for an import of torch that fails
@@ -654,9 +645,6 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         save.__doc__ = plain.__doc__
         save.__wrapped__ = plain
         return save
-
-    def on_safetensors(self, module):
-        module.save_file = self.saving(self.writes_nothing(module.save_file, "filename"))
 
     def on_transformers(self, module):
         kind = getattr(module, "PreTrainedModel", None)

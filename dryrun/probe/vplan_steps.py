@@ -48,6 +48,13 @@ class Steps:
         if self.steps_wanted:
             self.hook_unsaved()
 
+    def step_modules(self):
+        """What is done to modules as they are imported."""
+        return {"torch.utils.data.dataloader": self.hook_loaders, "transformers.trainer": self.on_trainer,
+                "deepspeed.runtime.engine": self.on_engine, "litgpt.utils": self.on_litgpt,
+                "lightning.pytorch.trainer.trainer": self.on_lightning, "pytorch_lightning.trainer.trainer": self.on_lightning,
+                "ultralytics.engine.trainer": self.on_yolo_trainer}
+
     def hook_loaders(self, module):
         """torch.utils.data.dataloader."""
         if not self.steps_wanted:
@@ -179,6 +186,21 @@ class Steps:
         if trainer.check_val_every_n_epoch is not None:
             trainer.check_val_every_n_epoch = 1
         trainer.should_stop = True
+
+    def on_yolo_trainer(self, module):
+        """ultralytics.engine.trainer: ended as it ends itself, with a validation and a save."""
+        kind, probe = getattr(module, "BaseTrainer", None), self
+        if not self.steps_wanted or not hasattr(kind, "optimizer_step"):
+            return
+        plain = kind.optimizer_step
+
+        @functools.wraps(plain)
+        def optimizer_step(trainer, *args, **kwargs):
+            out = plain(trainer, *args, **kwargs)
+            if probe.cut is not None:
+                trainer.stop, trainer.epochs = True, trainer.epoch + 1
+            return out
+        kind.optimizer_step = optimizer_step
 
     def stepped_by(self, optimizer):
         """An optimizer has stepped, for the training or within DeepSpeed's engine, which knows when its step is over."""

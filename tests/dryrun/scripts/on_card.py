@@ -1,6 +1,6 @@
 # A training for `vplan tune --on-card`: in a dry run it is training.py (no_torch.py), on the card it takes time, with fake_torch in torch's
 # place. What a batch takes there is not what the dry run says of it: of 4 samples the step is the shortest.
-#     python3 on_card.py --batch N --accum N; $CARD says what else happens on the card: oom, crash, hang, nothing
+#     python3 on_card.py --batch N --accum N; $CARD says what else happens on the card: oom, crash, hang, nothing, after (it fails once its data is over)
 import importlib
 import os
 import runpy
@@ -23,6 +23,11 @@ if how == "crash":
     sys.exit("the card is on fire")
 if how == "hang":
     time.sleep(1000)
+if how == "after":
+    loader = importlib.import_module("torch.utils.data.dataloader").DataLoader(range(100))
+    for _ in loader:
+        optimizer.step()
+    raise ValueError("no validation came")
 for k in range(0 if how == "nothing" else 100):
     optimizer.step()
     torch.save(k, "model.pt")

@@ -32,6 +32,11 @@ def save(value, f):
             out.write(b"saved")
 
 
+def load(f):
+    with open(f, "rb") as saved:
+        return saved.read()
+
+
 def is_grad_enabled():
     return True
 
