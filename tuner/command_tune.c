@@ -612,7 +612,7 @@ static bool is_over(void)
     return ended_by != 0;
 }
 
-/* Samples a second, or steps where nobody counted samples: as measured where it trained, else as said. */
+/* Samples a second on the card, or steps where nobody counted samples; 0: it did not train there, or did not do well. */
 static double speed_on_card(const vp_command_setting *s)
 {
     const vp_command_trial *t = &s->trial;
