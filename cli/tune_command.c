@@ -127,12 +127,16 @@ static json_t *settings_json(const vp_command_result *r, const vp_command_settin
     return out;
 }
 
-/* Samples a second of a setting that trained on the card; 0: it did not, or nobody counted samples. */
+/* Whether a setting trained on the card, for steps enough. */
+static bool was_timed(const vp_command_setting *s)
+{
+    return s->on_card.verdict == VP_COMMAND_OK && s->on_card.step_s > 0;
+}
+
+/* Samples a second of one that was; 0: it was not, or nobody counted samples. */
 static double samples_on_card(const vp_command_setting *s)
 {
-    return s->on_card.verdict == VP_COMMAND_OK && s->on_card.step_s > 0
-               ? s->trial.samples_per_s * s->trial.step_s / s->on_card.step_s
-               : 0;
+    return was_timed(s) ? s->trial.samples_per_s * s->trial.step_s / s->on_card.step_s : 0;
 }
 
 static json_t *on_card_json(const vp_command_setting *s)
@@ -376,6 +380,9 @@ static const char *beside_had(const vp_command_result *r, char *buf, size_t size
     buf[0] = '\0';
     if (r->had == r->best)
         snprintf(buf, size, "what you have is the fastest that fits");
+    else if (r->had && samples_on_card(r->best) > 0 &&
+             samples_on_card(r->had) >= samples_on_card(r->best))
+        snprintf(buf, size, "nothing that trained here is faster than what you have (measured)");
     else if (r->had && samples_on_card(r->had) > 0 && samples_on_card(r->best) > 0)
         snprintf(buf, size, "%.2f times as fast as what you have (measured)",
                  samples_on_card(r->best) / samples_on_card(r->had));
@@ -401,7 +408,7 @@ static void print_best(const vp_command_result *r, const vp_device *device, int6
         vp_screen_answer(t->device_bytes, budget_bytes, NULL);
     if (beside[0])
         vp_screen_line("speed", "%s", beside);
-    if (samples_on_card(r->best) > 0)
+    if (was_timed(r->best))
         vp_screen_line("seconds", "%s a step, measured on this card over %lld steps",
                        vp_time_text(r->best->on_card.step_s, a, sizeof a),
                        (long long)r->best->on_card.n_timed);
@@ -410,7 +417,7 @@ static void print_best(const vp_command_result *r, const vp_device *device, int6
                        "%s to %s a step, by what 48 published steps took beside this model",
                        vp_time_text(VP_STEP_LEAST_FRAC * t->step_s, least, sizeof least),
                        vp_time_text(VP_STEP_MOST_FRAC * t->step_s, most, sizeof most));
-    if (t->tokens_per_s > 0 && samples_on_card(r->best) <= 0)
+    if (t->tokens_per_s > 0 && !was_timed(r->best))
         vp_screen_line("", "%s tokens a second, %s to %s",
                        vp_rate_text(t->tokens_per_s, a, sizeof a),
                        vp_rate_text(t->tokens_per_s / VP_STEP_MOST_FRAC, least, sizeof least),

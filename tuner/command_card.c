@@ -17,7 +17,7 @@ enum { CARD_STEPS = 10, MAX_REPORT_BYTES = 1 << 20 };
 /* What the command gets in its environment: the probe, and what it reads. */
 typedef struct card_env {
     char  path[3 * PATH_MAX], report[PATH_MAX + 32], steps[40], began[64];
-    char *list[5];
+    char *list[7];
 } card_env;
 
 static vp_status make_env(const char *reports, card_env *env, vp_err *err)
@@ -37,11 +37,17 @@ static vp_status make_env(const char *reports, card_env *env, vp_err *err)
     snprintf(env->steps, sizeof env->steps, "VPLAN_NULL_STEPS=%d", CARD_STEPS);
     snprintf(env->began, sizeof env->began, "VPLAN_NULL_BEGAN=%lld.%09ld", (long long)now.tv_sec,
              now.tv_nsec);
-    env->list[0] = env->path;
-    env->list[1] = env->report;
-    env->list[2] = env->steps;
-    env->list[3] = env->began;
-    env->list[4] = NULL;
+    int n          = 0;
+    env->list[n++] = env->path;
+    env->list[n++] = env->report;
+    env->list[n++] = env->steps;
+    env->list[n++] = env->began;
+    if (!getenv(
+            "PYTHONDONTWRITEBYTECODE")) { /* no cache beside the probe; the command's own is as ever */
+        env->list[n++] = "PYTHONDONTWRITEBYTECODE=1";
+        env->list[n++] = "VPLAN_NULL_BYTECODE=1";
+    }
+    env->list[n] = NULL;
 out:
     return st;
 }

@@ -47,8 +47,8 @@ def _start():
         except Exception as e:     # a broken probe must not pass for a script that ran
             sys.stderr.write("vplan dryrun: the probe did not start: %s: %s\n" % (type(e).__name__, e))
             os._exit(5)
-        if os.environ.get("VPLAN_NULL_BYTECODE"):      # ours is loaded: theirs is cached as ever
-            sys.dont_write_bytecode = False
+    if os.environ.get("VPLAN_NULL_BYTECODE"):          # ours is loaded: theirs is cached as ever
+        sys.dont_write_bytecode = False
     rest = [p for p in sys.path if os.path.abspath(p or ".") != here]
     sys.path[:] = rest
     import importlib.machinery

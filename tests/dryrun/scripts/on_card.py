@@ -1,6 +1,6 @@
 # A training for `vplan tune --on-card`: in a dry run it is training.py (no_torch.py), on the card it takes time, with fake_torch in torch's
 # place. What a batch takes there is not what the dry run says of it: of 4 samples the step is the shortest.
-#     python3 on_card.py --batch N --accum N; $CARD says what else happens on the card: oom, crash, hang, nothing, after (it fails once its data is over)
+#     python3 on_card.py --batch N --accum N; $CARD says what else happens on the card: oom, oom-8 (of 8 samples alone), crash, hang, nothing, after (it fails once its data is over)
 import importlib
 import os
 import runpy
@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.abspath("fake_torch"))
 torch = importlib.import_module("torch")
 torch.held = 1000 * batch
 optimizer = torch.Optimizer(STEP_S[batch])
-if how == "oom":
+if how in ("oom", "oom-%d" % batch):
     optimizer.step()
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 if how == "crash":
