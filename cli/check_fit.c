@@ -1,13 +1,13 @@
 #include "cli/check_fit.h"
 
 #include "cli/check_class.h"
+#include "cli/check_instead.h"
 #include "cli/check_unsaid.h"
 #include "cli/priced_model.h"
 
 #include "base/text.h"
 #include "base/units.h"
 #include "dryrun/dryrun_run.h"
-#include "trainers/hf/hf_trl.h"
 #include "trainers/hf/hf_versions.h"
 
 #include <math.h>
@@ -599,55 +599,13 @@ out:
     return st;
 }
 
-/* In the files' own keys what would be written for another word: "fp16: true, bf16: false". NULL: they have none. */
-static const char *in_their_keys(vp_checked *c, vp_setting setting, const char *word)
-{
-    vp_settings wanted = {0};
-    vp_edit    *edits;
-    int64_t     n;
-    vp_text     text = {0};
-    vp_err      none = {0};
-    const char *said = NULL;
-
-    wanted.value[setting] = word;
-    if (!word || vp_edits_list(c, &wanted, &edits, &n, &none) != VP_OK)
-        return NULL;
-    for (int64_t i = 0; i < n; i++)
-        if (edits[i].file && edits[i].setting == setting)
-            vp_text_printf(&text, "%s%s: %s", text.n_bytes ? ", " : "", edits[i].path,
-                           edits[i].to ? edits[i].to : "(take it out)");
-    said = text.n_bytes && !text.failed ? vp_arena_strdup(c->arena, text.data) : NULL;
-    vp_text_release(&text);
-    return said;
-}
-
 /* "; lora_target_linear: true says it", in the files' own keys. */
 static const char *targets_in_their_keys(vp_checked *c)
 {
-    const char *keys = in_their_keys(c, VP_SETTING_LORA_TARGETS, "all-linear");
+    const char *keys = vp_check_in_their_keys(c, VP_SETTING_LORA_TARGETS, "all-linear");
     const char *said = keys ? vp_arena_printf(c->arena, "; %s says it", keys) : NULL;
 
     return said ? said : "";
-}
-
-/* What ends in an error on this card is one of the files' own, beside no verdict. */
-static vp_status say_refused(vp_checked *c, const vp_check_fit *x, vp_err *err)
-{
-    const vp_mended         *m = &x->mended;
-    const char *const       *v = m->settings.value;
-    const vp_hf_trl_question q = {.precision    = v[VP_SETTING_PRECISION],
-                                  .capability   = x->device.compute_capability,
-                                  .is_quantised = v[VP_SETTING_TUNING] &&
-                                                  strcmp(v[VP_SETTING_TUNING], "qlora") == 0};
-
-    if (m->refused == VP_N_SETTINGS)
-        return VP_OK;
-    return vp_check_refused(c, (vp_setting)m->refused, m->why,
-                            in_their_keys(c, (vp_setting)m->refused,
-                                          m->refused == VP_SETTING_PRECISION ? vp_hf_trl_instead(&q)
-                                          : m->refused == VP_SETTING_ATTENTION ? "eager"
-                                                                               : NULL),
-                            err);
 }
 
 vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_options *o,
@@ -664,7 +622,6 @@ vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_o
             vp_check_positions(c, x->model->graph.max_seq, x->model->graph.learns_positions, err));
     VP_TRY(vp_mend(arena, c, &x->request, &x->mended, err));
     if (x->mended.why) {
-        VP_TRY(say_refused(c, x, err));
         x->why =
             vp_arena_printf(arena, "not answered: %s%s", x->mended.why,
                             strstr(x->mended.why, "say seq") ? "; --seq N says it"
@@ -673,6 +630,9 @@ vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_o
                             : strstr(x->mended.why, "say lora_targets") ? targets_in_their_keys(c)
                                                                         : "");
         VP_TRY_ALLOC(err, x->why);
+        VP_TRY(vp_check_instead_find(arena, c, x, err));
+    } else {
+        VP_TRY(vp_check_quicker_find(c, x, err));
     }
 out:
     return st;

@@ -32,6 +32,12 @@ typedef struct vp_check_fit {
     const char       *engine_share; /* the same as plan --reserve has it, "30%" */
     vp_hf_loader_setting loader;    /* as the files write it; workers 0: they write none */
     const char          *why;       /* not answered, and this is why; NULL: mended is the answer */
+    /* beside why: what is to be written for the files to run here, "bf16: false, fp16: true", and mended is of them then; NULL */
+    const char *instead;
+    /* what makes files faster that run as they are, and what it then needs; NULL: nothing */
+    const char  *quicker;
+    vp_fit_bytes quicker_bytes;
+    double       quicker_s;
 } vp_check_fit;
 
 /* Model and device as cli/names.h gives them. A length that the model does not have joins the findings.
@@ -48,5 +54,8 @@ void vp_check_fit_answer(const vp_check_fit *x);
 void vp_check_fit_json(const vp_check_fit *fit, json_t *answer);
 /* line: what was typed, for the command to type next. */
 void vp_check_fit_print(const vp_check_fit *fit, const vp_checked *c, const vp_command_line *line);
+
+/* The adapters that settings have, as plan --lora has them. */
+const char *vp_check_lora_text(vp_arena *arena, const char *const *values);
 
 #endif

@@ -2,6 +2,7 @@
 #include "cli/check_fit.h"
 
 #include "cli/check_class.h"
+#include "cli/check_instead.h"
 #include "cli/check_lines.h"
 #include "cli/check_own.h"
 #include "cli/check_played.h"
@@ -89,6 +90,7 @@ void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
     if (x->why) {
         json_object_update_new(answer, json_pack("{s:n, s:n, s:n, s:s}", "fits", "device_bytes",
                                                  "peak_phase", "fits_not_answered", x->why));
+        vp_check_instead_json(x, answer);
         return;
     }
     json_object_update_new(
@@ -119,6 +121,7 @@ void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
                             json_pack("{s:s, s:I}", "precision", m->other, "device_bytes",
                                       (json_int_t)m->other_bytes));
     vp_check_lines_json(m, json_object_get(answer, "changes"));
+    vp_check_instead_json(x, answer);
 }
 
 static void add_word(vp_words *w, const char *option, const char *value)
@@ -129,7 +132,7 @@ static void add_word(vp_words *w, const char *option, const char *value)
 }
 
 /* The adapters that the files train, as plan --lora has them. */
-static const char *lora_text(vp_arena *arena, const char *const *v)
+const char *vp_check_lora_text(vp_arena *arena, const char *const *v)
 {
     bool saves = v[VP_SETTING_LORA_SAVE] && !says(v[VP_SETTING_LORA_SAVE], "none");
 
@@ -194,7 +197,7 @@ static void plan_words(const vp_check_fit *x, const vp_command_line *line, vp_ar
     if (v[VP_SETTING_PREPARE] && !says(v[VP_SETTING_PREPARE], "trainer"))
         add_word(w, "--prepare", v[VP_SETTING_PREPARE]);
     if (adapts)
-        add_word(w, "--lora", lora_text(arena, v));
+        add_word(w, "--lora", vp_check_lora_text(arena, v));
     add_word(w, "-o", "settings.json");
 }
 
@@ -244,6 +247,12 @@ static void print_environment(const vp_check_fit *x, const vp_command_line *line
     vp_text_release(&command);
 }
 
+/* Beside the one that is changed. */
+static bool has_other_errors(const vp_check_fit *x, const vp_checked *c)
+{
+    return c->n_errors > (x->instead ? 1 : 0);
+}
+
 /* What to type to have the lines changed, or what is faster; nothing where plan would refuse it, or plan something else. */
 static void print_next(const vp_check_fit *x, const vp_checked *c, const vp_command_line *line)
 {
@@ -252,7 +261,7 @@ static void print_next(const vp_check_fit *x, const vp_checked *c, const vp_comm
     bool     writes_beside = false;
 
     plan_words(x, line, c->arena, &words);
-    if (c->n_errors || is_beyond_plan(x) || vp_arena_failed(c->arena) ||
+    if (has_other_errors(x, c) || is_beyond_plan(x) || vp_arena_failed(c->arena) ||
         !vp_plan_answers(words.n, (char **)words.words)) {
         print_environment(x, line, "next");
         return;
@@ -294,7 +303,8 @@ static void print_for_adapters(const vp_check_fit *x, const vp_checked *c,
 
     plan_words(x, line, c->arena, &words);
     words.n -= 2; /* nothing is there to write yet */
-    if (!c->n_errors && !is_beyond_plan(x) && vp_plan_answers(words.n, (char **)words.words)) {
+    if (!has_other_errors(x, c) && !is_beyond_plan(x) &&
+        vp_plan_answers(words.n, (char **)words.words)) {
         vp_quote_words("plan", &words, &command);
     } else if (vp_devices_larger(m->chosen.least ? m->chosen.least->bytes->high_bytes
                                                  : m->now.high_bytes,
@@ -372,13 +382,18 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
     const vp_mended *m = &x->mended;
     char             bytes[2][32], time[32], text[160], phase[48];
 
-    if (x->why) {
-        vp_screen_line("fit", "%s", x->why);
+    if (x->why && x->instead) {
+        vp_check_instead_print(x);
+    } else if (x->why) {
+        vp_screen_line("fit", "%s",
+                       x->mended.why && x->mended.refused != VP_N_SETTINGS
+                           ? "not as the files are: see the error"
+                           : x->why);
         if (c->missing)
             vp_check_missing_print(c, line);
         else if (c->own && x->model)
             vp_check_own_print(x, c, line);
-        else if (!vp_check_whose_print(c, line) &&
+        else if (!vp_check_by_trainer_print(x, c) && !vp_check_whose_print(c, line) &&
                  (!c->n_unjudged || !vp_check_played_print(c, line, "next")) &&
                  !vp_check_again_print(x->why, line) && !c->n_unjudged &&
                  !vp_check_played_print(c, line, "next"))
@@ -416,6 +431,7 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
                        m->chosen.best->settings.value[VP_SETTING_MICRO_BATCH],
                        m->chosen.best->settings.value[VP_SETTING_ACCUMULATION],
                        m->chosen.best->settings.value[VP_SETTING_RECOMPUTE]);
+    vp_check_quicker_print(x);
     if (*m->now.versions)
         vp_screen_line("assumed", "libraries: %s", m->now.versions);
     if (m->now.why)
@@ -432,7 +448,7 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c, const vp_com
         vp_screen_line("assumed", "%s", text);
     if (x->loader.workers)
         vp_screen_line("assumed", "%s", vp_loader_assumed);
-    if (m->chosen.best && (!m->fits || is_faster(m)))
+    if (m->chosen.best && (!m->fits || x->instead || is_faster(m)))
         print_next(x, c, line);
     else if (!m->fits)
         print_otherwise(x, c, line);

@@ -159,21 +159,35 @@ static const char *with_members(const vp_checked *c, const vp_value *list, const
     return both ? both : more;
 }
 
-/* "key: value" is of that key, in its line or not written yet, also where another one was found to lack it. */
-static json_t *change_json(const vp_checked *c, const vp_finding *f)
+static const char key_letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_.";
+
+/* How many letters of a text are one "key: value" of several, "bf16: false, fp16: true"; all of it where it is one or in words. */
+static size_t length_of_first(const char *instead)
 {
-    const char *colon = strstr(f->instead, ": "), *dot = strrchr(f->key, '.'), *to = f->instead;
+    const char *comma = strstr(instead, ", ");
+
+    for (const char *p = instead; comma && p; p = strstr(p, ", ") ? strstr(p, ", ") + 2 : NULL) {
+        size_t n = strspn(p, key_letters);
+        if (!n || p[n] != ':' || p[n + 1] != ' ' || strcspn(p + n + 2, " ,") == 0 ||
+            (p[n + 2 + strcspn(p + n + 2, " ,")] == ' '))
+            return strlen(instead);
+    }
+    return comma ? (size_t)(comma - instead) : strlen(instead);
+}
+
+/* "key: value" is of that key, in its line or not written yet, also where another one was found to lack it. */
+static json_t *change_json(const vp_checked *c, const vp_finding *f, const char *instead)
+{
+    const char *colon = strstr(instead, ": "), *dot = strrchr(f->key, '.'), *to = instead;
     const char *from = f->from;
     char        key[128], text[512];
     int         line = f->line;
 
     snprintf(key, sizeof key, "%s", f->key);
-    if (colon &&
-        strspn(f->instead, "abcdefghijklmnopqrstuvwxyz0123456789_.") ==
-            (size_t)(colon - f->instead) &&
+    if (colon && strspn(instead, key_letters) == (size_t)(colon - instead) &&
         !strstr(colon, " and ")) {
         to = colon + 2;
-        snprintf(key, sizeof key, "%.*s", (int)(colon - f->instead), f->instead);
+        snprintf(key, sizeof key, "%.*s", (int)(colon - instead), instead);
         if (strcmp(key, f->key) == 0 || (dot && strcmp(key, dot + 1) == 0)) {
             snprintf(key, sizeof key, "%s", f->key);
         } else {
@@ -192,20 +206,27 @@ static json_t *change_json(const vp_checked *c, const vp_finding *f)
 static json_t *changes_json(const vp_checked *c)
 {
     json_t *list = json_array(), *one, *other;
-    size_t  k;
+    size_t  k, n;
 
     for (int64_t i = 0; list && i < c->n_findings; i++) {
-        const vp_finding *f = &c->findings[i];
+        const vp_finding *f    = &c->findings[i];
+        const char       *rest = f->instead;
         if (f->severity == VP_NOTE || !f->instead || !f->line)
             continue;
-        one = change_json(c, f);
-        json_array_foreach (list, k, other) /* two findings may ask for one */
-            if (json_equal(one, other))
+        for (; *rest; rest += n + (rest[n] ? 2 : 0)) {
+            n                = length_of_first(rest);
+            const char *part = vp_arena_printf(c->arena, "%.*s", (int)n, rest);
+            if (!part)
                 break;
-        if (k == json_array_size(list))
-            json_array_append_new(list, one);
-        else
-            json_decref(one);
+            one = change_json(c, f, part);
+            json_array_foreach (list, k, other) /* two findings may ask for one */
+                if (json_equal(one, other))
+                    break;
+            if (k == json_array_size(list))
+                json_array_append_new(list, one);
+            else
+                json_decref(one);
+        }
     }
     return list;
 }

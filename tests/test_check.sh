@@ -933,6 +933,31 @@ ok(code == 4 and ("error", 3, "bf16") in [(f["severity"], f["line"], f["key"]) f
 ok([f["instead"] for f in j["findings"] if f["severity"] == "error"] == ["bf16: false, fp16: true"] and "--" not in json.dumps(j), "what to write instead is keys of the file's, not options of another command", (j["findings"], j["fits_not_answered"]))
 code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\nmax_length: 512\nuse_peft: true\nlora_target_modules: all-linear\nload_in_4bit: true\n"), "--model", "qwen2.5-0.5b", "--device", "t4")
 ok([(f["line"], f["key"], f["instead"]) for f in j["findings"] if f["severity"] == "error"] == [(3, "bf16", None)] and "--" not in json.dumps(j["findings"]), "and nothing where no precision runs", j["findings"])
+# ... and the answer goes on to the files with the line changed: whether they fit then, and what writes it
+T4 = "model_name_or_path: x\noutput_dir: o\nbf16: true\nper_device_train_batch_size: %d\nmax_length: 512\nuse_peft: true\nlora_target_modules: all-linear\n"
+for batch, fits in ((1, True), (256, False)):
+    ask = (write("t4.yaml", T4 % batch), "--model", "qwen2.5-0.5b", "--device", "t4")
+    code, j, err = check(*ask)
+    now = j.get("changed", {})
+    asked = [(c["line"], c["key"], c["from"], c["to"]) for c in j["changes"] if c["key"] in ("bf16", "fp16")]
+    ok(code == 4 and j["fits"] is None and now.get("to") == "bf16: false, fp16: true" and now["fits"] == fits, "TRL's bf16 on a T4, changed", (code, now, err))
+    ok(asked == [(3, "bf16", "true", "false"), (None, "fp16", None, "true")], "each key is a line to change", j["changes"])
+    ok(any(c["key"] == "per_device_train_batch_size" for c in j["changes"]) != fits, "and what else must change", j["changes"])
+    ok([f["severity"] for f in j["findings"] if f["key"] == "bf16"] == ["error"], "what does not run is not called slow too", j["findings"])
+    as_fp16 = check(write("fp16.yaml", T4.replace("bf16", "fp16") % batch), *ask[1:])[1]
+    ok(now["device_bytes"] == as_fp16["device_bytes"] and now["fits"] == as_fp16["fits"], "it is what the changed file itself is told", (now, as_fp16["device_bytes"]))
+    text = subprocess.run([vplan, "check", *ask], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True).stdout
+    ok(("\nFITS: " if fits else "\nDOES NOT FIT: ") in text and "See the error".lower() in text and text.rstrip().endswith("vplan emit settings.json --for trl --edit t4.yaml"), "and next is its edit", text)
+    commands = re.split(r"\n +(?=vplan )", text[text.index("\nnext ") + 6:].replace("\\\n", " ").strip())
+    run = [subprocess.run([vplan] + c.split()[1:] + ["--force"] * (i == 1), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True) for i, c in enumerate(commands)]
+    ok([r.returncode for r in run] == [0, 0], "which are run as they stand", [r.stdout for r in run])
+    code, j, err = check(*ask)
+    ok(code == 0 and j["fits"] and j["common"]["precision"] == "fp16-mixed", "and then it fits", (code, j.get("findings"), err))
+    os.remove("settings.json")
+text = subprocess.run([vplan, "check", write("t4.yaml", T4 % 1 + "load_in_4bit: true\n"), "--model", "qwen2.5-0.5b", "--device", "t4"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True).stdout
+ok("next       vplan plan qwen2.5-0.5b --trainer hf" in text, "where no precision runs, the trainer that has one", text)
+code, j, err = check(write("slow.yaml", "output_dir: o\nbf16: true\nper_device_train_batch_size: 2\n"), write("model_args.json", '{"pretrained_model_name_or_path": "x", "dtype": "float32"}'), "--model", "qwen2.5-0.5b", "--device", "t4", "--seq", "512")
+ok(code == 0 and j["quicker"]["to"] == "bf16: false, fp16: true" and j["quicker"]["step_time_s"] < j["step_time_s"], "what is emulated is quicker as fp16", (code, j.get("quicker"), j.get("step_time_s"), j["common"], err))
 code, j, err = check(write("rms.yaml", "output_dir: o\nbf16: true\noptim: rmsprop_bnb\nper_device_train_batch_size: 1\n"), write("model_args.json", '{"pretrained_model_name_or_path": "x", "dtype": "bfloat16"}'), "--model", "qwen2.5-0.5b", "--device", "h100", "--seq", "512")
 ok(code == 4 and [(f["file"], f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [("rms.yaml", 3, "optim")] and "--" not in json.dumps(j["findings"]), "an optimizer without a kernel", (code, j["findings"], j["fits_not_answered"]))
 code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nfp16: true\nper_device_train_batch_size: 1\nmax_length: 512\n"), "--model", "qwen2.5-0.5b", "--device", "t4")

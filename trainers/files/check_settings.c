@@ -820,6 +820,18 @@ void vp_check_lengths(vp_checked *c, int64_t positions, bool learns_positions)
     }
 }
 
+/* That a card would be slow at what it does not run. */
+static void forget_card(vp_checked *c)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < c->n_findings; i++)
+        if (!c->no_bf16 || c->findings[i].severity != VP_WARNING ||
+            !strstr(c->findings[i].message, c->no_bf16))
+            c->findings[n++] = c->findings[i];
+    c->n_findings = n;
+}
+
 vp_status vp_check_refused(vp_checked *c, vp_setting setting, const char *why, const char *instead,
                            vp_err *err)
 {
@@ -829,6 +841,7 @@ vp_status vp_check_refused(vp_checked *c, vp_setting setting, const char *why, c
             read_setting(c, &c->files[f], setting, &one);
         if (!one.n || (!one.at && !c->by_default[setting]))
             continue;
+        forget_card(c);
         vp_find(c, &c->files[f], VP_ERROR, one.at, one.at ? one.key : vp_setting_key(setting),
                 instead, "%s", why);
         return vp_check_sort(c, err);
