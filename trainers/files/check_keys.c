@@ -156,7 +156,7 @@ static bool reads_text(const vp_checked *c, const vp_checked_file *file, const v
 {
     const char *version = file->dialect->version;
 
-    if (file->dialect->text_is_number)
+    if (file->dialect->text_is_number && file->doc->format != VP_FORMAT_PYTHON)
         return true;
     if (!k->reads_text)
         return false;
@@ -224,6 +224,26 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
             vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s: must lie between %.15g and %.15g",
                     shown, k->min, k->max);
     }
+}
+
+/* A truth value in quotes: distutils', argparse's and pydantic's words. false: it is none. */
+static bool check_truth(vp_checked *c, const vp_checked_file *file, const vp_key *k,
+                        const vp_value *v)
+{
+    static const char yes[] = "true|t|yes|y|on|1", no[] = "false|f|no|n|off|0";
+    bool              is_on = among(yes, v->text, true), is_read = reads_text(c, file, k);
+    char              shown[256];
+
+    /* HfArgumentParser's reader of options knows neither */
+    if ((!is_on && !among(no, v->text, true)) ||
+        (is_read && !file->dialect->bool_is_number && strncasecmp(v->text, "o", 1) == 0))
+        return false;
+    vp_find(c, file, is_read || file->dialect->hjson || is_on ? VP_WARNING : VP_ERROR, v, k->path,
+            is_on ? "true" : "false", "\"%s\" is text, %s",
+            vp_text_escape(v->text, shown, sizeof shown),
+            is_read || file->dialect->hjson ? "which its parser turns into a truth value"
+                                            : "and any text counts as true");
+    return true;
 }
 
 /* A variable whose value the text does not show, or a name that its library gives: torch.bfloat16. */
@@ -465,17 +485,7 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
     case VP_KEY_BOOL:
         if (v->kind == VP_VALUE_BOOL || (v->kind == VP_VALUE_INT && (v->integer & ~1LL) == 0))
             break;
-        if (v->kind == VP_VALUE_STRING && (!strcasecmp(text, "true") || !strcasecmp(text, "false")))
-            vp_find(c, file,
-                    reads_text(c, file, k) || file->dialect->hjson ||
-                            !strcasecmp(text, "true") /* as meant, all the same */
-                        ? VP_WARNING
-                        : VP_ERROR,
-                    v, k->path, text, "\"%s\" is text, %s", shown,
-                    reads_text(c, file, k) || file->dialect->hjson
-                        ? "which its parser turns into a truth value"
-                        : "and any text counts as true");
-        else
+        if (v->kind != VP_VALUE_STRING || !check_truth(c, file, k, v))
             vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s is neither true nor false", shown);
         break;
     case VP_KEY_INT:
@@ -483,7 +493,9 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
         check_number(c, file, k, v);
         break;
     case VP_KEY_WORD:
-        if (k->words && !among(k->words, text, file->dialect->any_case)) {
+        if (k->words && !among(k->words, text, file->dialect->any_case) &&
+            !(v->kind == VP_VALUE_STRING && file->dialect->text_is_number &&
+              among(k->words, "true", false) && check_truth(c, file, k, v))) {
             bool a_no = v->kind == VP_VALUE_BOOL && !v->boolean &&
                         among(k->words, "no", file->dialect->any_case);
             list_words(k->words, words, sizeof words);

@@ -206,6 +206,8 @@ const vp_dialect vp_dialect_trl = {
         "SFTConfig DPOConfig RewardConfig GRPOConfig ORPOConfig CPOConfig KTOConfig GKDConfig PRMConfig trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
     /* TrlParser hands what it does not know to accelerate launch, whose parser ends with an error; a script run by itself ends with
      * one of HfArgumentParser's (cli/commands/training.py, scripts/utils.py) */
+    .text_is_number =
+        true, /* TrlParser makes a file's values defaults of options, which argparse reads */
     .refused_by = "trl trl.scripts.sft trl.scripts.dpo trl.scripts.grpo trl.scripts.reward",
     .own        = "save_strategy eval_strategy evaluation_strategy logging_strategy "
                   "save_total_limit overwrite_output_dir load_best_model_at_end optim use_peft "

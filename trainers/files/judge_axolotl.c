@@ -14,6 +14,7 @@
 #define ENDLESS         "has no length that axolotl could count: it refuses it without max_steps"
 #define TRAINED_WHOLE   "on is refused by axolotl beside "
 #define MISTRALS        "is refused by axolotl beside tokenizer_use_mistral_common"
+#define NO_STRANGERS    "is refused by axolotl beside trust_remote_code"
 #define EIGHT_BITS      "=adamw_8bit|adamw_bnb_8bit"
 #define NOT_BY_FSDP2    "does not go with FSDP2", "optimizer: adamw_torch_8bit"
 #define NO_FSDP1 \
@@ -208,6 +209,42 @@ static const struct {
     {{{"attn_implementation", "set"}, {"xformers_attention", "=true"}},
      ONE_OF("xformers_attention"),
      "attn_implementation alone"},
+    /* check_lora_kernels_trust_remote_code() */
+    {{{"lora_mlp_kernel", "=true"}, {"trust_remote_code", "=true"}, {"base_model", "!~diffusion"}},
+     NO_STRANGERS,
+     "lora_mlp_kernel: false"},
+    {{{"lora_qkv_kernel", "=true"}, {"trust_remote_code", "=true"}, {"base_model", "!~diffusion"}},
+     NO_STRANGERS,
+     "lora_qkv_kernel: false"},
+    {{{"lora_o_kernel", "=true"}, {"trust_remote_code", "=true"}, {"base_model", "!~diffusion"}},
+     NO_STRANGERS,
+     "lora_o_kernel: false"},
+    /* check_falcon_fsdp(), check_mpt_checkpointing() */
+    {{{"fsdp_config", "set"}, {"base_model", "~falcon"}},
+     "is refused by axolotl for Falcon's models",
+     "deepspeed"},
+    {{{"gradient_checkpointing", "=true"}, {"base_model", "~mpt"}},
+     "is refused by axolotl for MPT's models",
+     "gradient_checkpointing: false"},
+    /* EBFTValidationMixin */
+    {{{"rl", "=ebft"}, {"ebft", "unset"}},
+     "ebft is refused by axolotl without a section ebft",
+     "ebft: {mode: structured}",
+     "0.16"},
+    {{{"torch_compile", "=true"},
+      {"rl", "=ebft"},
+      {"gradient_checkpointing", "=true"},
+      {"ebft.mode", "=strided"}},
+     "is refused by axolotl beside gradient_checkpointing where ebft is strided",
+     "torch_compile: false",
+     "0.16"},
+    {{{"activation_offloading", "=true"},
+      {"rl", "=ebft"},
+      {"attn_implementation", "=flex_attention"},
+      {"ebft.mode", "=strided"}},
+     "is refused by axolotl beside flex_attention where ebft is strided",
+     "activation_offloading: false",
+     "0.16"},
     {{{"neftune_noise_alpha", "=0"}}, "0 is refused by axolotl: more than 0, or nothing", NULL},
     {{{"chat_template", "=jinja"}, {"chat_template_jinja", "unset"}},
      "jinja is refused by axolotl without chat_template_jinja",
@@ -277,6 +314,59 @@ static void judge_data(vp_checked *c, const vp_checked_file *file)
         if (type && type->kind == VP_VALUE_STRING && strncmp(type->text, "sharegpt", 8) == 0)
             vp_find(c, file, VP_ERROR, type, "datasets.type", "type: chat_template",
                     "%.40s is gone: axolotl refuses it", type->text);
+    }
+}
+
+static bool is_written(const vp_checked *c, const char *key)
+{
+    bool is = false;
+
+    for (int f = 0; f < c->n_files && !is; f++) {
+        const vp_value *v = c->files[f].doc ? vp_value_at(c->files[f].doc->root, key) : NULL;
+        is                = v && v->kind != VP_VALUE_NULL;
+    }
+    return is;
+}
+
+/* What has no default: forgotten in a file that says nearly all that people write; others are a part of one, or leave data and rate to
+ * their user, as those that emit writes. */
+static void judge_missing(vp_checked *c, const vp_checked_file *file)
+{
+    static const struct {
+        const char *key, *or_key, *such_as;
+    } needed[]                       = {{"base_model", NULL, NULL},
+                                        {"datasets", "pretraining_dataset", NULL},
+                                        {"learning_rate", NULL, "learning_rate: 0.0002"}};
+    static const char *const usual[] = {"base_model", "datasets",         "learning_rate",
+                                        "optimizer",  "micro_batch_size", "num_epochs",
+                                        "output_dir", "lr_scheduler"};
+    enum { N_NEEDED = sizeof needed / sizeof *needed, N_USUAL = sizeof usual / sizeof *usual };
+    int n = 0;
+
+    for (int i = 0; i < N_USUAL; i++)
+        n += is_written(c, usual[i]);
+    bool is_whole = n >= N_USUAL - 3;
+    if (!is_whole && !is_written(c, "base_model"))
+        return;
+    for (int i = 0; i < N_NEEDED; i++) {
+        const char *key = needed[i].key, *other = needed[i].or_key;
+        if (!is_written(c, key) && !(other && is_written(c, other)))
+            vp_find(c, file, is_whole ? VP_ERROR : VP_WARNING, vp_value_at(file->doc->root, key),
+                    key, needed[i].such_as, "is missing: axolotl refuses a file without %s%s%s",
+                    key, other ? " or " : "", other ? other : "");
+    }
+}
+
+/* Keys that nothing is no value of. */
+static void judge_nothing(vp_checked *c, const vp_checked_file *file)
+{
+    static const char *const keys[] = {"output_dir", "sequence_len", "num_epochs"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const vp_value *v = vp_value_at(file->doc->root, keys[i]);
+        if (v && v->kind == VP_VALUE_NULL)
+            vp_find(c, file, VP_ERROR, v, keys[i], NULL,
+                    "is empty: axolotl refuses it; a value, or leave the line out");
     }
 }
 
@@ -396,6 +486,8 @@ void vp_judge_axolotl(vp_checked *c)
                 vp_find(c, file, refused[i].aged && !named ? VP_WARNING : VP_ERROR,
                         vp_value_at(file->doc->root, refused[i].when[0].key),
                         refused[i].when[0].key, refused[i].instead, "%s", refused[i].message);
+        judge_missing(c, file);
+        judge_nothing(c, file);
         judge_shapes(c, file);
         judge_data(c, file);
         judge_plugins(c, file);
