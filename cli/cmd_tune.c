@@ -482,11 +482,11 @@ static const vp_option command_rows[] = {
      .repeats  = true,
      .any_word = true,
      .help =
-         "What may change in CMD, and its values: an option of CMD with its dashes, or {NAME} in it; on and off "
-         "of an option without a value; a key of a YAML, JSON or TOML file that CMD names (data.batch_size), or a setting "
+         "What may change in CMD, and its values: an option of CMD with its dashes, the key of a word key=value (train.batch_size), or "
+         "{NAME} in it; on and off of an option without a value; a key of a YAML, JSON or TOML file that CMD names (data.batch_size), or a setting "
          "that its files say (recompute). May be given several times",
      .otherwise =
-         "of the options of transformers and of diffusers' example scripts and of the files of Transformers, TRL, Accelerate, DeepSpeed, axolotl, LLaMA-Factory, "
+         "of the options of transformers and of diffusers' example scripts, of ultralytics' command (batch) and of the files of Transformers, TRL, Accelerate, DeepSpeed, axolotl, LLaMA-Factory, "
          "Lightning and torchtitan, micro-batch and accumulation at the same global batch, checkpointing, the variant of "
          "AdamW, attention, loss and offload where they are named, and expandable segments where memory runs out by fragments",
      .example = "--batch-size=1,2,4,8"},

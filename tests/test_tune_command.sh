@@ -401,4 +401,47 @@ ok "are not taken for transformers'" says "as in --try --bs=1,2,4,8"
 ok "-o writes the command" exits 0 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4
 ok "as a script" sh -c 'test -x best/run.sh && grep -q "^exec python3 trainer.py --per_device_train_batch_size 8 --gradient_accumulation_steps 1 \|^exec python3 trainer.py --per_device_train_batch_size 4" best/run.sh'
 ok "and does not replace one" exits 2 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4
+# ---- words key=value: Hydra's overrides, OmegaConf's dot lists, ultralytics' arguments ----
+cat > words.py <<'P'
+import sys
+w = dict(a.lstrip("+").split("=", 1) for a in sys.argv[1:])
+unknown = set(w) - {"train.batch", "train.accum", "hydra.run.dir", "model.output_dir"}
+if unknown:
+    sys.exit("Could not override '%s'." % unknown.pop())
+out = w.get("hydra.run.dir", w.get("model.output_dir", "outputs"))
+sys.argv = ["x", "--batch", w.get("train.batch", "4"), "--accum", w.get("train.accum", "1"), "--output_dir", out]
+exec(open("training.py").read())
+P
+ok "a word key=value" exits 0 tune --budget 4300MiB --try train.batch=4,8,16 -- python3 words.py train.batch=4 train.accum=1
+ok "is told in its place" json 'd["best"]["command"] == ["python3", "words.py", "train.batch=16", "train.accum=1"]' 'd["had"]["settings"] == {"train.batch": "4"}'
+ok "one that is added" exits 0 tune --budget 4300MiB --try train.batch=8,16 -- python3 words.py +train.batch=4
+ok "stays so" json 'd["best"]["command"] == ["python3", "words.py", "+train.batch=16"]'
+ok "one that the command leaves out" exits 0 tune --budget 4300MiB --try train.batch=8,16 -- python3 words.py train.accum=1
+ok "is put at its end" json 'd["best"]["command"] == ["python3", "words.py", "train.accum=1", "train.batch=16"]'
+ok "two whose product stays" exits 0 tune --budget 4300MiB --try train.batch=1,2,4,8 --try train.accum=8,4,2,1 --keep 'train.batch*train.accum=8' -- python3 words.py train.batch=2 train.accum=4
+ok "move together" json 'd["best"]["command"] == ["python3", "words.py", "train.batch=8", "train.accum=1"]'
+ok "a variable of the environment is no such word" exits 2 tune --try batch=1,2 -- env batch=3 python3 words.py
+ok "nor is an option's value" exits 2 tune --try batch=1,2 -- python3 training.py --set a=b
+ok "nothing to try" exits 2 "$vplan" tune --device l4 -- python3 words.py train.batch=8
+ok "is said in its words" says "--try train.batch=1,2,4,8,"
+ok "nothing to try of two" exits 2 "$vplan" tune --device l4 -- python3 words.py train.batch=2 train.accum=4
+ok "is said with what stays" says "--try train.batch=1,2,4,8 --try train.accum=8,4,2,1 --keep 'train.batch*train.accum=8'"
+mkdir -p outputs && echo mine > outputs/log.txt
+for word in hydra.run.dir="$PWD/outputs" model.output_dir="$PWD/outputs"; do
+    ok "an output folder of a word ${word%%=*}" exits 0 tune --try train.batch=1,2 -- python3 words.py train.batch=1 "$word"
+    ok "is not touched" [ "$(cat outputs/log.txt)" = mine ]
+done
+rm -r outputs
+printf '#!/usr/bin/env python3\nimport sys\nw = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)\nb = int(w.get("batch", 16))\nsys.argv = ["x", "--batch", str(b), "--accum", str(max(round(64 / b), 1))]\nexec(open("training.py").read())\n' > yolo
+chmod +x yolo
+ok "ultralytics' command" exits 0 tune --budget 4300MiB -- ./yolo detect train model=yolo11n.yaml batch=8
+ok "moves its batch" json 'd["best"]["settings"]["batch"] == "16" and d["best"]["command"][4] == "batch=16"' 'd["had"]["settings"]["batch"] == "8"' \
+    '[a["values"] for a in d["space"]["axes"] if a["name"] == "batch"] == [["1", "2", "4", "8", "16", "32", "64"]]' \
+    'any("to nbs=64 samples a step" in a and "--try amp=True,False" in a for a in d["assumptions"])'
+ok "its default" exits 0 tune --budget 6000MiB -- ./yolo train model=yolo11n.yaml
+ok "is 16" json 'd["had"]["settings"]["batch"] == "16"' 'd["best"]["command"][-1] == "batch=32"'
+ok "a batch that a step is no number of" exits 2 tune -- ./yolo train batch=48
+ok "has to be named" says "of which batch=48 is no divisor"
+ok "one that ultralytics chooses" exits 2 tune -- ./yolo train batch=-1
+ok "a validation" exits 2 tune -- ./yolo val batch=8
 finish

@@ -27,6 +27,14 @@
  * is not there. at, if not NULL: where. */
 const char *vp_command_value(char *const *command, const char *option, int *at);
 
+/* The same of a word key=value behind the program (Hydra's overrides, OmegaConf's dot lists, ultralytics' arguments), maybe with one or two
+ * '+' before it; put in place, or added at the end. vp_command_is_word: whether a word is of that form; vp_command_has_words: whether a
+ * command has any that is no option's value. */
+const char *vp_command_word(char *const *command, const char *key, int *at);
+void vp_command_set_word(vp_arena *arena, char **words, int *n, const char *key, const char *value);
+bool vp_command_is_word(const char *word);
+bool vp_command_has_words(char *const *command);
+
 /* Put an option's value, or a variable of its environment, into a command of *n words, which has room for two more. "off": out with it. */
 void      vp_command_set_option(vp_arena *arena, char **words, int *n, const char *option,
                                 const char *value);
@@ -41,7 +49,8 @@ typedef struct vp_command_space {
     int                     n_axes;
     int                    *values; /* of setting i: values + i * n_axes */
     int64_t                 n;
-    const vp_command_files *files; /* or NULL */
+    const vp_command_files *files;   /* or NULL */
+    const char             *assumed; /* of a known command, to be said; NULL: nothing */
 } vp_command_space;
 
 /* The settings of all --try. space has its arena. */

@@ -54,12 +54,33 @@ bool vp_command_is_output(const char *word)
         "--project_dir",    "--save_path",      "--save-path",  "--output_path",
         "--output-path",    "--run_dir",        "--results_dir"};
 
+    if (vp_command_is_word(
+            word)) { /* trainer.output_dir=DIR, hydra.run.dir=DIR, ultralytics' project=DIR */
+        const char *value = strchr(word, '=');
+        char        option[80];
+
+        if (strncmp(word, "hydra.run.dir=", 14) == 0 ||
+            strncmp(word, "hydra.sweep.dir=", 16) == 0 ||
+            (strncmp(word, "project=", 8) == 0 && strchr(value, '/')))
+            return true;
+        while (value > word && !strchr("./+", value[-1]))
+            value--;
+        snprintf(option, sizeof option, "--%.70s", value);
+        return is_one_of(option, options, sizeof options / sizeof *options);
+    }
     return is_one_of(word, options, sizeof options / sizeof *options);
+}
+
+/* What a command says of an option, or of the key of a word key=value. */
+static const char *value_of(char *const *command, const char *name)
+{
+    return *name == '-' ? vp_command_value(command, name, NULL)
+                        : vp_command_word(command, name, NULL);
 }
 
 static long long number(char *const *command, const char *option, long long otherwise)
 {
-    const char *text = vp_command_value(command, option, NULL);
+    const char *text = value_of(command, option);
     char       *end;
     long long   n = text ? strtoll(text, &end, 10) : otherwise;
 
@@ -165,30 +186,62 @@ static const known_options *options_of(char *const *command, const char *script)
     return NULL;
 }
 
-/* An option of the command that counts samples and is none of those that are known; NULL: none. */
-static const char *other_batch(char *const *command, vp_arena *arena)
+/* The key of a word key=value behind the program, or an option that is none of those that are known, for which is() says yes; NULL: none. */
+static const char *find_other(char *const *command, bool (*is)(const char *name, size_t n),
+                              vp_arena    *arena)
 {
-    static const char *const names[] = {"batch_size", "batch-size", "batchsize", "batch", "bs"};
+    for (char *const *word = command; *word; word++) {
+        const char *name = *word + strspn(*word, "+");
+        size_t      n    = strcspn(name, "=");
+        const char *key  = vp_arena_printf(arena, "%.*s", (int)n, name);
 
-    for (; *command; command++) {
-        size_t n = strcspn(*command, "=");
-        for (size_t i = 0; (*command)[0] == '-' && i < sizeof names / sizeof *names; i++) {
-            size_t      m   = strlen(names[i]);
-            const char *end = *command + n - m;
-            if (n > m && strncmp(end, names[i], m) == 0 && strchr("-_.", end[-1]) &&
-                !strstr(*command, "eval") && !strstr(*command, "val_"))
-                return vp_arena_printf(arena, "%.*s", (int)n, *command);
-        }
+        if (!key || !is(name + strspn(name, "-"), n - strspn(name, "-")))
+            continue;
+        if (*name == '-' || (vp_command_is_word(*word) && vp_command_word(command, key, NULL)))
+            return key;
     }
     return NULL;
+}
+
+/* A name that counts samples: what ends in batch_size, batch-size, batch or bs as a word of its own. */
+static bool counts_samples(const char *name, size_t n)
+{
+    static const char *const names[] = {"batch_size", "batch-size", "batchsize", "batch", "bs"};
+    char                     text[100];
+
+    snprintf(text, sizeof text, "%.*s", (int)n, name);
+    if (strstr(text, "eval") || strstr(text, "val_"))
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t m = strlen(names[i]);
+        if (n >= m && strncmp(name + n - m, names[i], m) == 0 &&
+            (n == m || strchr("-_./", name[n - m - 1])))
+            return true;
+    }
+    return false;
+}
+
+static bool accumulates(const char *name, size_t n)
+{
+    char text[100];
+
+    snprintf(text, sizeof text, "%.*s", (int)n, name);
+    return strstr(text, "accum") != NULL;
+}
+
+static const char *without_dashes(const char *name)
+{
+    return name + strspn(name, "-");
 }
 
 /* What to say for a command of which nothing is known. */
 static vp_status name_them(char *const *command, const vp_command_space *space, vp_err *err)
 {
-    const char *batch = other_batch(command, space->arena), *accumulates = knowns[0].accumulation;
+    const char *batch     = find_other(command, counts_samples, space->arena),
+               *other     = find_other(command, accumulates, space->arena);
+    const char *micro     = other ? other : knowns[0].accumulation;
     long long   had       = batch ? number(command, batch, 0) : 0;
-    long long   all       = had * number(command, accumulates, 1);
+    long long   all       = had * number(command, micro, 1);
     vp_text     values[2] = {{0}, {0}};
     vp_status   st        = VP_OK;
 
@@ -198,21 +251,87 @@ static vp_status name_them(char *const *command, const vp_command_space *space, 
             vp_text_printf(&values[1], "%s%lld", b > 1 ? "," : "", all / b);
         }
     VP_TRY_ALLOC(err, !values[0].failed && !values[1].failed);
-    if (all > 1 && vp_command_value(command, accumulates, NULL))
+    if (all > 1 && value_of(command, micro))
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
                        "no --try, and %s is no option of a trainer that is known: where it is the "
                        "samples of a micro-step, "
                        "--try %s=%s --try %s=%s --keep '%s*%s=%lld'",
-                       batch, batch, values[0].data, accumulates, values[1].data,
-                       batch + strspn(batch, "-"), accumulates + 2, all));
+                       batch, batch, values[0].data, micro, values[1].data, without_dashes(batch),
+                       without_dashes(micro), all));
+    if (all > 1 && *batch != '-')
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_USAGE,
+            "no --try, and what %s=%lld is to the command is not known: where it is the samples of a step, "
+            "--try %s=%s, of which each trains otherwise; with a key that accumulates gradients, --try that too "
+            "and --keep their product",
+            batch, had, batch, values[0].data));
     VP_TRY(VP_FAIL(
         err, VP_ERR_USAGE,
         "no --try, and the command has none of transformers' options that say what may change (%s, %s), nor "
         "names a trainer's file of settings: name an option and its values, as in --try %s=1,2,4,8",
-        knowns[0].micro_batch, accumulates, batch ? batch : "--batch-size"));
+        knowns[0].micro_batch, knowns[0].accumulation,
+        batch                           ? batch
+        : vp_command_has_words(command) ? "train.batch_size"
+                                        : "--batch-size"));
 out:
     vp_text_release(&values[0]);
     vp_text_release(&values[1]);
+    return st;
+}
+
+/* ---- ultralytics: yolo [TASK] train key=value ... ---- */
+
+static bool is_yolo_training(char *const *command)
+{
+    char *const *program = command;
+
+    while (*program && (strcmp(*program, "env") == 0 || strchr(*program, '=')))
+        program++;
+    const char *name = *program ? strrchr(*program, '/') : NULL;
+    name             = name ? name + 1 : *program;
+    if (!name || (strcmp(name, "yolo") != 0 && strcmp(name, "ultralytics") != 0))
+        return false;
+    for (char *const *word = program + 1; *word; word++)
+        if (strcmp(*word, "train") == 0 || strcmp(*word, "mode=train") == 0)
+            return true;
+    return false;
+}
+
+/* Its batch: gradients are accumulated until a step has nbs samples, whatever the batch is that divides them, so weights are updated
+ * as often. Defaults: ultralytics/cfg/default.yaml. Image size, precision (amp) and all else is another training. */
+static vp_status add_yolo(char *const *command, vp_command_space *space, vp_err *err)
+{
+    const char *said    = vp_command_word(command, "batch", NULL);
+    long long   nominal = number(command, "nbs", 64), batch = number(command, "batch", 0);
+    vp_text     values = {0};
+    vp_status   st     = VP_OK;
+
+    if (vp_command_word(command, "cfg", NULL))
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_USAGE,
+            "ultralytics' batch may stand in the file that cfg names: write batch=N behind it and "
+            "name its values, as in --try batch=4,8,16,32,64"));
+    batch = said ? batch : 16;
+    if (!batch || nominal % batch)
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_USAGE,
+            "ultralytics accumulates gradients to nbs=%lld samples a step, of which batch=%s is no divisor: "
+            "write one that is, or name the values that may change what is trained, as in --try batch=4,8,16,32,64",
+            nominal, said ? said : "16"));
+    for (long long b = 1; b <= nominal && b <= MAX_BATCH; b++)
+        if (nominal % b == 0)
+            vp_text_printf(&values, "%s%lld", b > 1 ? "," : "", b);
+    VP_TRY_ALLOC(err, !values.failed);
+    VP_TRY(vp_space_add_axis(space, (vp_axis){.name = "batch", .place = VP_AXIS_WORD}, values.data,
+                             said ? said : "16", command, err));
+    space->assumed = vp_arena_printf(
+        space->arena,
+        "of batch: ultralytics accumulates gradients to nbs=%lld samples a step, so that each value "
+        "updates the weights as often; batch norm's averages are those of a batch. Left as they are: "
+        "imgsz, amp (--try amp=True,False)",
+        nominal);
+out:
+    vp_text_release(&values);
     return st;
 }
 
@@ -225,9 +344,13 @@ static vp_status add_options(char *const *command, vp_command_space *space, char
                *attends         = vp_command_value(command, attention, NULL);
     vp_status st                = VP_OK;
 
+    if (is_yolo_training(command)) {
+        VP_TRY(add_yolo(command, space, err));
+        goto out;
+    }
     if (!known ||
         (!vp_command_value(command, known->micro_batch, NULL) && !known->imports &&
-         other_batch(command, space->arena)) ||
+         find_other(command, counts_samples, space->arena)) ||
         (!has_option(known, script, known->accumulation) &&
          !has_option(known, script, known->checkpointing)))
         VP_TRY(name_them(command, space, err));

@@ -188,6 +188,8 @@ vp_status vp_space_add_axis(vp_command_space *space, vp_axis axis, const char *v
         sort_values(&axis);
     if (axis.place == VP_AXIS_OPTION)
         had = vp_command_value(command, axis.name, NULL);
+    else if (axis.place == VP_AXIS_WORD && vp_command_word(command, axis.name, NULL))
+        had = vp_command_word(command, axis.name, NULL);
     for (int i = 0; i < axis.n && (had || axis.place == VP_AXIS_OPTION); i++)
         if (is_had(had, axis.values[i]))
             axis.had = i;
@@ -208,9 +210,10 @@ static bool has_place(char *const *command, const char *name)
     return false;
 }
 
-/* A name that is no place in the command: a key of a file that it names, or a setting that its files say. */
+/* A name that is no place in the command: a key of a file that it names, a setting that its files say, or a word name=value that a
+ * command of such words leaves out. */
 static vp_status find_in_files(const vp_command_space *space, vp_axis *axis, const char **had,
-                               vp_err *err)
+                               char *const *command, vp_err *err)
 {
     bool by_default;
 
@@ -225,6 +228,10 @@ static vp_status find_in_files(const vp_command_space *space, vp_axis *axis, con
             *had          = vp_command_files_says(space->files, s, &by_default);
             return VP_OK;
         }
+    if (vp_command_has_words(command)) {
+        axis->place = VP_AXIS_WORD;
+        return VP_OK;
+    }
     return VP_FAIL(
         err, VP_ERR_USAGE,
         "--try %s: the command has no {%s}%s; an option of it is written with its dashes, "
@@ -247,8 +254,12 @@ static vp_status add_try(vp_command_space *space, const char *text, char *const 
     VP_TRY_ALLOC(err, name);
     axis.name  = name;
     axis.place = name[0] == '-' ? VP_AXIS_OPTION : VP_AXIS_BRACES;
-    if (name[0] != '-' && !has_place(command, name))
-        VP_TRY(find_in_files(space, &axis, &had, err));
+    if (name[0] != '-' && !has_place(command, name)) {
+        if (vp_command_word(command, name, NULL))
+            axis.place = VP_AXIS_WORD;
+        else
+            VP_TRY(find_in_files(space, &axis, &had, command, err));
+    }
     VP_TRY(vp_space_add_axis(space, axis, equal + 1, had, command, err));
 out:
     return st;
@@ -397,6 +408,8 @@ static vp_status set_words(const vp_command_result *r, const vp_command_setting 
         const char *value = r->axes[a].values[setting->value[a]];
         if (r->axes[a].place == VP_AXIS_OPTION)
             vp_command_set_option(arena, words, n, r->axes[a].name, value);
+        else if (r->axes[a].place == VP_AXIS_WORD)
+            vp_command_set_word(arena, words, n, r->axes[a].name, value);
         else if (r->axes[a].place == VP_AXIS_VARIABLE && strcmp(value, "default") != 0)
             VP_TRY(vp_command_set_variable(arena, words, n, r->axes[a].name, value, err));
     }

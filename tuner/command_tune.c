@@ -187,7 +187,7 @@ static vp_status refuse_option(const search *q, const vp_command_trial *t, vp_er
 {
     static const char *const says[] = {
         "unrecognized arguments:", "not used by the HfArgumentParser", "No such option",
-        "no such option"};
+        "no such option",          "is not a valid YOLO argument",     "Could not override"};
     const char *at = NULL;
 
     for (size_t i = 0; !at && i < sizeof says / sizeof *says; i++)
@@ -195,10 +195,11 @@ static vp_status refuse_option(const search *q, const vp_command_trial *t, vp_er
     for (int a = 0; at && a < q->space.n_axes; a++) {
         const char   *name = q->space.axes[a].name, *there = strstr(at, name);
         unsigned char behind = there ? (unsigned char)there[strlen(name)] : 0;
-        if (q->space.axes[a].place == VP_AXIS_OPTION && there && !isalnum(behind) &&
+        bool          words  = q->space.axes[a].place == VP_AXIS_WORD;
+        if ((q->space.axes[a].place == VP_AXIS_OPTION || words) && there && !isalnum(behind) &&
             behind != '-' && behind != '_')
-            return VP_FAIL(err, VP_ERR_USAGE, "--try %s: the command knows no such option: %.300s",
-                           name, t->evidence);
+            return VP_FAIL(err, VP_ERR_USAGE, "--try %s: the command knows no such %s: %.300s",
+                           name, words ? "key" : "option", t->evidence);
     }
     return VP_OK;
 }
@@ -573,6 +574,8 @@ static void say_axes(search *q)
                      said[q->space.axes[a].kind]);
             json_array_append_new(q->r->assumptions, json_string(text));
         }
+    if (q->space.assumed)
+        json_array_append_new(q->r->assumptions, json_string(q->space.assumed));
     json_array_append_new(
         q->r->assumptions,
         json_string(

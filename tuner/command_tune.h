@@ -68,6 +68,7 @@ typedef enum vp_axis_kind {
 typedef enum vp_axis_place {
     VP_AXIS_BRACES,   /* {name} in the command             */
     VP_AXIS_OPTION,   /* the command's option of that name */
+    VP_AXIS_WORD,     /* its word name=value               */
     VP_AXIS_VARIABLE, /* of its environment; "default": not set */
     VP_AXIS_KEY,      /* of a file that the command names  */
     VP_AXIS_SETTING,  /* a vp_command_setting, in its words, wherever files and options say it */

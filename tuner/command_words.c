@@ -1,4 +1,4 @@
-/* tuner/command_words.c: options and variables in the words of a command. */
+/* tuner/command_words.c: options, key=value words and variables in the words of a command. */
 #include "tuner/command_internal.h"
 
 #include <ctype.h>
@@ -21,6 +21,71 @@ const char *vp_command_value(char *const *command, const char *option, int *at)
         return "on";
     }
     return NULL;
+}
+
+/* The first word of the program's own: behind `env` and variables. */
+static int first_argument(char *const *command)
+{
+    int i = 0;
+
+    while (command[i] && (strcmp(command[i], "env") == 0 || strchr(command[i], '=')))
+        i++;
+    return command[i] ? i + 1 : i;
+}
+
+/* Where a word's key begins: Hydra's +key=value adds one, ++key=value adds or changes it. */
+static const char *key_of(const char *word)
+{
+    return word + strspn(word, "+");
+}
+
+const char *vp_command_word(char *const *command, const char *key, int *at)
+{
+    size_t n = strlen(key);
+
+    for (int i = first_argument(command); command[i]; i++) {
+        const char *word = key_of(command[i]);
+        if (strncmp(word, key, n) == 0 && word[n] == '=') {
+            if (at)
+                *at = i;
+            return word + n + 1;
+        }
+    }
+    return NULL;
+}
+
+bool vp_command_is_word(const char *word)
+{
+    const char *key = key_of(word);
+    size_t      n   = strcspn(key, "=");
+
+    if (!n || !key[n] || (!isalpha((unsigned char)*key) && *key != '_'))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)key[i]) && !strchr("_.-/@", key[i]))
+            return false;
+    return true;
+}
+
+bool vp_command_has_words(char *const *command)
+{
+    for (int i = first_argument(command); command[i]; i++)
+        if (vp_command_is_word(command[i]) && command[i - 1][0] != '-')
+            return true;
+    return false;
+}
+
+void vp_command_set_word(vp_arena *arena, char **words, int *n, const char *key, const char *value)
+{
+    int at = *n;
+
+    if (vp_command_word(words, key, &at)) {
+        words[at] = vp_arena_printf(arena, "%.*s%s=%s", (int)(key_of(words[at]) - words[at]),
+                                    words[at], key, value);
+        return;
+    }
+    words[(*n)++] = vp_arena_printf(arena, "%s=%s", key, value);
+    words[*n]     = NULL;
 }
 
 /* Whether the command writes --option=value: some parsers take nothing else (nanoGPT's), and most take both. */
