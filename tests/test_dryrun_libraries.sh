@@ -244,5 +244,153 @@ expect "samples of a list" 0 " 6 samples a step" dry --steps 2 --time -- "$pytho
 echo '{"cells": [], "metadata": {}, "execution_count": null}' > "$work/book.ipynb"
 expect "a notebook in place of a script" 4 "a notebook is no script: jupyter nbconvert --to script" dry -- "$python" "$work/book.ipynb"
 
+# ---- an evaluation of fewer batches than it may have, again and again, by a loader that keeps its iterator ----
+{ echo 'class Over(list): __iter__ = lambda self: (i for _ in iter(int, 1) for i in list.__iter__(self))'
+  sed 's/sampler=range(4 \* n)/sampler=Over(range(4 * n))/; s/batches(50)/batches(2)/' "$work/kept.py"; } > "$work/kept2.py"
+expect "each evaluation has its batches" 0 "epoch 0 evaluated 2 epoch 1 evaluated 2 epoch 2 evaluated 2 the end" dry --steps 2 -- "$python" "$work/kept2.py"
+
+# ---- ultralytics' trainer: its warm-up raises the batches of a step to the number it then has; a checkpoint it saved into memory ----
+cat > "$work/yolo/ultralytics/engine/trainer.py" <<'P'
+import io, pathlib, torch
+from types import SimpleNamespace
+class BaseTrainer:
+    def __init__(self):
+        self.args, self.epochs, self.stop = SimpleNamespace(warmup_epochs=3.0), 100, False
+    def optimizer_step(self):
+        self.opt.step()
+        self.opt.zero_grad()
+    def _do_train(self):
+        net = torch.nn.Linear(1024, 1024, bias=False).cuda()             # 4 MiB
+        self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        loader, n, self.epoch = torch.utils.data.DataLoader(torch.zeros(4000, 1024), batch_size=4), 0, 0
+        for x in loader:
+            n += 1
+            net(x.cuda()).sum().backward()
+            if self.args.warmup_epochs or n % 4 == 0:
+                self.optimizer_step()
+            if self.stop:
+                break
+        print("batches", n, "best", pathlib.Path("best.pt").exists())
+        buffer = io.BytesIO()
+        torch.save(net.state_dict(), buffer)
+        for name in ("best.pt", "old.pt"):
+            pathlib.Path(name).write_bytes(buffer.getvalue())
+        pathlib.Path("other.pt").write_bytes(b"not weights")
+        print("saved", pathlib.Path("best.pt").stat().st_size > 4 << 20, list(torch.load("best.pt")))
+P
+cat > "$work/yolo/fit.py" <<'P'
+from ultralytics.engine.trainer import BaseTrainer
+BaseTrainer()._do_train()
+P
+mkdir "$work/yolo/run"
+echo old > "$work/yolo/run/old.pt"
+touch -d '1 hour ago' "$work/yolo/run/old.pt"
+in_run() { (cd "$work/yolo/run" && "$@"); }
+expect "ultralytics: a step has the batches that it has behind the warm-up" 0 "batches 8 best False" in_run dry --steps 2 -- "$python" "$work/yolo/fit.py"
+tr -s ' \n' ' ' < "$work/both" | grep -q "its warm-up, in which a step has fewer batches, is left out" && ok || bad "which is said" "$work/both"
+grep -q "saved True \['weight'\]" "$work/both" && ok || bad "what it saved is read again" "$work/both"
+[ "$(cd "$work/yolo/run" && ls)" = "$(printf 'old.pt\nother.pt')" ] && [ "$(cat "$work/yolo/run/old.pt")" = old ] && ok || bad "and is gone at the end, but what was there" "$work/both"
+
+# ---- timm's loader, of which an epoch without a batch has a name without a value ----
+mkdir -p "$work/timm/timm/data"
+touch "$work"/timm/timm/{,data/}__init__.py
+cat > "$work/timm/timm/data/loader.py" <<'P'
+class PrefetchLoader:
+    def __init__(self, loader): self.loader = loader
+    def __iter__(self):
+        first = True
+        for coming in self.loader:
+            coming = coming.cuda()
+            if not first:
+                yield batch
+            first, batch = False, coming
+        yield batch
+P
+cat > "$work/timm/train.py" <<'P'
+import torch
+from timm.data.loader import PrefetchLoader
+net = torch.nn.Linear(8, 8).cuda()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+train = PrefetchLoader(torch.utils.data.DataLoader(torch.zeros(4000, 8), batch_size=4))
+for epoch in range(3):
+    for x in train:
+        net(x).sum().backward()
+        opt.step()
+    print("epoch", epoch)
+print("the end")
+P
+expect "timm's later epochs are over at once" 0 "epoch 0 epoch 1 epoch 2 the end" dry --steps 2 -- "$python" "$work/timm/train.py"
+
+# ---- torchvision: the maps of keypoints are as large as a box that nobody computed ----
+cat >> "$work/vision/torchvision/models/detection/roi_heads.py" <<'P'
+    def forward(self, features, proposals, image_shapes, targets=None):
+        return heatmaps_to_keypoints(features, proposals)
+def heatmaps_to_keypoints(maps, rois):
+    widths, heights = (rois[:, 2] - rois[:, 0]).clamp(min=1).ceil(), (rois[:, 3] - rois[:, 1]).clamp(min=1).ceil()
+    for i in range(len(rois)):
+        width = int(widths[i].item())
+        height = int(heights[i].item())
+        print("map", tuple(torch.nn.functional.interpolate(maps[i][:, None], size=(height, width), mode="bicubic").shape))
+P
+cat > "$work/vision/eval.py" <<'P'
+import torch
+from torchvision.models.detection.roi_heads import RoIHeads
+RoIHeads().forward(torch.zeros(2, 17, 56, 56, device="cuda"), torch.zeros(2, 4, device="cuda"), [(480, 640), (120, 160)])
+P
+expect "torchvision: keypoints' maps are as large as the image" 0 "map (17, 1, 480, 640) map (17, 1, 480, 640)" dry -- "$python" "$work/vision/eval.py"
+
+# ---- L-BFGS keeps its iterations: 3 of the first step's 4, then 4 ----
+cat > "$work/lbfgs.py" <<'P'
+import torch
+net = torch.nn.Linear(64, 64).cuda()
+opt = torch.optim.LBFGS(net.parameters(), max_iter=4, history_size=10)
+def closure():
+    opt.zero_grad()
+    loss = net(torch.zeros(4, 64, device="cuda")).sum()
+    loss.backward()
+    return loss
+for _ in range(2):
+    opt.step(closure)
+print("kept", len(opt.state[opt._params[0]]["old_dirs"]), opt.param_groups[0]["tolerance_change"])
+P
+expect "L-BFGS keeps its iterations" 0 "kept 7 1e-09" dry -- "$python" "$work/lbfgs.py"
+tr -s ' \n' ' ' < "$work/both" | grep -q "L-BFGS runs all iterations of a step" && ok || bad "which is said" "$work/both"
+
+# ---- TRL: the reference model is asked of the whole data set first; what it says is kept in the user's cache ----
+mkdir -p "$work/trl/trl/trainer"
+touch "$work"/trl/trl/{,trainer/}__init__.py
+cat > "$work/trl/trl/trainer/dpo_trainer.py" <<'P'
+import os, torch
+class Rows:
+    def __init__(self, rows): self.rows = rows
+    column_names = property(lambda self: sorted(self.rows[0]))
+    def __len__(self): return len(self.rows)
+    def __getitem__(self, i): return self.rows[i]
+    def select(self, which): return Rows([self.rows[i] for i in which])
+    def add_column(self, name, values): return Rows([dict(r, **{name: v}) for r, v in zip(self.rows, values)])
+    def _get_cache_file_path(self, fingerprint): return os.path.join(os.environ["CACHE"], fingerprint)
+class DPOTrainer:
+    def _precompute_ref_logps(self, dataset, name, batch_size):
+        told = []
+        with torch.no_grad():
+            for x in torch.utils.data.DataLoader(torch.zeros(len(dataset), 4), batch_size=batch_size):
+                told += (x.cuda().sum(1)).cpu().tolist()
+        open(dataset._get_cache_file_path("told"), "w").write("zeros")
+        return dataset.add_column("ref", [told[i] for i in range(len(dataset))])
+P
+cat > "$work/trl/train.py" <<'P'
+import torch
+from trl.trainer.dpo_trainer import DPOTrainer, Rows
+data = DPOTrainer()._precompute_ref_logps(Rows([{"x": i} for i in range(100)]), "train", 8)
+x = torch.zeros(4, device="cuda", requires_grad=True)
+x.sum().backward()
+print("rows", len(data), data[99])
+P
+mkdir "$work/cache"
+for steps in "--steps 2" ""; do
+    expect "TRL: each sample has its reference $steps" 0 "rows 100 {'x': 99, 'ref': 0.0}" dry $steps -- env CACHE="$work/cache" "$python" "$work/trl/train.py"
+    [ -z "$(ls "$work/cache")" ] && ok || bad "TRL: and nothing of it in the user's cache $steps"
+done
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -3,8 +3,9 @@
 # with each point taken a loss is many times its size. Boxes came from the host, so their number and areas are known; how many points a
 # loss takes at most is a setting of the detector.
 #     ultralytics (YOLO, RT-DETR)     boxes an image, points in boxes, points that are assigned
-#     torchvision.models.detection    the proposals and anchors that are sampled
+#     torchvision.models.detection    the proposals and anchors that are sampled, the size of keypoints' maps
 import functools
+import itertools
 import weakref
 
 SMALL = 1 << 20        # elements of a tensor that is remembered as it was on the host
@@ -21,6 +22,7 @@ class Detection:
         self.boxes = None              # of the batch under way: [boxes an image], [[width, height] of each, in images]
         self.numbers_of = None         # what torch.unique's counts are meanwhile
         self.detecting = False
+        self.image_shape = None        # of the images that torchvision's heads are handed
 
     # ---- masks of which it is known how many elements they select -------------------------------------------
 
@@ -230,3 +232,29 @@ class Detection:
                 probe.selects(labels, labels.numel() * heads.fg_bg_sampler.positive_fraction)
             return out
         kind.select_training_samples = select_training_samples
+        self.answer_keypoints(module, kind)
+
+    def answer_keypoints(self, module, kind):
+        """How large a map of a person's keypoints is drawn, is read from the box that was found: each is as large as the image."""
+        plain, plain_forward = getattr(module, "heatmaps_to_keypoints", None), getattr(kind, "forward", None)
+        Tensor, probe = self.torch.Tensor, self
+        if plain is None or plain_forward is None:
+            return
+
+        @functools.wraps(plain_forward)
+        def forward(heads, features, proposals, image_shapes, *args, **kwargs):
+            probe.image_shape = max(image_shapes, key=lambda shape: shape[0] * shape[1])
+            return plain_forward(heads, features, proposals, image_shapes, *args, **kwargs)
+
+        @functools.wraps(plain)
+        def heatmaps_to_keypoints(maps, rois):
+            if not maps.is_cuda or probe.image_shape is None:
+                return plain(maps, rois)
+            item, sides = Tensor.item, itertools.cycle(reversed(probe.image_shape))      # widths and heights in turns
+            probe.note("keypoints", "torchvision: the box of each set of keypoints is as large as the image")
+            Tensor.item = lambda t: float(next(sides))
+            try:
+                return plain(maps, rois)
+            finally:
+                Tensor.item = item
+        kind.forward, module.heatmaps_to_keypoints = forward, heatmaps_to_keypoints

@@ -11,10 +11,17 @@ import contextlib
 import functools
 import io
 import os
+import pathlib
 import re
 import shutil
 
 ROTATED = re.compile(r"checkpoint[-_]\d+")     # folders of transformers and accelerate
+
+
+def mark_of(data):
+    """By which bytes are known again: how many, and the last of them, where an archive's directory is."""
+    view = memoryview(data)
+    return view.nbytes, bytes(view[-256:])
 
 
 class Nowhere(io.RawIOBase):
@@ -53,6 +60,8 @@ class Files:
         self.without_weights = set()   # folders that this run made for checkpoints it did not write
         self.unsaved = set()           # files that a checkpoint was not written to
         self.shapes = {}               # of such files, where shapes and names are
+        self.buffers = set()           # lengths and ends of what was saved into memory
+        self.temporary = set()         # files that such bytes were written to, which are removed at the end
         self.hook_rmtree()
 
     def file_modules(self):
@@ -75,6 +84,9 @@ class Files:
     def remove_without_weights(self):
         for folder in self.without_weights:
             self.rmtree(folder, ignore_errors=True)
+        for path in self.temporary:
+            with contextlib.suppress(OSError):
+                os.remove(path)
 
     def goes_nowhere(self, path):
         """Whether a checkpoint is not written to this path, and why."""
@@ -96,8 +108,26 @@ class Files:
         self.note("spared", "checkpoints that were here before were left as they are, as a dry run has no values: %s"
                   % os.path.abspath(os.fspath(path)))
 
+    def hook_bytes(self):
+        """A checkpoint that was saved into memory and is then written as bytes (ultralytics): the trainer reads it again, so the file is
+        there until the end. One that was there before is not written over."""
+        plain, probe = pathlib.Path.write_bytes, self
+
+        @functools.wraps(plain)
+        def write_bytes(path, data):
+            if not probe.buffers or mark_of(data) not in probe.buffers:
+                return plain(path, data)
+            if probe.was_there(path):
+                probe.note_spared(path)
+                return len(data)
+            probe.note("unsaved", "checkpoints were not written")
+            probe.temporary.add(os.path.abspath(os.fspath(path)))
+            return plain(path, data)
+        pathlib.Path.write_bytes = write_bytes
+
     def hook_unsaved(self):
         """What a script does with a file that a checkpoint was not written to."""
+        self.hook_bytes()
         unsaved, shapes = self.unsaved, self.shapes
 
         def is_unsaved(path):
@@ -141,6 +171,10 @@ class Files:
         """A saving function, whose second argument is the file and has this name."""
         def save(*args, **kwargs):
             to = args[1] if len(args) > 1 else kwargs.get(name)
+            if isinstance(to, io.BytesIO) and self.steps_wanted:
+                out = plain(*args, **kwargs)
+                self.buffers.add(mark_of(to.getbuffer()))
+                return out
             if not isinstance(to, (str, os.PathLike)) or not self.goes_nowhere(to):
                 return plain(*args, **kwargs)
             if name == "filename":     # safetensors writes into paths only

@@ -61,6 +61,8 @@ def start():
             "torch._inductor.runtime.triton_heuristics": _probe.on_inductor, "triton.runtime.jit": _probe.on_triton,
             "torch._inductor.cudagraph_trees": _probe.on_graph_trees,
             "trl.trainer.grpo_trainer": _probe.on_completions, "trl.trainer.rloo_trainer": _probe.on_completions,
+            "trl.trainer.dpo_trainer": _probe.on_preferences, "trl.trainer.kto_trainer": _probe.on_preferences,
+            "torch.optim.lbfgs": _probe.on_lbfgs,
             "transformers.generation.stopping_criteria": _probe.on_stopping,
             "transformers.generation.utils": _probe.on_generation,
             "unsloth_zoo.tokenizer_utils": _probe.on_untrained,

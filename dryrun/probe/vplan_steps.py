@@ -38,7 +38,7 @@ class Steps:
         self.steps_done = 0            # of the optimizer that stepped first
         self.training_data = set()     # ids of data sets that training took batches from
         self.batches_in_step = 0
-        self.eval_batches = {}         # id of an iterator -> [phase, batches]
+        self.loops = 0                 # over loaders that keep their iterator
         self.data_over = False
         self.empty_epochs = self.idle_epochs = 0
         self.launched = -1             # kernels when the last such iterator was asked
@@ -52,6 +52,7 @@ class Steps:
         """What is done to modules as they are imported."""
         return {"torch.utils.data.dataloader": self.hook_loaders, "transformers.trainer": self.on_trainer,
                 "deepspeed.runtime.engine": self.on_engine, "litgpt.utils": self.on_litgpt,
+                "timm.data.loader": self.on_timm_loader,
                 "lightning.pytorch.trainer.trainer": self.on_lightning, "pytorch_lightning.trainer.trainer": self.on_lightning,
                 "ultralytics.engine.trainer": self.on_yolo_trainer}
 
@@ -79,6 +80,7 @@ class Steps:
         def ended(iterate):
             @functools.wraps(iterate)
             def __iter__(these):
+                probe.loops += 1
                 try:
                     yield from iterate(these)
                 except RuntimeError as e:
@@ -111,6 +113,9 @@ class Steps:
             self.end_data()
         if self.evaluating():
             taken = getattr(iterator, "vplan_evaluated", 0)
+            if getattr(iterator, "vplan_loop", self.loops) != self.loops:      # one that is kept, in another evaluation
+                taken = 0
+            iterator.vplan_loop = self.loops
             if taken >= EVAL_BATCHES:
                 self.note("eval_cut", "evaluation was ended after %d batches of each loader: what grows with their number, "
                           "as gathered predictions do, is not in the peak" % EVAL_BATCHES)
@@ -188,11 +193,22 @@ class Steps:
         trainer.should_stop = True
 
     def on_yolo_trainer(self, module):
-        """ultralytics.engine.trainer: ended as it ends itself, with a validation and a save."""
+        """ultralytics.engine.trainer: ended as it ends itself, with a validation and a save. Its warm-up raises the batches of a step from
+        one to the number it then has: gradients that are kept from batch to batch would be in no peak."""
         kind, probe = getattr(module, "BaseTrainer", None), self
         if not self.steps_wanted or not hasattr(kind, "optimizer_step"):
             return
-        plain = kind.optimizer_step
+        plain, plain_train = kind.optimizer_step, getattr(kind, "_do_train", None)
+
+        @functools.wraps(plain_train)
+        def _do_train(trainer, *args, **kwargs):
+            if getattr(getattr(trainer, "args", None), "warmup_epochs", 0):
+                trainer.args.warmup_epochs = 0
+                probe.note("yolo_warmup", "ultralytics: its warm-up, in which a step has fewer batches, is left out: a step here is as "
+                           "those that follow")
+            return plain_train(trainer, *args, **kwargs)
+        if plain_train is not None:
+            kind._do_train = _do_train
 
         @functools.wraps(plain)
         def optimizer_step(trainer, *args, **kwargs):
@@ -208,6 +224,53 @@ class Steps:
             self.engine_stepped = optimizer
         else:
             self.finish_step(optimizer)
+
+    def on_timm_loader(self, module):
+        """timm.data.loader: its loader gives each batch as the next is copied, and of none at all a name that it has not: its epoch is
+        over then."""
+        kind, probe = getattr(module, "PrefetchLoader", None), self
+        if not self.steps_wanted or not hasattr(kind, "__iter__"):
+            return
+        plain = kind.__iter__
+
+        @functools.wraps(plain)
+        def __iter__(these):
+            try:
+                yield from plain(these)
+            except UnboundLocalError:
+                if not probe.data_over:
+                    raise
+        kind.__iter__ = __iter__
+
+    def on_preferences(self, module):
+        """TRL's trainers that ask the reference model of the whole data set first (precompute_ref_log_probs) and keep what it says in the
+        user's cache, by the weights' hash: what a dry run computes goes into the run's own folder. With --steps it is asked of the
+        batches of an evaluation, and each sample is told the first one's answer."""
+        for kind in [k for k in vars(module).values() if isinstance(k, type) and "_precompute_ref_logps" in vars(k)]:
+            kind._precompute_ref_logps = self.precomputing(vars(kind)["_precompute_ref_logps"])
+
+    def precomputing(self, plain):
+        probe = self
+
+        @functools.wraps(plain)
+        def _precompute_ref_logps(trainer, dataset, name, batch_size, *args, **kwargs):
+            if not hasattr(dataset, "_get_cache_file_path"):
+                return plain(trainer, dataset, name, batch_size, *args, **kwargs)
+            kind, n = type(dataset), EVAL_BATCHES * batch_size
+            some = dataset.select(range(n)) if probe.steps_wanted and len(dataset) > n else dataset
+            path_of = kind._get_cache_file_path
+            kind._get_cache_file_path = lambda these, fingerprint: os.path.join(probe.folder, "reference-%s.arrow" % fingerprint)
+            try:
+                told = plain(trainer, some, name, batch_size, *args, **kwargs)
+            finally:
+                kind._get_cache_file_path = path_of
+            if some is dataset:
+                return told
+            probe.note("precomputed", "reference log probabilities were computed for %d batches of the %s data" % (EVAL_BATCHES, name))
+            for column in [c for c in told.column_names if c not in dataset.column_names]:
+                dataset = dataset.add_column(column, [told[0][column]] * len(dataset))
+            return dataset
+        return _precompute_ref_logps
 
     def on_litgpt(self, module):
         """litgpt.utils: its iterator begins anew at the end of the data and counts epochs, by which its loop ends. The last batch is

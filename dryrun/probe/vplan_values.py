@@ -94,6 +94,35 @@ class Values:
         torch.all, Tensor.all = all_of(torch.all), all_of(Tensor.all)
         Tensor.__bool__, Tensor.item = read(Tensor.__bool__), read(Tensor.item)
 
+    def on_lbfgs(self, module):
+        """torch.optim.lbfgs keeps a direction and a step of each of its last iterations, where the curvature that it reads is positive,
+        and ends where the loss no longer changes: of zeros it would keep none and end after one. It is, and it does not."""
+        kind, probe = getattr(module, "LBFGS", None), self
+        if kind is None:
+            return
+        plain = kind.step              # torch itself is still being imported
+
+        @functools.wraps(plain)
+        def step(optimizer, *args, **kwargs):
+            torch, group = probe.torch, optimizer.param_groups[0]
+            greater = torch.Tensor.__gt__
+            tolerance, group["tolerance_change"] = group["tolerance_change"], -1.0
+
+            def gt(t, other):
+                out = greater(t, other)
+                if isinstance(other, float) and other == 1e-10 and isinstance(out, torch.Tensor) and out.is_cuda:
+                    bool(out)          # read as ever
+                    return True
+                return out
+            torch.Tensor.__gt__ = gt
+            probe.note("lbfgs", "L-BFGS runs all iterations of a step and keeps each, up to history_size")
+            try:
+                return plain(optimizer, *args, **kwargs)
+            finally:
+                torch.Tensor.__gt__ = greater
+                group["tolerance_change"] = tolerance
+        kind.step = step
+
     # ---- a chosen value instead of zero --------------------------------------------------------------------
 
     def hook_values(self, torch):
