@@ -264,10 +264,16 @@ static const char *other_method(vp_arena *arena, const vp_checked *c, const vp_t
     if (!method || (strcmp(method, "dpo") == 0 && has_pairs(target)) ||
         (is_trl && vp_setting_canonical(arena, VP_SETTING_METHOD, method)))
         return NULL;
-    return vp_arena_printf(arena,
-                           "not answered: %s says %s, and no such step of %s was recorded; vplan "
-                           "dryrun -- COMMAND runs it without a GPU",
-                           said, method, target ? target->name : "it");
+    const vp_value *v = said ? written(c, &said, 1) : NULL;
+    char            word[64];
+    if (v && (v->kind != VP_VALUE_STRING || strcmp(v->text, method) == 0))
+        v = NULL; /* it says that method by its name, or by being there */
+    return vp_arena_printf(
+        arena,
+        "not answered: %s%s%s says %s, and no such step of %s was recorded; vplan "
+        "dryrun -- COMMAND runs it without a GPU",
+        said, v ? ": " : "", v ? vp_value_text(v, word, sizeof word) : "", method,
+        target ? target->name : "it");
 }
 
 /* A setting that memory depends on and that is written as what the text does not say; NULL: none. Of the number of processes

@@ -616,6 +616,15 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
     return open_inline(c, (int)(file - c->files), opts, err);
 }
 
+/* 1e-4 and 0.0001. */
+static bool is_same_number(const char *a, const char *b)
+{
+    char  *ends[2];
+    double x = strtod(a, &ends[0]), y = strtod(b, &ends[1]);
+
+    return *a && *b && !*ends[0] && !*ends[1] && x == y;
+}
+
 /* Whether an option that stands twice on a command line has one value all the same. */
 static bool says_the_same(const vp_document *doc, const char *key)
 {
@@ -625,7 +634,9 @@ static bool says_the_same(const vp_document *doc, const char *key)
     for (const vp_value *v = doc->root->first; v; v = v->next) {
         if (strcmp(v->key, key) != 0)
             continue;
-        if (first && strcmp(vp_value_text(first, a, sizeof a), vp_value_text(v, b, sizeof b)) != 0)
+        if (first &&
+            strcmp(vp_value_text(first, a, sizeof a), vp_value_text(v, b, sizeof b)) != 0 &&
+            !is_same_number(a, b))
             return false;
         first = v;
     }

@@ -173,6 +173,8 @@ static const vp_key trainer_keys[] = {
     {"split_batches", VP_KEY_BOOL, .until = "4.51", .instead = "accelerator_config.split_batches"},
     {"push_to_hub_model_id", VP_KEY_TEXT, .until = "5.0", .instead = "hub_model_id"},
     {"push_to_hub_token", VP_KEY_TEXT, .until = "5.1", .instead = "hub_token"},
+    {"use_ipex", VP_KEY_BOOL, .until = "4.57", .instead = "nothing: PyTorch has it"},
+    {"xpu_backend", VP_KEY_TEXT, .until = "4.51", .instead = "ddp_backend"},
     {"jit_mode_eval", VP_KEY_BOOL, .until = "5.0", .instead = "torch_compile"},
     {"torchdynamo", VP_KEY_TEXT, .until = "5.0", .instead = "torch_compile_backend"},
     {"tpu_num_cores", VP_KEY_INT, .until = "5.1", .instead = "nothing"},

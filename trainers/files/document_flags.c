@@ -70,21 +70,23 @@ static vp_status take_key(taker *t, char *word, int line, int column)
 
     if (equals)
         *equals = '\0';
+    const char *typed = vp_arena_strdup(t->doc->arena, name);
+    VP_TRY_ALLOC(t->err, typed);
     for (char *p = name; *p; p++)
         if (*p == '-')
             *p = '_';
     const vp_value *before = vp_value_member(t->into->root, name);
     if (before && before->kind == VP_VALUE_MAP && !before->text)
         before = NULL;
-    if (before && !line)
+    if (before && (!line || before->line == line))
         VP_TRY(vp_document_remark(t->doc, line, name, true, t->err,
                                   "--%s stands here twice: argparse takes the last without a word",
-                                  vp_text_escape(name, shown, sizeof shown)));
+                                  vp_text_escape(typed, shown, sizeof shown)));
     else if (before)
         VP_TRY(vp_document_remark(t->doc, line, name, true, t->err,
                                   "--%s stands here and in line %d: argparse takes the last "
                                   "without a word",
-                                  vp_text_escape(name, shown, sizeof shown), before->line));
+                                  vp_text_escape(typed, shown, sizeof shown), before->line));
     /* a.b is a member, as jsonargparse and tyro have it */
     vp_value *v = strchr(name, '.') ? vp_value_make(t->into, name)
                                     : vp_value_add(t->into, t->into->root, name);

@@ -258,6 +258,49 @@ static void judge_seq2seq(vp_judged *x)
                     v->given_to);
 }
 
+/* Without steps of its own an evaluation happens as often as logging does. */
+static void judge_evaluated(vp_judged *x)
+{
+    char   buf[64];
+    double evals = number_of(x, "eval_steps");
+
+    if (at(x, "eval_strategy") && is(strategy_of(x, "eval_strategy", buf, sizeof buf), "steps") &&
+        number_of(x, "logging_steps") == 0 && (evals == 0 || !vp_is_there(at(x, "eval_steps"))))
+        vp_find(x->c, x->file, VP_ERROR, at(x, "eval_strategy"), "eval_strategy", "eval_steps: 500",
+                "steps are refused without eval_steps where logging_steps is 0");
+}
+
+/* A text that begins as a map is read as JSON (TrainingArguments, _VALID_DICT_FIELDS; TRL's). */
+static void judge_json(vp_judged *x)
+{
+    static const char *const keys[] = {"lr_scheduler_kwargs", "gradient_checkpointing_kwargs",
+                                       "accelerator_config",  "fsdp_config",
+                                       "model_init_kwargs",   "deepspeed"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const vp_value *v = at(x, keys[i]);
+        json_error_t    error;
+        json_t         *j;
+        if (!v || v->kind != VP_VALUE_STRING || v->text[0] != '{' || strchr(v->text, '$') ||
+            v->call)
+            continue;
+        j = json_loads(v->text, 0, &error);
+        if (!j)
+            vp_find(x->c, x->file, VP_ERROR, v, keys[i], NULL,
+                    "is no JSON, as which its parser reads it: names and texts stand in double "
+                    "quotes, {\"name\": 1}");
+        json_decref(j);
+    }
+}
+
+/* is_torch_tf32_available(). */
+static void judge_tf32(vp_judged *x)
+{
+    if (x->c->no_bf16 && at(x, "tf32") && vp_check_holds(x->c, x->file, "tf32", "=true"))
+        vp_find(x->c, x->file, VP_ERROR, at(x, "tf32"), "tf32", "tf32: false",
+                "Trainer refuses it on a card below compute capability 8.0 (Ampere)");
+}
+
 void vp_judge_trainer(vp_judged *x)
 {
     static const char *const own[] = {"training_args", "sft", "llamafactory"};
@@ -272,6 +315,9 @@ void vp_judge_trainer(vp_judged *x)
     judge_steps(x, "save_steps", "save_strategy");
     judge_steps(x, "eval_steps", "eval_strategy");
     judge_best(x);
+    judge_evaluated(x);
+    judge_json(x);
+    judge_tf32(x);
     judge_fsdp(x);
     judge_targets(x);
     if (strcmp(x->file->dialect->name, own[2]) != 0) { /* whose metrics keep no logits */
