@@ -147,6 +147,10 @@ vp_status vp_dryrun_env_make(const vp_dryrun_opts *opts, const char *null_dir, c
     VP_TRY(vp_dryrun_env_add_libraries(env, null_dir, err));
     snprintf(probe, sizeof probe, "%.*s/probe", (int)sizeof probe - 8, null_dir);
     env_prepend(env, "PYTHONPATH", probe);
+    if (getenv("PATH")) { /* its nvidia-smi comes first */
+        snprintf(probe, sizeof probe, "%.*s/bin", (int)sizeof probe - 8, null_dir);
+        env_prepend(env, "PATH", probe);
+    }
     vp_dryrun_env_set(env, "CUDA_VISIBLE_DEVICES=0");
     /* no cache beside the probe; the script's own is as ever */
     if (!getenv("PYTHONDONTWRITEBYTECODE")) {

@@ -89,6 +89,27 @@ expect "a RANK that no launcher set" 4 "exit code 7" env RANK=1 WORLD_SIZE=1 "$v
 expect "a command that fails" 4 "exit code 7" dry -- sh -c 'exit 7'
 expect "variables before a command, as in a shell" 4 "got 3 4" dry -- FOO=3 BAR=4 sh -c 'echo "got $FOO $BAR" >&2; exit 7'
 expect "the same for several ranks" 4 "got 3" dry --world 2 --rank all -- FOO=3 sh -c 'echo "got $FOO" >&2; exit 7'
+# what scripts and loggers ask of the card, and of this run's processes on it
+cat > "$work/asks.py" <<'P'
+import ctypes, os, subprocess, sys
+lib, nvml = ctypes.CDLL("libvplan-null.so"), ctypes.CDLL("libnvidia-ml.so.1")
+lib.cudaMalloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t]
+ask = lambda *words: subprocess.run(("nvidia-smi",) + words, stdout=subprocess.PIPE, universal_newlines=True).stdout.strip()
+print("before", ask("--query-gpu=memory.used,memory.total,memory.free", "--format=csv,noheader,nounits"), file=sys.stderr)
+lib.cudaMalloc(ctypes.byref(ctypes.c_void_p()), 64 << 20)
+used = ask("--query-gpu=memory.used,name", "--format=csv").replace("\n", " / ")
+apps = ask("--query-compute-apps=pid,used_memory", "--format=csv,noheader")
+print("after", used, "mine", apps == "%d, 315 MiB" % os.getpid(), ask("-L")[:16], ask("-i", "1"), file=sys.stderr)
+u = (ctypes.c_uint * 2)(7, 7)
+print("nvml", nvml.nvmlDeviceGetUtilizationRates(None, u), list(u), file=sys.stderr)
+print(ask(), file=sys.stderr)
+sys.exit(subprocess.run(["nvidia-smi", "-q"]).returncode + 5)
+P
+expect "nvidia-smi: the card before it is used" 4 "before 0, 22563, 4096" dry --device l4 --budget 4GiB -- python3 "$work/asks.py"
+grep -q "^after memory.used \[MiB\], name / 315 MiB, NVIDIA L4 mine True GPU 0: NVIDIA L4 No devices were found" "$work/both" && ok || bad "nvidia-smi: what a process has of it" "$work/both"
+grep -q "^nvml 0 \[0, 0\]" "$work/both" && ok || bad "NVML: an idle card" "$work/both"
+grep -q "NVIDIA L4 .* 315MiB /   22563MiB" "$work/both" && ok || bad "nvidia-smi: the table" "$work/both"
+grep -q "this nvidia-smi knows .*, not -q" "$work/both" && grep -q "exit code 7" "$work/both" && ok || bad "nvidia-smi: what it does not know" "$work/both"
 # the message of transformers, which goes over several lines
 cat > "$work/hub.sh" <<'P'
 printf '{"cuda":false,"final":true,"torch":"2.11.0","phases":[],"error":{"type":"OSError","message":"We could not connect to the Hub, and could not find them in the cached files.\\nCheck your connection"}}' > "$VPLAN_NULL_REPORT/report.1.json"
@@ -118,6 +139,55 @@ parser.add_argument("--batch", type=int)
 parser.parse_args()
 P
 expect "an option that the script has not" 4 "exit code 2: argparse: unrecognized arguments: --btach 4" dry -- python3 "$work/parsed.py" --btach 4
+# others print and exit too: click, Hydra (what a script under it raises, as well), Fire
+mkdir -p "$work/parsers/click" "$work/parsers/hydra/_internal" "$work/parsers/fire"
+touch "$work"/parsers/{click,hydra,hydra/_internal,fire}/__init__.py
+cat > "$work/parsers/click/exceptions.py" <<'P'
+import sys
+class ClickException(Exception):
+    def show(self, file=None): print("Error: " + self.args[0], file=sys.stderr)
+class UsageError(ClickException):
+    def show(self, file=None): print("Usage. " + self.args[0], file=sys.stderr)
+P
+cat > "$work/parsers/hydra/_internal/utils.py" <<'P'
+import sys
+def run_and_report(func):
+    try:
+        return func()
+    except Exception as e:
+        print(e, file=sys.stderr)
+        sys.exit(1)
+P
+cat > "$work/parsers/fire/core.py" <<'P'
+class Trace:
+    elements = [type("E", (), {"ErrorAsStr": lambda self: "Could not consume arg: --btach"})()]
+def _DisplayError(component_trace): pass
+P
+cat > "$work/parsers/click.py.run" <<'P'
+import sys
+from click.exceptions import UsageError
+try:
+    raise UsageError("No such option '--btach'.")
+except UsageError as e:
+    e.show()
+    sys.exit(2)
+P
+cat > "$work/parsers/hydra.py.run" <<'P'
+from hydra._internal.utils import run_and_report
+def main():
+    raise KeyError("train.bs")
+run_and_report(main)
+P
+cat > "$work/parsers/fire.py.run" <<'P'
+import sys
+from fire.core import _DisplayError, Trace
+_DisplayError(Trace())
+sys.exit(2)
+P
+parsers() { dry -- env PYTHONPATH="$null/probe:$work/parsers" python3 "$work/parsers/$1.py.run"; }
+expect "what click refuses" 4 "exit code 2: click: No such option '--btach'" parsers click
+expect "what is raised under Hydra" 4 "exit code 1: KeyError: 'train.bs'" parsers hydra
+expect "what Fire refuses" 4 "exit code 2: fire: Could not consume arg: --btach" parsers fire
 expect "a value that is none" 4 "exit code 2: argparse: argument --batch: invalid int value: 'x'" dry -- python3 "$work/parsed.py" --batch x
 expect "deepspeed's own option" 4 "unrecognized arguments: --local_rank=0 (deepspeed and torch.distributed.launch give --local_rank to the script" dry -- python3 "$work/parsed.py" --local_rank=0
 cat > "$work/goes_on.py" <<'P'

@@ -48,8 +48,8 @@ def start():
     if _probe is None:
         _probe = Probe()
         ImportHook({
-            **_probe.step_modules(), **_probe.file_modules(),
-            "torch": _probe.on_torch, "argparse": _probe.on_argparse, "torch.distributed.utils": _probe.on_distributed_utils,
+            **_probe.step_modules(), **_probe.file_modules(), **_probe.argument_modules(),
+            "torch": _probe.on_torch, "torch.distributed.utils": _probe.on_distributed_utils,
             "torch.distributed.distributed_c10d": _probe.on_c10d,
             "torch.distributed.rendezvous": _probe.on_rendezvous, "deepspeed.runtime.zero.utils": _probe.on_zero_utils,
             "accelerate.commands": _probe.on_accelerate,

@@ -3,6 +3,7 @@
 #   $(BUILD)/null/*.so.N             empty objects with the names PyTorch's libraries ask for
 #   $(BUILD)/null/play-ranks         starts the ranks of a command
 #   $(BUILD)/null/play-forked        one of several runs of a script, forked from a process that has imported its packages
+#   $(BUILD)/null/bin/nvidia-smi     found first by the command
 #   $(BUILD)/null/probe/             the Python text that is injected into the child
 # Built with `all`, installed into lib/vplan/null with `install`. Needs gcc or clang and libc; no CUDA.
 BUILD       ?= build
@@ -17,9 +18,10 @@ all: null
 install: install-null
 
 install-null: null
-	install -d '$(LIBDIR)/null/probe'
+	install -d '$(LIBDIR)/null/probe' '$(LIBDIR)/null/bin'
 	install -m 755 $(NULL_DIR)/lib*.so* '$(LIBDIR)/null/'
 	install -m 755 $(NULL_DIR)/play-ranks $(NULL_DIR)/play-forked '$(LIBDIR)/null/'
+	install -m 755 $(NULL_DIR)/bin/nvidia-smi '$(LIBDIR)/null/bin/'
 	install -m 644 $(NULL_DIR)/probe/*.py '$(LIBDIR)/null/probe/'
 
 $(NULL_DIR)/gen_stubs: dryrun/stand_in/gen_stubs.c
@@ -37,7 +39,11 @@ $(NULL_DIR)/play-ranks $(NULL_DIR)/play-forked: $(NULL_DIR)/play-%: dryrun/stand
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -O2 -Wall -Wextra -Werror $(HARDEN) -o $@ $<
 
-$(NULL_DIR)/.done: $(NULL_DIR)/libvplan-null.so $(NULL_DIR)/play-ranks $(NULL_DIR)/play-forked dryrun/stand_in/sonames.txt $(NULL_PROBE)
+$(NULL_DIR)/bin/nvidia-smi: dryrun/stand_in/nvidia_smi.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -O2 -Wall -Wextra -Werror $(HARDEN) -o $@ $<
+
+$(NULL_DIR)/.done: $(NULL_DIR)/libvplan-null.so $(NULL_DIR)/play-ranks $(NULL_DIR)/play-forked $(NULL_DIR)/bin/nvidia-smi dryrun/stand_in/sonames.txt $(NULL_PROBE)
 	@mkdir -p $(NULL_DIR)/probe
 	cp $(NULL_PROBE) $(NULL_DIR)/probe/
 	@grep -v '^#' dryrun/stand_in/sonames.txt | while read -r name node; do \

@@ -161,6 +161,10 @@ int vp_null_phys_release(uint64_t handle);
 int vp_null_phys_map(uint64_t addr, uint64_t bytes, uint64_t handle);
 int vp_null_phys_unmap(uint64_t addr, uint64_t bytes);
 
+/* What this process has of the card, its context included; and, after each change of it, with the lock held, tell other processes. */
+uint64_t vp_null_process_bytes(void);
+void     vp_null_used_changed(void);
+
 /* Bytes taken by a library beside PyTorch's allocator. */
 int vp_null_outside_take(uint64_t bytes);
 

@@ -186,6 +186,7 @@ static bool take(uint64_t bytes)
     assert(vp_null_count.device_bytes + vp_null_count.outside_bytes <= dev->limit_bytes);
     if (vp_null_count.device_bytes > vp_null_count.device_bytes_peak)
         vp_null_count.device_bytes_peak = vp_null_count.device_bytes;
+    vp_null_used_changed();
     return true;
 }
 
@@ -223,8 +224,10 @@ int vp_null_mem_alloc(uint64_t bytes, uint64_t *addr)
     space_init();
     if (take(rounded)) {
         rc = range_add(rounded, PAGE_BYTES, rounded, addr);
-        if (rc != VP_NULL_OK)
+        if (rc != VP_NULL_OK) {
             vp_null_count.device_bytes -= rounded;
+            vp_null_used_changed();
+        }
     }
     pthread_mutex_unlock(&lock);
     return rc;
@@ -242,6 +245,7 @@ int vp_null_mem_free(uint64_t addr)
     if (at > 0 && ranges[at - 1].base == addr && ranges[at - 1].counted_bytes) {
         assert(vp_null_count.device_bytes >= ranges[at - 1].counted_bytes);
         vp_null_count.device_bytes -= ranges[at - 1].counted_bytes;
+        vp_null_used_changed();
         memmove(&ranges[at - 1], &ranges[at], (n_ranges - at) * sizeof *ranges);
         n_ranges--;
         rc = VP_NULL_OK;
@@ -292,6 +296,7 @@ int vp_null_outside_take(uint64_t bytes)
     pthread_mutex_lock(&lock);
     if (vp_null_count.device_bytes + vp_null_count.outside_bytes + bytes <= dev->limit_bytes) {
         vp_null_count.outside_bytes += bytes;
+        vp_null_used_changed();
         rc = VP_NULL_OK;
     }
     pthread_mutex_unlock(&lock);
@@ -360,6 +365,7 @@ static void phys_drop(uint64_t handle)
     assert(vp_null_count.device_bytes >= p->bytes);
     if (p->refs == 0 && p->maps == 0) {
         vp_null_count.device_bytes -= p->bytes;
+        vp_null_used_changed();
         p->bytes = 0;
     }
 }

@@ -1,5 +1,5 @@
-/* dryrun/stand_in/null_nvml.c: libnvidia-ml.so.1: the one device, its memory, and this process
- * on it. Anything else answers NVML_ERROR_NOT_SUPPORTED, which is NVML's own way to say so. */
+/* dryrun/stand_in/null_nvml.c: libnvidia-ml.so.1: the one device, its memory, this process
+ * on it, and that it is idle. Anything else answers NVML_ERROR_NOT_SUPPORTED, which is NVML's own way to say so. */
 #include "dryrun/stand_in/null_internal.h"
 
 #include <stdio.h>
@@ -59,12 +59,6 @@ int   nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **out)
     return handle(out);
 }
 
-static uint64_t process_bytes(void)
-{
-    return vp_null_device_get()->context_bytes + vp_null_count.device_bytes +
-           vp_null_count.outside_bytes;
-}
-
 typedef struct nvml_memory {
     unsigned long long total, free, used;
 } nvml_memory;
@@ -75,7 +69,7 @@ int   nvmlDeviceGetMemoryInfo(void *d, nvml_memory *m)
     (void)d;
     m->total = vp_null_device_get()->total_bytes;
     m->free  = vp_null_mem_free_bytes();
-    m->used  = process_bytes();
+    m->used  = vp_null_process_bytes();
     return 0;
 }
 
@@ -171,7 +165,7 @@ int   nvmlDeviceGetComputeRunningProcesses(void *d, unsigned *n, nvml_process_v1
         return NVML_INSUFFICIENT_SIZE;
     }
     *n      = 1;
-    list[0] = (nvml_process_v1){.pid = (unsigned)getpid(), .used = process_bytes()};
+    list[0] = (nvml_process_v1){.pid = (unsigned)getpid(), .used = vp_null_process_bytes()};
     return 0;
 }
 
@@ -185,7 +179,7 @@ int   nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, nvml_process
     }
     *n      = 1;
     list[0] = (nvml_process_v2){.pid              = (unsigned)getpid(),
-                                .used             = process_bytes(),
+                                .used             = vp_null_process_bytes(),
                                 .gpu_instance     = ~0u,
                                 .compute_instance = ~0u};
     return 0;
@@ -197,6 +191,51 @@ int   nvmlDeviceGetComputeRunningProcesses_v2(void *d, unsigned *n, nvml_process
     return nvmlDeviceGetComputeRunningProcesses_v3(d, n, list);
 }
 
+/* An idle card, as nothing is computed: what loggers ask of it, and torch.cuda.utilization() and its kin, is an error on no card. */
+typedef struct nvml_utilization {
+    unsigned gpu_percent, memory_percent;
+} nvml_utilization;
+
+E int nvmlDeviceGetUtilizationRates(void *d, nvml_utilization *u);
+int   nvmlDeviceGetUtilizationRates(void *d, nvml_utilization *u)
+{
+    (void)d;
+    *u = (nvml_utilization){0};
+    return 0;
+}
+
+E int nvmlDeviceGetTemperature(void *d, int sensor, unsigned *celsius);
+int   nvmlDeviceGetTemperature(void *d, int sensor, unsigned *celsius)
+{
+    (void)d, (void)sensor;
+    *celsius = 30;
+    return 0;
+}
+
+E int nvmlDeviceGetPowerUsage(void *d, unsigned *milliwatts);
+int   nvmlDeviceGetPowerUsage(void *d, unsigned *milliwatts)
+{
+    (void)d;
+    *milliwatts = 0;
+    return 0;
+}
+
+E int nvmlDeviceGetTotalEnergyConsumption(void *d, unsigned long long *millijoules);
+int   nvmlDeviceGetTotalEnergyConsumption(void *d, unsigned long long *millijoules)
+{
+    (void)d;
+    *millijoules = 0;
+    return 0;
+}
+
+E int nvmlDeviceGetClockInfo(void *d, int clock, unsigned *mhz);
+int   nvmlDeviceGetClockInfo(void *d, int clock, unsigned *mhz)
+{
+    (void)d, (void)clock;
+    *mhz = 0;
+    return 0;
+}
+
 #define NOT_SUPPORTED(name) \
     E int name(void); \
     int   name(void) \
@@ -204,11 +243,6 @@ int   nvmlDeviceGetComputeRunningProcesses_v2(void *d, unsigned *n, nvml_process
         return NVML_NOT_SUPPORTED; \
     }
 
-NOT_SUPPORTED(nvmlDeviceGetUtilizationRates)
-NOT_SUPPORTED(nvmlDeviceGetTemperature)
-NOT_SUPPORTED(nvmlDeviceGetPowerUsage)
-NOT_SUPPORTED(nvmlDeviceGetTotalEnergyConsumption)
-NOT_SUPPORTED(nvmlDeviceGetClockInfo)
 NOT_SUPPORTED(nvmlDeviceGetMaxClockInfo)
 NOT_SUPPORTED(nvmlDeviceGetNvLinkState)
 NOT_SUPPORTED(nvmlDeviceGetNvLinkRemoteDeviceType)
