@@ -610,6 +610,7 @@ vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_
     complete_switches(c, file);
     take_init_kwargs(c, file);
     find_version(c, file);
+    vp_check_complete_options(c, file);
     for (vp_document *part = file->doc->parts; part && c->n_files < VP_CHECK_MAX_FILES;
          part              = part->next)
         open_part(c, file, part, opts->target);

@@ -64,6 +64,9 @@ bool vp_check_is_call(const vp_checked_file *file);
 void vp_check_stranger(vp_checked *c, const vp_checked_file *file, const vp_section *s,
                        const char *path, const vp_value *v, vp_text *own);
 
+/* Options of a program's own command that are cut short, as argparse completes them. */
+void vp_check_complete_options(vp_checked *c, const vp_checked_file *file);
+
 /* Whether nothing is trained by it. */
 bool vp_check_is_idle(const vp_document *doc);
 /* Whether a trainer that no table is of trains by it. */
@@ -148,6 +151,7 @@ void vp_judge_trl(vp_judged *x);
 void vp_judge_groups(vp_checked *c); /* once settings are known */
 void vp_judge_trainer(vp_judged *x);
 void vp_judge_llamafactory(vp_judged *x);
+void vp_judge_swift(vp_judged *x);
 void vp_judge_uncounted(vp_judged *x); /* of every dialect */
 void vp_judge_yaml(vp_judged *x);      /* of what PyYAML refuses and libyaml takes */
 void vp_judge_own(vp_judged *x);       /* of the options of people's own scripts */

@@ -164,6 +164,13 @@ static bool reads_text(const vp_checked *c, const vp_checked_file *file, const v
     return vp_version_compare(version, k->reads_text) >= 0;
 }
 
+/* Whether its own program reads it as options of HfArgumentParser's. */
+static bool is_of_argparse(const vp_checked_file *file)
+{
+    return file->doc->format == VP_FORMAT_FLAGS && vp_check_is_run(file) &&
+           (file->dialect->refuses || file->dialect->refused_by);
+}
+
 static void check_number(vp_checked *c, const vp_checked_file *file, const vp_key *k,
                          const vp_value *v)
 {
@@ -213,8 +220,10 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
         file->dialect->bool_is_number || (file->dialect->maps_take_reals && strchr(k->path, '.'));
     if (whole && is_real && !is_taken && x > 0 && x < 1e12) {
         snprintf(better, sizeof better, "%.0f", x);
-        vp_find(c, file, VP_WARNING, v, k->path, better,
-                "%s is a real number: what wants a whole one may refuse it", shown);
+        vp_find(c, file, is_of_argparse(file) ? VP_ERROR : VP_WARNING, v, k->path, better,
+                is_of_argparse(file) ? "%s is no whole number to argparse, which refuses it"
+                                     : "%s is a real number: what wants a whole one may refuse it",
+                shown);
     }
     if (k->max > k->min && (x < k->min || x > k->max)) {
         if (k->max >= 1e6)
@@ -483,6 +492,10 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
     }
     switch (k->type) {
     case VP_KEY_BOOL:
+        if (v->kind == VP_VALUE_BOOL && v->text && strncasecmp(v->text, "o", 1) == 0 &&
+            is_of_argparse(file))
+            vp_find(c, file, VP_ERROR, v, k->path, v->boolean ? "true" : "false",
+                    "%s is no truth value to argparse, which refuses it", v->text);
         if (v->kind == VP_VALUE_BOOL || (v->kind == VP_VALUE_INT && (v->integer & ~1LL) == 0))
             break;
         if (v->kind != VP_VALUE_STRING || !check_truth(c, file, k, v))
@@ -763,6 +776,7 @@ static const struct {
     {&vp_dialect_trl, vp_judge_trl},
     {&vp_dialect_transformers, vp_judge_trainer},
     {&vp_dialect_llamafactory, vp_judge_llamafactory},
+    {&vp_dialect_swift, vp_judge_swift},
 };
 
 void vp_check_rules(vp_checked *c, vp_checked_file *file)

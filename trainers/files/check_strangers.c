@@ -133,6 +133,47 @@ static bool is_refused(const vp_checked *c, const vp_checked_file *file)
     return false;
 }
 
+/* The only option that begins so; NULL: there is none, or are several, which argparse refuses. */
+static const char *option_that_begins(vp_checked *c, const vp_checked_file *file, const char *key)
+{
+    const char *names[MAX_NAMES], *only = NULL;
+    int         n = names_of(c, file, "", names);
+
+    for (int i = 0; i < n; i++) {
+        const char   *version;
+        const vp_key *k = vp_file_key(c, file, names[i], &version);
+        if (strncmp(names[i], key, strlen(key)) != 0 ||
+            (k && !vp_version_within(version, k->since, k->until)))
+            continue;
+        if (only && strcmp(only, names[i]) != 0)
+            return NULL;
+        only = names[i];
+    }
+    return only;
+}
+
+void vp_check_complete_options(vp_checked *c, const vp_checked_file *file)
+{
+    if (!file->dialect || file->doc->format != VP_FORMAT_FLAGS || !is_refused(c, file))
+        return;
+    for (vp_value *v = file->doc->root->first; v; v = v->next) {
+        const char   *version;
+        const vp_key *k = vp_file_key(c, file, v->key, &version);
+        bool          is_known =
+            k ? vp_version_within(version, k->since, k->until)
+                       : vp_check_known_at(file, "", v->key) || vp_listed(file->dialect->options, v->key);
+        const char *whole = is_known || v->kind == VP_VALUE_MAP || strlen(v->key) < 3
+                                ? NULL
+                                : option_that_begins(c, file, v->key);
+        if (!whole)
+            continue;
+        vp_find(c, file, VP_NOTE, v, v->key, whole, "is read as %s, the only option that begins so",
+                whole);
+        v->key                 = whole;
+        file->doc->root->index = NULL; /* by the names of before */
+    }
+}
+
 void vp_check_stranger(vp_checked *c, const vp_checked_file *file, const vp_section *s,
                        const char *path, const vp_value *v, vp_text *own)
 {

@@ -5,6 +5,10 @@
 #define BIG                1e12
 #define ARRAY(keys, field) .field = keys, .n_##field = sizeof keys / sizeof *keys
 
+/* swift/arguments/sft_args.py, _check_padding_free() */
+#define FLASHES        "flash_attn|flash_attention_2|flash_attention_3|flash_attention_4"
+#define PACKS_BY_FLASH "ms-swift refuses it without flash attention"
+
 static const vp_key swift_keys[] = {
     {"model", VP_KEY_TEXT},
     {"tuner_type", VP_KEY_TEXT, "lora"},
@@ -92,7 +96,7 @@ static const vp_key swift_keys[] = {
     {"warmup_ratio", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
     {"group_by_length", VP_KEY_BOOL, "false"},
     {"logging_dir", VP_KEY_TEXT},
-    {"rlhf_type", VP_KEY_TEXT, NULL, "dpo|orpo|simpo|kto|cpo|rm|ppo|grpo|gkd"},
+    {"rlhf_type", VP_KEY_WORD, NULL, "dpo|orpo|simpo|kto|cpo|rm|ppo|grpo|gkd"},
     {"split_dataset_ratio", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
     {"packing", VP_KEY_BOOL, "false"},
     {"padding_free", VP_KEY_BOOL, "false"},
@@ -100,12 +104,36 @@ static const vp_key swift_keys[] = {
     {"lora_alpha", VP_KEY_INT, "32", .min = 1, .max = 1e6},
     {"lora_dropout", VP_KEY_REAL, "0.05", .min = 0, .max = 1},
     {"target_modules", VP_KEY_LIST, "all-linear"},
-    {"quant_bits", VP_KEY_INT, NULL, .min = 1, .max = 8},
-    {"quant_method", VP_KEY_TEXT},
+    {"quant_bits", VP_KEY_WORD, NULL, "1|2|3|4|8|float8"},
     {"bnb_4bit_use_double_quant", VP_KEY_BOOL, "true"},
     {"sequence_parallel_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
     {"fsdp", VP_KEY_TEXT, .opens = "swift_fsdp"},
     {"use_ray", VP_KEY_BOOL, "false"},
+    {"lazy_tokenize", VP_KEY_BOOL},
+    {"num_labels", VP_KEY_INT},
+    /* of its parser's choices */
+    {"acc_strategy", VP_KEY_WORD, NULL, "token|seq"},
+    {"task_type", VP_KEY_WORD, NULL,
+     "causal_lm|seq_cls|embedding|reranker|generative_reranker|decision"},
+    {"tuner_backend", VP_KEY_WORD, NULL, "peft|unsloth"},
+    {"problem_type", VP_KEY_WORD, NULL,
+     "regression|single_label_classification|multi_label_classification"},
+    {"truncation_strategy", VP_KEY_WORD, NULL, "delete|left|right|split|null"},
+    {"padding_side", VP_KEY_WORD, NULL, "left|right"},
+    {"template_backend", VP_KEY_WORD, NULL, "swift|jinja"},
+    {"stopping_strategy", VP_KEY_WORD, NULL, "first_exhausted|all_exhausted"},
+    {"quant_method", VP_KEY_WORD, NULL, "bnb|hqq|eetq|quanto|fp8|gptq|awq"},
+    {"bnb_4bit_compute_dtype", VP_KEY_WORD, NULL, "float16|bfloat16|float32|null"},
+    {"bnb_4bit_quant_type", VP_KEY_WORD, NULL, "fp4|nf4"},
+    {"packing_strategy", VP_KEY_WORD, NULL, "binpack|sequential"},
+    {"lora_bias", VP_KEY_WORD, NULL, "none|all"},
+    {"lora_dtype", VP_KEY_WORD, NULL, "float16|bfloat16|float32|null"},
+    {"swanlab_mode", VP_KEY_WORD, NULL, "cloud|local"},
+    {"vllm_mode", VP_KEY_WORD, NULL, "server|colocate"},
+    {"scale_rewards", VP_KEY_WORD, NULL, "group|batch|none|gdpo"},
+    {"importance_sampling_level", VP_KEY_WORD, NULL, "token|sequence|sequence_token"},
+    {"advantage_estimator", VP_KEY_WORD, NULL, "grpo|rloo|reinforce_plus_plus"},
+    {"completion_length_limit_scope", VP_KEY_WORD, NULL, "total|per_round"},
 };
 
 static const vp_section swift_sections[] = {
@@ -113,21 +141,21 @@ static const vp_section swift_sections[] = {
      .known =
          "use_dora:b ray_exp_name decision_drop_instructions:r decision_shuffle_fields:b "
          "decision_state_as_text:r decision_subsample_options:i device_groups dataset "
-         "val_dataset template system model_type task_type model_revision adapters streaming:b "
-         "dataset_num_proc:i lazy_tokenize:b use_hf:b freeze_llm:b freeze_vit:b freeze_aligner:b "
-         "truncation_strategy bnb_4bit_compute_dtype bnb_4bit_quant_type bnb_4bit_quant_storage "
+         "val_dataset template system model_type model_revision adapters streaming:b "
+         "dataset_num_proc:i use_hf:b freeze_llm:b freeze_vit:b freeze_aligner:b "
+         "bnb_4bit_quant_storage "
          "use_galore:b galore_rank:i loss_scale create_checkpoint_symlink:b add_version:b "
-         "router_aux_loss_coef:r model_name loss_type acc_strategy activation_cpu_offload "
+         "router_aux_loss_coef:r model_name loss_type activation_cpu_offload "
          "adalora_beta1:r adalora_beta2:r adalora_deltaT:i adalora_init_r:i "
          "adalora_orth_reg_weight:r adalora_target_r:i adalora_tfinal:i adalora_tinit:i "
-         "adapter_act adapter_length:i add_non_thinking_prefix:b advantage_estimator "
+         "adapter_act adapter_length:i add_non_thinking_prefix:b "
          "advantage_reweight agent_template aligner_lr:r api_key async_generate:b base_url "
          "beta:r boft_block_num:i boft_block_size:i boft_dropout:r boft_n_butterfly_factor:i "
          "cache_files cached_dataset cached_val_dataset callbacks center_rewards_coefficient:r "
          "check_model:b chord_enable_phi_function:b chord_mu_decay_steps:i chord_mu_peak:r "
          "chord_mu_valley:r chord_mu_warmup_steps:i chord_sft_dataset "
          "chord_sft_per_device_train_batch_size:i cliprange:r cliprange_value:r columns "
-         "commit_message completion_length_limit_scope context_manager cosine_max_len:i "
+         "commit_message context_manager cosine_max_len:i "
          "cosine_max_len_value_correct:r cosine_max_len_value_wrong:r "
          "cosine_min_len_value_correct:r cosine_min_len_value_wrong:r cpo_alpha:r "
          "custom_dataset_info custom_register_path data_range dataset_shuffle:b "
@@ -146,14 +174,14 @@ static const vp_section swift_sections[] = {
          "galore_proj_quant:b galore_proj_type galore_quantization:b galore_queue_size:i "
          "galore_scale:r galore_target_modules galore_update_proj_gap:i galore_with_embedding:b "
          "gamma:r generation_batch_size:i gkd_logits_topk:i group_size gym_env host hqq_axis:i "
-         "ignore_args_error:b importance_sampling_level infer_backend init_strategy init_weights "
+         "ignore_args_error:b infer_backend init_strategy init_weights "
          "interleave_prob is_binary_loss_scale:b is_multimodal kl_coef:r kl_in_reward:b "
          "label_smoothing:r lam:r lang ld_alpha:r lisa_activated_layers:i lisa_step_interval:i "
          "llamapro_num_groups:i llamapro_num_new_blocks:i lmbda:r lmdeploy_cache_max_entry_count "
          "lmdeploy_quant_policy lmdeploy_session_len lmdeploy_tp lmdeploy_vision_batch_size "
          "load_args:b load_data_args:b load_from_cache_file:b local_dataset local_repo_path "
          "local_rollout_forward_batch_size:i log_completions:b log_entropy:b log_interval "
-         "log_rollout_offpolicy_metrics:b logprobs:b lora_bias lora_dtype lora_ga_batch_size:i "
+         "log_rollout_offpolicy_metrics:b logprobs:b lora_ga_batch_size:i "
          "lora_ga_direction lora_ga_iters:i lora_ga_max_length:i lora_ga_scale "
          "lora_ga_stable_gamma:i lorap_lr_ratio:r loss_weights max_batch_size "
          "max_completion_length:i max_epochs:i max_logprobs max_memory max_model_len:i "
@@ -161,13 +189,13 @@ static const vp_section swift_sections[] = {
          "mcore_adapter mcore_model merge_lora metric min_p:r missing_eos_penalty:r model_author "
          "model_kwargs modules_to_save move_model_batches:i mrl_dims multi_turn_scheduler "
          "n_best_to_keep new_special_tokens norm_bbox num_beams:i num_generations:i "
-         "num_generations_eval:i num_iterations:i num_labels:i num_mini_batches:i "
+         "num_generations_eval:i num_iterations:i num_mini_batches:i "
          "num_ppo_epochs:i num_return_sequences num_sample_generations:i num_sampling_batch_size "
          "num_sampling_batches off_policy_sequence_mask_delta:r offload_model:b "
          "offload_optimizer:b offload_teacher_model:b optimizer orm_model output_file "
          "overlong_filter:b override_exist_file owned_by packing_length:i packing_num_proc:i "
-         "packing_strategy padding_side port preserve_thinking:b prm_model prm_threshold "
-         "problem_type quant_batch_size quant_n_samples real_tau:r ref_adapter_name ref_adapters "
+         "port preserve_thinking:b prm_model prm_threshold "
+         "quant_batch_size quant_n_samples real_tau:r ref_adapter_name ref_adapters "
          "ref_model ref_model_mixup_alpha:r ref_model_revision ref_model_sync_steps:i "
          "ref_model_type reference_free reft_args reft_intervention_type reft_layer_key "
          "reft_layers reft_rank:i repetition_max_penalty:r repetition_n_grams:i "
@@ -177,7 +205,7 @@ static const vp_section swift_sections[] = {
          "reward_weights rlsd_lambda:r rlsd_lambda_decay_steps:i rlsd_lambda_warmup_steps:i "
          "rlsd_negative_only:b rlsd_reweight_clip_range:r rollout_importance_sampling_mode "
          "rollout_importance_sampling_threshold:r rope_scaling rpo_alpha:r safe_serialization:b "
-         "sampler_engine sampler_type save_missing_weights scale_rewards sdar_gate_beta:r "
+         "sampler_engine sampler_type save_missing_weights sdar_gate_beta:r "
          "sdar_loss_coef:r seq_kd:b served_model_name server_name server_port sft_alpha:r "
          "sglang_context_length sglang_disable_cuda_graph sglang_disable_custom_all_reduce "
          "sglang_dp_size sglang_enable_dp_attention sglang_enable_ep_moe sglang_ep_size "
@@ -186,17 +214,17 @@ static const vp_section swift_sections[] = {
          "sglang_speculative_num_draft_tokens sglang_speculative_num_steps sglang_tp_size "
          "shuffle_buffer_size:i simpo_gamma:r sleep_level:i soft_cache_length:i "
          "soft_max_length:i ssl_certfile ssl_keyfile steps_per_generation:i stop_words "
-         "stopping_strategy stream:b strict:b structured_outputs_regex studio_title "
-         "swanlab_email_language swanlab_exp_name swanlab_mode swanlab_notification_method "
+         "stream:b strict:b structured_outputs_regex studio_title "
+         "swanlab_email_language swanlab_exp_name swanlab_notification_method "
          "swanlab_project swanlab_receiver_email swanlab_secret swanlab_sender_email "
          "swanlab_smtp_port:i swanlab_smtp_server swanlab_token swanlab_webhook_url "
          "swanlab_workspace sync_ref_model:b target_parameters target_regex tau_neg:r tau_pos:r "
          "teacher_adapters teacher_deepspeed teacher_kl_coef:r teacher_model "
          "teacher_model_revision teacher_model_server teacher_model_type teacher_tag_key "
-         "temperature:r template_backend template_mode test_convert_dtype test_convert_precision "
+         "temperature:r template_mode test_convert_dtype test_convert_precision "
          "thread_count to_cached_dataset to_hf to_mcore to_ollama to_peft_format "
          "top_entropy_quantile:r top_k:i top_logprobs:i top_p:r train_dataloader_shuffle:b "
-         "trainable_parameters trainable_parameters_regex tuner_backend undesirable_weight:r "
+         "trainable_parameters trainable_parameters_regex undesirable_weight:r "
          "use_chat_template:b use_flash_ckpt:b use_gym_env:b use_logits_to_keep:b use_rslora:b "
          "use_swift_lora:b use_vllm:b val_dataset_sample val_dataset_shuffle:b vera_d_initial:r "
          "vera_dropout:r vera_projection_prng_key:i vera_rank:i verbose vf_coef:r vit_lr:r "
@@ -204,7 +232,7 @@ static const vp_section swift_sections[] = {
          "vllm_enable_expert_parallel:b vllm_enable_lora:b vllm_enable_prefix_caching:b "
          "vllm_enforce_eager:b vllm_engine_kwargs vllm_gpu_memory_utilization:r "
          "vllm_limit_mm_per_prompt vllm_max_lora_rank:i vllm_max_model_len:i vllm_max_num_seqs:i "
-         "vllm_mm_processor_cache_gb:r vllm_mode vllm_pipeline_parallel_size:i vllm_quantization "
+         "vllm_mm_processor_cache_gb:r vllm_pipeline_parallel_size:i vllm_quantization "
          "vllm_reasoning_parser vllm_server_base_url vllm_server_group_port vllm_server_host "
          "vllm_server_pass_dataset:b vllm_server_port vllm_server_timeout:r "
          "vllm_speculative_config vllm_tensor_parallel_size:i vllm_use_async_engine:b "
@@ -304,6 +332,19 @@ static const vp_rule swift_rules[] = {
     {"quant_bits", "set", "tuner_type", "=full", VP_ERROR, "quantised weights cannot be trained",
      "--tuner_type lora"},
     {"fp16", "=true", "bf16", "=true", VP_ERROR, "fp16 and bf16 exclude each other", "--bf16 true"},
+    {"packing", "=true", "attn_impl", "!=" FLASHES, VP_ERROR, PACKS_BY_FLASH,
+     "attn_impl flash_attention_2"},
+    {"padding_free", "=true", "attn_impl", "!=" FLASHES, VP_ERROR, PACKS_BY_FLASH,
+     "attn_impl flash_attention_2"},
+    {"packing", "=true", "attn_impl", "unset", VP_ERROR, PACKS_BY_FLASH,
+     "attn_impl flash_attention_2"},
+    {"padding_free", "=true", "attn_impl", "unset", VP_ERROR, PACKS_BY_FLASH,
+     "attn_impl flash_attention_2"},
+    {"lazy_tokenize", "=true", "packing", "=true", VP_ERROR, "ms-swift refuses it beside packing",
+     "lazy_tokenize false"},
+    {"task_type", "=seq_cls", "num_labels", "unset", VP_ERROR,
+     "seq_cls is refused by ms-swift without a number of classes", "num_labels 2"},
+    {"fsdp", "set", "deepspeed", "set", VP_ERROR, "ms-swift refuses FSDP beside DeepSpeed", NULL},
     VP_PROJECTS_RULES("optim", "all-linear"),
 };
 
