@@ -171,6 +171,12 @@ static bool is_of_argparse(const vp_checked_file *file)
            (file->dialect->refuses || file->dialect->refused_by);
 }
 
+static bool is_of_jsonargparse(const vp_checked_file *file)
+{
+    return file->dialect->exponents && file->dialect->text_is_number &&
+           file->doc->format == VP_FORMAT_YAML;
+}
+
 static void check_number(vp_checked *c, const vp_checked_file *file, const vp_key *k,
                          const vp_value *v)
 {
@@ -220,9 +226,10 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
         file->dialect->bool_is_number || (file->dialect->maps_take_reals && strchr(k->path, '.'));
     if (whole && is_real && !is_taken && x > 0 && x < 1e12) {
         snprintf(better, sizeof better, "%.0f", x);
-        vp_find(c, file, is_of_argparse(file) ? VP_ERROR : VP_WARNING, v, k->path, better,
-                is_of_argparse(file) ? "%s is no whole number to argparse, which refuses it"
-                                     : "%s is a real number: what wants a whole one may refuse it",
+        bool is_strict = is_of_argparse(file) || is_of_jsonargparse(file);
+        vp_find(c, file, is_strict ? VP_ERROR : VP_WARNING, v, k->path, better,
+                is_strict ? "%s is no whole number to its parser, which refuses it"
+                          : "%s is a real number: what wants a whole one may refuse it",
                 shown);
     }
     if (k->max > k->min && (x < k->min || x > k->max)) {
@@ -245,7 +252,8 @@ static bool check_truth(vp_checked *c, const vp_checked_file *file, const vp_key
 
     /* HfArgumentParser's reader of options knows neither */
     if ((!is_on && !among(no, v->text, true)) ||
-        (is_read && !file->dialect->bool_is_number && strncasecmp(v->text, "o", 1) == 0))
+        (is_read && !file->dialect->bool_is_number && !file->dialect->exponents &&
+         strncasecmp(v->text, "o", 1) == 0))
         return false;
     vp_find(c, file, is_read || file->dialect->hjson || is_on ? VP_WARNING : VP_ERROR, v, k->path,
             is_on ? "true" : "false", "\"%s\" is text, %s",

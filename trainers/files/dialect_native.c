@@ -145,6 +145,9 @@ static const vp_saying lightning_says[] = {
     {VP_SETTING_PRECISION, "bf16", "trainer.precision", "bf16-true"},
     {VP_SETTING_PRECISION, "fp16-mixed", "trainer.precision", "16-mixed"},
     {VP_SETTING_PRECISION, "fp16", "trainer.precision", "16-true"},
+    {VP_SETTING_PRECISION, "fp32", "trainer.precision", "32", .read_only = true},
+    {VP_SETTING_PRECISION, "bf16-mixed", "trainer.precision", "bf16", .read_only = true},
+    {VP_SETTING_PRECISION, "fp16-mixed", "trainer.precision", "16", .read_only = true},
     {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "trainer.strategy", "deepspeed_stage_2",
      "parallel=zero2"},
     {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "trainer.strategy", "deepspeed_stage_2_offload",
@@ -190,7 +193,8 @@ const vp_dialect vp_dialect_lightning = {
 
 static const vp_key litgpt_keys[] = {
     {"checkpoint_dir", VP_KEY_TEXT},
-    {"precision", VP_KEY_WORD, NULL, "32-true|16-true|16-mixed|bf16-true|bf16-mixed"},
+    {"precision", VP_KEY_WORD, NULL,
+     "32-true|16-true|16-mixed|bf16-true|bf16-mixed|64-true|32|16|bf16|64"},
     {"devices", VP_KEY_INT, "1", .min = 1, .max = 1e6, .or_auto = true},
     {"num_nodes", VP_KEY_INT, "1", .min = 1, .max = 1e6},
     {"train", VP_KEY_MAP},
@@ -198,6 +202,12 @@ static const vp_key litgpt_keys[] = {
     {"train.global_batch_size", VP_KEY_INT, "64", .min = 1, .max = BIG},
     {"train.max_seq_length", VP_KEY_INT, NULL, .min = 1, .max = BIG},
     {"train.max_norm", VP_KEY_REAL, NULL, .min = 0, .max = BIG},
+    {"train.epochs", VP_KEY_INT, NULL, "null", .min = 1, .max = BIG},
+    {"train.max_tokens", VP_KEY_INT, NULL, "null", .min = 1, .max = 1e18},
+    {"train.lr_warmup_steps", VP_KEY_INT, "100", "null", .min = 0, .max = BIG},
+    {"train.lr_warmup_fraction", VP_KEY_REAL, NULL, .min = 0, .max = 1},
+    {"train.tie_embeddings", VP_KEY_BOOL},
+    {"logger_name", VP_KEY_WORD, NULL, "csv|tensorboard|wandb|mlflow|litlogger"},
     {"quantize", VP_KEY_WORD, NULL, "bnb.nf4|bnb.nf4-dq|bnb.fp4|bnb.fp4-dq|bnb.int8-training"},
     {"lora_r", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
     {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
@@ -216,23 +226,26 @@ static const vp_key litgpt_keys[] = {
     {"optimizer.init_args.optim_bits", VP_KEY_INT, .min = 8, .max = 32},
     {"optimizer.init_args.block_size", VP_KEY_INT, .min = 1, .max = BIG},
     {"model_name", VP_KEY_TEXT},
+    {"data", VP_KEY_ANY},
+    {"data.class_path", VP_KEY_TEXT, NULL,
+     "litgpt.data.Alpaca|litgpt.data.Alpaca2k|litgpt.data.AlpacaGPT4|litgpt.data.Deita|litgpt.data.FLAN|litgpt.data.JSON|litgpt.data.LIMA|litgpt.data.LitData|litgpt.data.LongForm|litgpt.data.MicroLlama|litgpt.data.OpenWebText|litgpt.data.TextFiles|litgpt.data.TinyLlama|litgpt.data.TinyStories"},
 };
 
 static const vp_section litgpt_sections[] = {
     {"", VP_STRANGERS_REFUSED,
-     "config model_config out_dir initial_checkpoint_dir resume data eval log logger_name seed "
+     "config model_config out_dir initial_checkpoint_dir resume eval log seed:i "
      "tokenizer_dir access_token lora_query:b lora_key:b lora_value:b lora_projection:b lora_mlp:b "
      "lora_head:b"},
     /* arguments of litgpt/data's classes; a class of the user's own has others */
-    {"data", VP_STRANGERS_KEPT, "class_path init_args"},
+    {"data", VP_STRANGERS_KEPT, "init_args"},
     {"data.init_args", VP_STRANGERS_KEPT,
      "mask_prompt:b val_split_fraction prompt_style ignore_index:i seed:i num_workers:i "
      "download_dir file_url file_name repo_id json_path data_path include_multiturn_conversations:b "
      "subsets use_starcoder:b split_names train_data_path val_data_path path"},
     {"optimizer", VP_STRANGERS_KEPT, "class_path init_args"},
     {"train", VP_STRANGERS_REFUSED,
-     "save_interval:i log_interval:i lr_warmup_steps:i lr_warmup_fraction:r epochs:i max_tokens:i max_steps:i "
-     "max_time:r tie_embeddings:b min_lr:r"},
+     "save_interval:i log_interval:i max_steps:i "
+     "max_time:r min_lr:r"},
     {"eval", VP_STRANGERS_REFUSED,
      "interval:i max_new_tokens:i max_iters:i initial_validation:b final_validation:b "
      "evaluate_example"},
@@ -311,6 +324,9 @@ static const vp_saying litgpt_says[] = {
     {VP_SETTING_PRECISION, "bf16", "precision", "bf16-true"},
     {VP_SETTING_PRECISION, "fp16-mixed", "precision", "16-mixed"},
     {VP_SETTING_PRECISION, "fp16", "precision", "16-true"},
+    {VP_SETTING_PRECISION, "fp32", "precision", "32", .read_only = true},
+    {VP_SETTING_PRECISION, "bf16-mixed", "precision", "bf16", .read_only = true},
+    {VP_SETTING_PRECISION, "fp16-mixed", "precision", "16", .read_only = true},
     /* no key: every block under FSDP, none on one device */
     {VP_SETTING_RECOMPUTE, "none", "devices", "1", "world=1"},
     {VP_SETTING_RECOMPUTE, "full", "devices", "$world", "world!=1"},
@@ -389,7 +405,39 @@ static const vp_saying litgpt_says[] = {
 #define TORCHS_OTHERS \
     "torch.optim.SGD|torch.optim.Adam|torch.optim.RMSprop|torch.optim.Adagrad|SGD|Adam|RMSprop|Adagrad"
 
+/* validate_args() of litgpt/finetune/lora.py and full.py, and of pretrain.py, whose files name a model; a file to fine-tune has a
+ * checkpoint. */
+#define TUNING_REFUSES(key, is) \
+    { \
+        key, is, "checkpoint_dir", "set", VP_ERROR, "is refused by litgpt's fine-tuning", \
+            "leave it out" \
+    }
+#define PRETRAINING_REFUSES(key, is) \
+    { \
+        key, is, "model_name", "set", VP_ERROR, "is refused by litgpt's pretraining", \
+            "leave it out" \
+    }
+
 static const vp_rule litgpt_rules[] = {
+    TUNING_REFUSES("train.max_norm", ">0"),
+    TUNING_REFUSES("train.max_tokens", ">0"),
+    TUNING_REFUSES("train.lr_warmup_fraction", ">0"),
+    TUNING_REFUSES("train.tie_embeddings", "set"),
+    TUNING_REFUSES("model_name", "set"),
+    {"train.epochs", "=null", "checkpoint_dir", "set", VP_ERROR,
+     "is nothing, which litgpt's fine-tuning refuses, beside max_steps too", "train.epochs: 1"},
+    PRETRAINING_REFUSES("train.epochs", ">0"),
+    PRETRAINING_REFUSES("lora_r", "set"),
+    PRETRAINING_REFUSES("quantize", "set"),
+    {"train.max_tokens", "=null", "model_name", "set", VP_ERROR,
+     "is nothing, which litgpt's pretraining refuses", "train.max_tokens: 3000000000"},
+    {"train.lr_warmup_fraction", ">0", "train.lr_warmup_steps", "!=null", VP_ERROR,
+     "is refused beside lr_warmup_steps, which is 100 where nothing is written",
+     "train.lr_warmup_steps: null"},
+    {"quantize", "set", "precision", "=bf16-mixed|16-mixed", VP_ERROR,
+     "litgpt refuses it beside mixed precision", "precision: bf16-true"},
+    {"precision", "=16|bf16|32|64", NULL, NULL, VP_WARNING,
+     "is an old spelling, which Fabric takes for 16-mixed, bf16-mixed, 32-true, 64-true", NULL},
     {"optimizer.class_path", "set", "optimizer.init_args", "unset", VP_ERROR,
      "without init_args litgpt ends with a KeyError", "init_args: {}"},
     {"optimizer.init_args.foreach", "=true", "model_name", "set", VP_ERROR,
