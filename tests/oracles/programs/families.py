@@ -91,7 +91,12 @@ class Family:
     def repeats(self, v):
         """Layers in one block."""
         every = int(v["recompute"].partition("every:")[2] or 1)
-        return lcm(self.period if v["window"] or self.always or self.is_cached(v) else 1, every)
+        return lcm(self.period if v["window"] or self.always or self.is_cached(v) or self.is_told_apart(v) else 1, every)
+
+    def is_told_apart(self, v):
+        """Whether what layers with a window share, and those without, goes in backward when the first of either has run, whatever the window: OLMo 3's
+        kinds of layers have rotary positions of their own, in fp32 over NF4."""
+        return self.kind == "olmo3" and v["quantised"] != "none" and v["recompute"] == "none" and v["trainer"] != "trl"
 
     def is_cached(self, v):
         """Whether there is a cache of keys and values, which tells the kinds of layers apart whatever the window: of a prefix; or as use_cache, which

@@ -329,6 +329,8 @@ class Fitter:
     def find(self, sizes):
         for col, m in self.columns.items():
             c = Fraction(sizes[0], col[0])
+            if c.denominator != 1 and m and m[0].startswith(("J(", "K(")):         # whole blocks of scales, of which none has a part
+                continue
             if c.denominator <= 4 and (c == 1 or not is_scratch(m)) and all(c * x == s for x, s in zip(col, sizes)):
                 return c.denominator, [(c.numerator, m)]
         # two terms, small coefficients: s - p x must be a multiple of a column
