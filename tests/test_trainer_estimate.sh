@@ -105,7 +105,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 48, 17), ("grpo_steps.csv", 35, 7), ("decoder_steps.csv", 114, 19), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 33, 14), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 119, 24), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("gemma4_steps.csv", 25, 3), ("common_steps.csv", 133, 33), ("encoder_steps.csv", 47, 20), ("encoder_adapted_steps.csv", 81, 28), ("encoder_eval_steps.csv", 3, 2)):
+for path, least, models in (("family_steps.csv", 89, 18), ("trl_steps.csv", 76, 15), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 39, 15), ("liger_steps.csv", 17, 6), ("adapted_liger_steps.csv", 19, 6), ("dpo_steps.csv", 8, 4), ("judged_steps.csv", 48, 17), ("grpo_steps.csv", 35, 7), ("decoder_steps.csv", 114, 19), ("packed_steps.csv", 4, 2), ("int8_steps.csv", 2, 1), ("feature_steps.csv", 15, 4), ("dropout_steps.csv", 33, 14), ("beside_steps.csv", 18, 5), ("flash2_steps.csv", 19, 11), ("checkpoint_steps.csv", 8, 3), ("parted_steps.csv", 24, 10), ("reentrant_steps.csv", 28, 12), ("fallen_steps.csv", 60, 25), ("mixed_steps.csv", 127, 25), ("head_steps.csv", 28, 6), ("efficient_steps.csv", 16, 7), ("wide_steps.csv", 7, 1), ("t5_steps.csv", 38, 2), ("optimizer_steps.csv", 24, 7), ("matrix_steps.csv", 36, 9), ("fused_steps.csv", 17, 5), ("narrow_steps.csv", 16, 8), ("peft_steps.csv", 60, 10), ("frozen_steps.csv", 30, 10), ("allocator_steps.csv", 24, 8), ("later_steps.csv", 21, 8), ("windowed_steps.csv", 20, 5), ("again_steps.csv", 49, 17), ("asked_steps.csv", 119, 24), ("versions_steps.csv", 62, 15), ("prepared_steps.csv", 28, 14), ("filled_steps.csv", 62, 18), ("gemma4_steps.csv", 25, 3), ("common_steps.csv", 153, 37), ("encoder_steps.csv", 47, 20), ("encoder_adapted_steps.csv", 81, 28), ("encoder_eval_steps.csv", 3, 2)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -262,11 +262,20 @@ COUNTS = {"distilbert-base-uncased": 66985530, "t5-small": 60506624, "t5-base": 
           "flan-t5-small": 76961152, "flan-t5-base": 247577856, "flan-t5-large": 783150080, "flan-t5-xl": 2849757184, "flan-t5-xxl": 11135332352,         # with the heads of their own that the files have
           "deberta-v3-small": 141896450, "deberta-v3-base": 184423682, "deberta-v3-large": 435063810, "bart-base": 139420416, "bart-large": 406291456, "electra-base": 109483778,
           "gpt-oss-20b": 20914757184, "dinov2-base": 86583554,
+          "bloom-560m": 559214592, "bloom-1b1": 1065314304, "bloom-1b7": 1722408960, "bloom-3b": 3002557440, "bloom-7b1": 7069016064, "gpt-j-6b": 6050882784,
           "whisper-tiny": 37760640, "whisper-base": 72593920, "whisper-small": 241734912, "whisper-medium": 763857920, "whisper-large-v2": 1543304960,
           "whisper-large-v3": 1543490560, "whisper-large-v3-turbo": 808878080, "distil-large-v3": 756405760}
 _, j = said("models", "--json")
 recorded = {m["name"]: m["params_total"] for m in j["models"] if not m["has_graph"]}
 ok(recorded == COUNTS, "counts of what is only recorded", set(recorded.items()) ^ set(COUNTS.items()))
+bloom = next(m["config"] for m in j["models"] if m["name"] == "bloom-560m")
+named = {"hidden_size": "n_embed", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"}
+peaks = []
+for name, config in (("said.json", bloom), ("named.json", {named.get(k, k): x for k, x in bloom.items()}), ("both.json", dict(bloom, hidden_size=64, n_embed=1024))):
+    with open(os.path.join(scratch, name), "w") as f:
+        json.dump(config, f)
+    peaks.append(said("estimate", os.path.join(scratch, name), "--trainer", "hf", "--micro-batch", "2", "--seq", "512", "--json")[1].get("peak_bytes"))
+ok(peaks[0] and len(set(peaks)) == 1, "the names that Bloom's class reads as well, n_embed before hidden_size", peaks)
 p = subprocess.run((vplan, "estimate", "mixtral-8x7b", "--device", "h200", "--seq", "512"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
 ok(p.returncode == 3 and "as with --trainer hf" in p.stderr and "trainer hf" in p.stdout, "without --trainer: by Trainer", (p.returncode, p.stderr))
 code, j = said("estimate", "mixtral-8x7b", "--json")

@@ -411,5 +411,77 @@ const vp_zoo_entry vp_zoo_recorded[] = {
          "vocab_size": 201088
      }),
      "openai/gpt-oss-20b", "config.json"},
+    {"bloom-560m", JSON({
+         "architectures": ["BloomForCausalLM"],
+         "model_type": "bloom",
+         "hidden_size": 1024,
+         "n_layer": 24,
+         "n_head": 16,
+         "vocab_size": 250880,
+         "hidden_dropout": 0.0,
+         "attention_dropout": 0.0
+     }),
+     "bigscience/bloom-560m", "not compared with its file; its count"},
+    {"bloom-1b1", JSON({
+         "architectures": ["BloomForCausalLM"],
+         "model_type": "bloom",
+         "hidden_size": 1536,
+         "n_layer": 24,
+         "n_head": 16,
+         "vocab_size": 250880,
+         "hidden_dropout": 0.0,
+         "attention_dropout": 0.0
+     }),
+     "bigscience/bloom-1b1", "not compared with its file; its count"},
+    {"bloom-1b7", JSON({
+         "architectures": ["BloomForCausalLM"],
+         "model_type": "bloom",
+         "hidden_size": 2048,
+         "n_layer": 24,
+         "n_head": 16,
+         "vocab_size": 250880,
+         "hidden_dropout": 0.0,
+         "attention_dropout": 0.0
+     }),
+     "bigscience/bloom-1b7", "not compared with its file; its count"},
+    {"bloom-3b", JSON({
+         "architectures": ["BloomForCausalLM"],
+         "model_type": "bloom",
+         "hidden_size": 2560,
+         "n_layer": 30,
+         "n_head": 32,
+         "vocab_size": 250880,
+         "hidden_dropout": 0.0,
+         "attention_dropout": 0.0
+     }),
+     "bigscience/bloom-3b", "not compared with its file; its count"},
+    {"bloom-7b1", JSON({
+         "architectures": ["BloomForCausalLM"],
+         "model_type": "bloom",
+         "hidden_size": 4096,
+         "n_layer": 30,
+         "n_head": 32,
+         "vocab_size": 250880,
+         "hidden_dropout": 0.0,
+         "attention_dropout": 0.0
+     }),
+     "bigscience/bloom-7b1", "not compared with its file; its count"},
+    {"gpt-j-6b", JSON({
+         "architectures": ["GPTJForCausalLM"],
+         "model_type": "gptj",
+         "activation_function": "gelu_new",
+         "n_embd": 4096,
+         "n_head": 16,
+         "n_inner": null,
+         "n_layer": 28,
+         "n_positions": 2048,
+         "resid_pdrop": 0.0,
+         "embd_pdrop": 0.0,
+         "attn_pdrop": 0.0,
+         "rotary_dim": 64,
+         "tie_word_embeddings": false,
+         "vocab_size": 50400
+     }),
+     "EleutherAI/gpt-j-6b", "not compared with its file; its count"},
     {0},
 };

@@ -66,6 +66,8 @@ static const struct {
     {"gpt_oss", {"q_proj", "k_proj", "v_proj", "o_proj"}, NULL},
     {"starcoder2", {"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj"}, NULL},
     {"falcon", {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}, "query_key_value"},
+    {"bloom", {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}, "query_key_value"},
+    {"gptj", {"q_proj", "k_proj", "v_proj", "out_proj", "fc_in", "fc_out"}, "q_proj+v_proj"},
     {"smollm3", {LLAMA_LINEARS}, NULL},
     {"granite", {LLAMA_LINEARS}, NULL},
     {"stablelm", {LLAMA_LINEARS}, "q_proj+v_proj"},

@@ -320,10 +320,15 @@ static bool is_recorded(const vp_model *model, const vp_hf_request *q, vp_hf_siz
 }
 
 /* Attention of classes of their own, which neither repeat nor lay out what they are given as transformers' common functions do
- * (5.17, modeling_falcon.py, modeling_gpt_neo.py). */
+ * (5.17, modeling_FAMILY.py). */
 static bool attends_its_own_way(const vp_model *model)
 {
-    return strcmp(model->family, "falcon") == 0 || strcmp(model->family, "gpt_neo") == 0;
+    static const char *const families[] = {"bloom", "falcon", "gpt_neo", "gptj"};
+
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(model->family, families[i]) == 0)
+            return true;
+    return false;
 }
 
 /* What the sibling may show of this model: an expert has no dropout beside its adapters, and products of another kind; beyond a window

@@ -85,6 +85,8 @@ static const form forms[] = {
      .act = VP_ACT_SILU},
     {"starcoder2", NORM_LAYER, BLOCK_PRE, .rotates = true, .act = VP_ACT_GELU_TANH},
     {"falcon", NORM_LAYER, BLOCK_PARALLEL, .rotates = true, .act = VP_ACT_GELU},
+    {"bloom", NORM_LAYER, BLOCK_PRE, .act = VP_ACT_GELU_TANH},
+    {"gptj", NORM_LAYER, BLOCK_PARALLEL, .rotates = true, .act = VP_ACT_GELU_TANH},
     {"phi", NORM_LAYER, BLOCK_PARALLEL, .rotates = true, .act = VP_ACT_GELU_TANH},
     {"gpt_neo", NORM_LAYER, BLOCK_PRE, .act = VP_ACT_GELU_TANH},
     {"distilbert", NORM_LAYER, BLOCK_POST, .encodes = true, .act = VP_ACT_GELU},

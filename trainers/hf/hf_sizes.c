@@ -45,10 +45,25 @@ static vp_status refuse_value(const vp_model *model, const field *f, const json_
     return st;
 }
 
+/* Bloom's class reads these names too, n_embed before hidden_size (5.17, configuration_bloom.py). */
+static const json_t *field_of_bloom(const vp_model *model, const char *key)
+{
+    const json_t *width = vp_model_field(model, "n_embed"), *value = vp_model_field(model, key);
+
+    if (strcmp(key, "hidden_size") == 0 && json_is_integer(width))
+        return width;
+    if (!value && strcmp(key, "n_head") == 0)
+        return vp_model_field(model, "num_attention_heads");
+    return !value && strcmp(key, "n_layer") == 0 ? vp_model_field(model, "num_hidden_layers")
+                                                 : value;
+}
+
 /* A field of the config. Where transformers 5.17 wrote it, sizes that some layers have otherwise are in a table of these layers, all
  * alike (hf_layers.c looks at that). */
 static const json_t *field_of(const vp_model *model, const char *key)
 {
+    if (strcmp(model->family, "bloom") == 0)
+        return field_of_bloom(model, key);
     static const char *const tabled[][2] = {
         {"text_config.global_head_dim", "head_dim"},
         {"text_config.num_global_key_value_heads", "num_key_value_heads"}};

@@ -199,8 +199,11 @@ FAMILIES = {
     "opt_post": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
                        " e=word_embed_proj_dim|h", combos=((EVEN, 1),), layer_norm=True, do_layer_norm_before=False),
     "gpt_neox": Family("gpt_neox", WITHOUT_GROUPS, combos=((EVEN, 0),), layer_norm=True),
+    # GPT-NeoX 20B: an activation of products and sums, each a kernel
+    "gpt_neox_fast": Family("gpt_neox", WITHOUT_GROUPS, combos=((EVEN, 0),), layer_norm=True, hidden_act="gelu_fast"),
     "gpt_neo": Family("gpt_neo", "h=hidden_size a=num_heads k=|a d=|h/a f=intermediate_size|4*h V=vocab_size P=max_position_embeddings",
                       combos=((EVEN, 1),), layers="num_layers", layer_norm=True),
+    # positions are in the scores: a slope for each head, whose number is a power of two
     "bloom": Family("bloom", "h=hidden_size a=n_head k=|a d=|h/a f=|4*h V=vocab_size", combos=((EVEN, 1),), layers="n_layer", layer_norm=True),
     "mixtral": Family("mixtral", DECODER + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),), window="sliding_window"),
     "qwen3_moe": Family("qwen3_moe", DECODER.replace("f=intermediate_size", "f=moe_intermediate_size") +
@@ -232,8 +235,8 @@ FAMILIES = {
                        layers="num_layers num_decoder_layers", decoder_start_token_id=0, feed_forward_proj="gated-gelu", tie_word_embeddings=False),
     "stablelm": Family("stablelm", PART_ROTATED + "d/4", combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True, partial=(1,)),
     "falcon": Family("falcon", "h=hidden_size a=num_attention_heads k=|1 d=|h/a f=|4*h V=vocab_size", combos=((MQA, 1),), layer_norm=True),
-    "gptj": Family("gptj", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size (P)=n_positions", combos=((EVEN, 0),), layers="n_layer",
-                   layer_norm=True),
+    "gptj": Family("gptj", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size P=n_positions q=rotary_dim|64", combos=((EVEN, 0),), layers="n_layer",
+                   layer_norm=True, wide=(1,), partial=(1,), joined=1),
     "olmo": Family("olmo", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
     "olmo3": Family("olmo3", NARROW, combos=((EVEN, 0), (GROUPED, 0)), window="sliding_window", period=4),
     "cohere": Family("cohere", NARROW, combos=((EVEN, 1), (GROUPED, 1)), layer_norm=True),
@@ -314,11 +317,15 @@ def draw(rng, family, v, index):
         a = k * rng.choice([2, 3, 4]) if grouped and k > 1 else rng.choice([6, 7, 9, 10, 11, 13])
         if kind == 1:
             a, k = (6, 3) if v["gqa"] == GROUPED else (7, k)
+        if family.kind == "bloom":
+            a = rng.choice([4, 8])
         if not grouped:
             k = a
         d = (WIDE_HEADS if v.get("wide") else HEAD_SIZES)[index % len(HEAD_SIZES)]
+        d = {128: 88, 64: 56}.get(d, d) if family.kind == "bloom" else d         # whose weights would be as large as workspaces
         h = a * 8 * prime_above(rng.randrange(6, 20)) if family.free_width else a * d
         f = 8 * prime_above(rng.randrange(150, 400))
+        f = 4 * h if family.kind == "bloom" else f
         vocab = prime_above(rng.randrange(*[(3000, 9000), (3000, 5000), (19000, 24000)][kind]))
         alone = v.get("one") or v.get("packed")
         s = prime_above(rng.randrange(*((400, 800) if alone else (40, 80))))

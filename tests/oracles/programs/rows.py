@@ -198,6 +198,7 @@ NAMED.update({
                           head_dim=128, intermediate_size=3072, vocab_size=103424, num_hidden_layers=18, max_position_embeddings=131072,
                           tie_word_embeddings=True, use_bias=False),
 })
+BLOOM = dict(model_type="bloom", architectures=["BloomForCausalLM"], hidden_size=1024, n_layer=24, n_head=16, vocab_size=250880, hidden_dropout=0.0, attention_dropout=0.0)
 NAMED.update({
     "mistral-7b-v0.1": dict(MISTRAL, vocab_size=32000, sliding_window=4096),
     "gemma2-9b": dict(GEMMA2, hidden_size=3584, num_attention_heads=16, num_key_value_heads=8, intermediate_size=14336, num_hidden_layers=42),
@@ -225,8 +226,13 @@ NAMED.update({
     "phi-1.5": dict(model_type="phi", architectures=["PhiForCausalLM"], hidden_size=2048, num_attention_heads=32, num_key_value_heads=32, intermediate_size=8192,
                     vocab_size=51200, num_hidden_layers=24, max_position_embeddings=2048, partial_rotary_factor=0.5, resid_pdrop=0.0, hidden_act="gelu_new",
                     qk_layernorm=False, tie_word_embeddings=False),
+    "bloom-560m": BLOOM, "bloom-1b1": dict(BLOOM, hidden_size=1536), "bloom-3b": dict(BLOOM, hidden_size=2560, n_layer=30, n_head=32),
+    "bloom-7b1": dict(BLOOM, hidden_size=4096, n_layer=30, n_head=32),
+    "gpt-j-6b": dict(model_type="gptj", architectures=["GPTJForCausalLM"], n_embd=4096, n_head=16, n_inner=None, n_layer=28, n_positions=2048, rotary_dim=64, vocab_size=50400,
+                     activation_function="gelu_new", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, tie_word_embeddings=False),
     "gpt-neo-1.3b": dict(NEO, hidden_size=2048, num_layers=24, num_heads=16, attention_types=[[["global", "local"], 12]]),
     "xlm-roberta-base": dict(ROBERTA, model_type="xlm-roberta", architectures=["XLMRobertaForMaskedLM"], vocab_size=250002),
+    "gpt-neox-20b": dict(NEOX, hidden_size=6144, intermediate_size=24576, num_hidden_layers=44, num_attention_heads=64, vocab_size=50432, hidden_act="gelu_fast"),
     "pythia-1b": dict(NEOX, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=8),
     "gemma3-270m": dict(model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], hidden_size=640, num_attention_heads=4, num_key_value_heads=1,
                         head_dim=256, intermediate_size=2048, vocab_size=262144, num_hidden_layers=18, max_position_embeddings=32768,
@@ -1162,6 +1168,7 @@ def main():
     p.add_argument("--recompute", help="all rows so")
     p.add_argument("--trainer", help="all rows by this one")
     p.add_argument("--targets")
+    p.add_argument("--load", help="all adapters over weights in this format")
     p.add_argument("--only", nargs="*")
     p.add_argument("--like")
     p.add_argument("--every", type=int, default=1)
@@ -1240,6 +1247,9 @@ def main():
     if a.targets:
         at = COLUMNS.index("lora")
         rows = [r[:at] + (a.targets,) + r[at + 1:] for r in rows if r[at] != "none"]
+    if a.load:
+        at, load = COLUMNS.index("lora"), COLUMNS.index("load")
+        rows = [r[:2] + ("bf16-amp",) + r[3:load] + (a.load,) + r[load + 1:] for r in rows if r[at] != "none"]
     for column, value in [x.split("=", 1) for x in a.only or []]:
         rows = [r for r in rows if str(r[(COLUMNS + MORE).index(column)]) in value.split(",")]
     rows = answered(a.answered, rows, a.random, a.unless, a.common) if a.answered else rows
