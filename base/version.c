@@ -3,11 +3,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The digits at text, of which there may be none; more than MOST_DIGITS of them are no version of anything. */
+static long digits(const char *text, const char **end)
+{
+    enum { MOST_DIGITS = 9 };
+    long n  = 0;
+    int  at = 0;
+
+    for (; text[at] >= '0' && text[at] <= '9'; at++)
+        n = at < MOST_DIGITS ? 10 * n + (text[at] - '0') : n;
+    *end = text + at;
+    return n;
+}
+
 int vp_version_compare(const char *a, const char *b)
 {
     while (*a || *b) {
-        char *end_a, *end_b;
-        long  x = strtol(a, &end_a, 10), y = strtol(b, &end_b, 10);
+        const char *end_a, *end_b;
+        long        x = digits(a, &end_a), y = digits(b, &end_b);
         if (x != y)
             return x < y ? -1 : 1;
         if (end_a == a && end_b == b)

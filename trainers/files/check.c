@@ -867,6 +867,7 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
         check_dots(out, file);
         vp_check_keys(out, file);
         vp_check_rules(out, file);
+        vp_judge_uncounted(&(vp_judged){out, file});
         vp_judge_auto(out, file);
     }
     vp_check_settings(out);

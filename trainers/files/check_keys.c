@@ -799,5 +799,5 @@ void vp_check_rules(vp_checked *c, vp_checked_file *file)
             if (judges[i].of == d)
                 judges[i].judge(&(vp_judged){c, file});
     }
-    vp_judge_uncounted(&(vp_judged){c, file});
+    vp_judge_yaml(&(vp_judged){c, file});
 }

@@ -15,8 +15,9 @@ typedef struct job {
     const vp_settings *s;
     vp_emitted        *out;
     bool               said[VP_N_SETTINGS];
-    json_t            *usual;  /* versions that are written for where nobody names any */
-    bool               edited; /* after the prediction, which is dropped */
+    json_t            *usual;      /* versions that are written for where nobody names any */
+    bool               edited;     /* after the prediction, which is dropped */
+    bool               is_written; /* texts too */
     vp_err            *err;
 } job;
 
@@ -630,7 +631,7 @@ static vp_status note_version(job *j, const vp_dialect *of)
         const char *version = vp_dialect_version(d, of, j->s->versions);
         VP_TRY_ALLOC(j->err,
                      !json_object_set_new(j->out->versions, d->library, json_string(version)));
-        if (!version[strspn(version, "0123456789.")] && /* an option takes it */
+        if (j->is_written && !version[strspn(version, "0123456789.")] && /* an option takes it */
             !vp_dialect_is_alike(d, version, vp_dialect_version(d, of, j->usual)))
             VP_TRY(add_other(j, d->library, version));
     }
@@ -655,7 +656,12 @@ out:
 vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s,
                   const char *made_by, vp_emitted *out, vp_err *err)
 {
-    job         j = {.arena = arena, .target = target, .s = s, .out = out, .err = err};
+    job         j = {.arena      = arena,
+                     .target     = target,
+                     .s          = s,
+                     .out        = out,
+                     .is_written = made_by != NULL,
+                     .err        = err};
     vp_settings own;
     const char *comment;
     vp_status   st = VP_OK;

@@ -155,9 +155,8 @@ void vp_judge_own(vp_judged *x)
         const vp_value *first  = NULL;
         vp_text         others = {0};
         for (const vp_value *v = doc->root->first; v && !is_said(x, (meaning)is); v = v->next) {
-            meaning one = is_key(x, v->key) ? N_MEANINGS : meaning_of(v->key);
-            if ((int)one != is || !is_on(v, one) || v->is_taken ||
-                (is == ADAPTS && (is_off || told)))
+            if ((int)meaning_of(v->key) != is || !is_on(v, (meaning)is) || v->is_taken ||
+                (is == ADAPTS && (is_off || told)) || is_key(x, v->key))
                 continue;
             if (first)
                 vp_text_printf(&others, "%s%s", others.n_bytes ? ", " : "", v->key);

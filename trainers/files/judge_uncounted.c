@@ -285,7 +285,6 @@ void vp_judge_uncounted(vp_judged *x)
     judge_stage(x);
     judge_kernels(x);
     vp_judge_own(x);
-    vp_judge_yaml(x);
     for (const vp_dialect *d = x->file->dialect; d; d = d->base)
         for (size_t i = 0; i < sizeof uncounted / sizeof *uncounted; i++) {
             const vp_value *v = strcmp(uncounted[i].dialect, d->name) == 0

@@ -609,7 +609,8 @@ vp_status vp_hf_compose(const vp_model *model, const vp_hf_request *asked, const
 
     c.with                = unlimited(asked, c.shelf);
     c.with.of_usual_sizes = true;
-    if (c.shelf && may_be_composed(asked) && search(&c))
+    out->is_unrecorded    = !(c.shelf && may_be_composed(asked) && search(&c));
+    if (!out->is_unrecorded)
         st = replay_three(&c, out, &of_step);
     if (st == VP_OK)
         st = judge(asked, out, err);

@@ -10,7 +10,7 @@
 
 #include "trainers/hf/hf_estimate.h"
 
-/* out->is_composed is set, and what was put together is said. VP_ERR_INPUT: nothing near it was recorded; then why, the refusal
+/* out->is_composed is set, out->is_unrecorded where nothing near it was recorded either, and what was put together is said. VP_ERR_INPUT: nothing near it was recorded; then why, the refusal
  * of the step itself, is *err. VP_ERR_NO_FIT: as vp_hf_estimate_run(). */
 vp_status vp_hf_compose(const vp_model *model, const vp_hf_request *asked, const vp_err *why,
                         vp_hf_estimate *out, vp_err *err);

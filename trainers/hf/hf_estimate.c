@@ -4,6 +4,7 @@
 #include "trainers/hf/hf_composed.h"
 #include "trainers/hf/hf_replay.h"
 #include "trainers/hf/hf_request.h"
+#include "trainers/hf/hf_unrecorded.h"
 #include "trainers/torch/world.h"
 
 #include <string.h>
@@ -13,8 +14,13 @@ static vp_status replay_or_compose(const vp_model *model, const vp_hf_request *r
 {
     vp_hf_request q   = *request;
     vp_err        why = {0};
-    vp_status     st  = vp_hf_replay(model, request, out, &why);
+    vp_status     st;
 
+    if (vp_hf_is_noted_unrecorded(model, request)) {
+        *out = (vp_hf_estimate){.is_unrecorded = true};
+        return VP_FAIL(err, VP_ERR_INPUT, "%s: no such step was recorded", model->family);
+    }
+    st = vp_hf_replay(model, request, out, &why);
     if (st != VP_ERR_INPUT || !out->is_unrecorded) {
         if (st != VP_OK)
             *err = why;
@@ -23,6 +29,8 @@ static vp_status replay_or_compose(const vp_model *model, const vp_hf_request *r
     if (vp_hf_lacks_sdpa(model->family, q.attention, q.versions))
         q.attention = "eager";
     st = vp_hf_compose(model, &q, &why, out, err);
+    if (out->is_unrecorded)
+        vp_hf_note_unrecorded(model, request);
     if (st == VP_OK && strcmp(q.attention, request->attention) != 0)
         vp_hf_assume(out, VP_HF_EAGER_ALONE, model->family);
     return st;

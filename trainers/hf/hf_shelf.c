@@ -20,7 +20,13 @@ typedef struct sought {
     char           name[];
 } sought;
 
-enum { MOST_LOADED = 64 };
+typedef struct note {
+    struct note *next;
+    size_t       n_bytes;
+    char         bytes[];
+} note;
+
+enum { MOST_LOADED = 64, NOTE_CHAINS = 64 };
 
 typedef struct loaded {
     vp_recorded_loaded *model;
@@ -34,6 +40,7 @@ struct vp_hf_shelf {
     sought         *sought;
     loaded          loaded[MOST_LOADED];
     int             n_loaded;
+    note           *notes[NOTE_CHAINS];
 };
 
 vp_hf_shelf *vp_hf_shelf_new(void)
@@ -59,6 +66,11 @@ void vp_hf_shelf_free(vp_hf_shelf *shelf)
         free(f->path);
         free(f);
     }
+    for (int i = 0; i < NOTE_CHAINS; i++)
+        for (note *n = shelf->notes[i], *next; n; n = next) {
+            next = n->next;
+            free(n);
+        }
     for (int i = 0; i < shelf->n_loaded; i++) {
         vp_recorded_loaded_free(shelf->loaded[i].model);
         free(shelf->loaded[i].alloc_conf);
@@ -189,4 +201,42 @@ out:
     vp_recorded_loaded_free(l.model);
     free(l.alloc_conf);
     return st;
+}
+
+/* ---- notes ---- */
+
+/* FNV-1a. */
+static unsigned chain_of(const char *bytes, size_t n_bytes)
+{
+    unsigned h = 2166136261u;
+
+    for (size_t i = 0; i < n_bytes; i++)
+        h = (h ^ (unsigned char)bytes[i]) * 16777619u;
+    return h % NOTE_CHAINS;
+}
+
+bool vp_hf_shelf_has_note(vp_hf_shelf *shelf, const char *bytes, size_t n_bytes)
+{
+    const note *n;
+
+    pthread_mutex_lock(&shelf->lock);
+    n = shelf->notes[chain_of(bytes, n_bytes)];
+    while (n && (n->n_bytes != n_bytes || memcmp(n->bytes, bytes, n_bytes) != 0))
+        n = n->next;
+    pthread_mutex_unlock(&shelf->lock);
+    return n != NULL;
+}
+
+void vp_hf_shelf_note(vp_hf_shelf *shelf, const char *bytes, size_t n_bytes)
+{
+    note **chain = &shelf->notes[chain_of(bytes, n_bytes)], *n = malloc(sizeof *n + n_bytes);
+
+    if (!n)
+        return;
+    n->n_bytes = n_bytes;
+    memcpy(n->bytes, bytes, n_bytes);
+    pthread_mutex_lock(&shelf->lock);
+    n->next = *chain;
+    *chain  = n;
+    pthread_mutex_unlock(&shelf->lock);
 }

@@ -37,4 +37,8 @@ vp_status vp_hf_shelf_keep(vp_hf_shelf *shelf, const char *alloc_conf, int64_t l
                            const vp_recorded *step, const vp_world *world,
                            const vp_world_opts *opts, vp_err *err);
 
+/* What somebody wants to find again, as bytes; kept once for all threads. A note that there is no memory for is not kept. */
+void vp_hf_shelf_note(vp_hf_shelf *shelf, const char *note, size_t n_bytes);
+bool vp_hf_shelf_has_note(vp_hf_shelf *shelf, const char *note, size_t n_bytes);
+
 #endif

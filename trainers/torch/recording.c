@@ -27,6 +27,16 @@ static bool keep_line(vp_recording *r, const char ***list, int64_t *n, int64_t *
     return true;
 }
 
+/* FNV-1a: keys begin alike, and a model's search looks for hundreds. */
+static uint32_t hash_of(const char *key)
+{
+    uint32_t h = 2166136261u;
+
+    for (; *key; key++)
+        h = (h ^ (unsigned char)*key) * 16777619u;
+    return h;
+}
+
 /* "program KEY", and its lines below it; "same KEY = KEY". */
 static vp_status add_program(vp_recording *r, const char *key, char *line, int number, bool same,
                              vp_err *err)
@@ -34,7 +44,8 @@ static vp_status add_program(vp_recording *r, const char *key, char *line, int n
     vp_recorded_program *p     = vp_arena_alloc(r->arena, sizeof *p);
     char                *other = same ? strstr(line, " = ") : NULL;
 
-    if (!p)
+    if (!p || !vp_arena_grow(r->arena, (void **)&r->programs, r->n_programs, &r->cap_programs,
+                             sizeof *r->programs))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     *p = (vp_recorded_program){
         .key = key, .text = line + strlen(line) + 1, .line = number, .recording = r, .every = 1};
@@ -44,8 +55,8 @@ static vp_status add_program(vp_recording *r, const char *key, char *line, int n
         *other  = '\0';
         p->same = other + 3;
     }
-    *r->last = p;
-    r->last  = &p->next;
+    p->hash                      = hash_of(key);
+    r->programs[r->n_programs++] = p;
     return VP_OK;
 }
 
@@ -97,7 +108,6 @@ vp_status vp_recording_open(const char *path, vp_recording **out, vp_err *err)
     pthread_mutex_init(&r->lock, NULL); /* of default attributes: it cannot fail */
     r->arena = vp_arena_new();
     VP_TRY_ALLOC(err, r->arena);
-    r->last = &r->programs;
     r->path = vp_arena_strdup(r->arena, path);
     VP_TRY_ALLOC(err, r->path);
     VP_TRY(vp_file_read(path, MAX_BYTES, &r->text, &n_bytes, err));
@@ -167,11 +177,7 @@ const char *vp_recording_requirement(const vp_recording *r, int64_t i)
 
 const char *vp_recording_key(const vp_recording *r, int64_t i)
 {
-    const vp_recorded_program *p = r->programs;
-
-    while (p && i-- > 0)
-        p = p->next;
-    return p ? p->key : NULL;
+    return i < r->n_programs ? r->programs[i]->key : NULL;
 }
 
 static vp_status broken(const vp_recorded_program *p, int line, const char *what, vp_err *err)
@@ -521,18 +527,28 @@ out:
     return st;
 }
 
+/* The first of this key; is_whole: of those that are written out. NULL: there is none. */
+static vp_recorded_program *program_of(const vp_recording *r, const char *key, bool is_whole)
+{
+    uint32_t hash = hash_of(key);
+
+    for (int64_t i = 0; i < r->n_programs; i++) {
+        vp_recorded_program *p = r->programs[i];
+        if (p->hash == hash && strcmp(p->key, key) == 0 && !(is_whole && p->same))
+            return p;
+    }
+    return NULL;
+}
+
 vp_status vp_recording_find(vp_recording *r, const char *key, const vp_recorded_program **out,
                             vp_err *err)
 {
-    vp_recorded_program *p  = r->programs;
+    vp_recorded_program *p  = program_of(r, key, false);
     vp_status            st = VP_OK;
 
     *out = NULL;
-    while (p && strcmp(p->key, key) != 0)
-        p = p->next;
-    for (const char *same = p ? p->same : NULL; same && (p = r->programs); same = NULL)
-        while (p && (p->same || strcmp(p->key, same) != 0))
-            p = p->next;
+    if (p && p->same)
+        p = program_of(r, p->same, true);
     pthread_mutex_lock(&r->lock);
     if (p && !p->n_phases)
         st = read_program(p, err);

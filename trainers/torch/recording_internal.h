@@ -83,6 +83,7 @@ typedef struct also {
 
 struct vp_recorded_program {
     const char          *key, *text; /* text: its lines */
+    uint32_t             hash;       /* of the key */
     int                  line;
     const char          *same; /* the key of the program that it equals, or NULL */
     const vp_recording  *recording;
@@ -97,7 +98,6 @@ struct vp_recorded_program {
     workspace            workspaces[MAX_WORKSPACES];
     slot                *slots;
     int64_t              n_slots, cap_slots;
-    vp_recorded_program *next;
 };
 
 struct vp_recording {
@@ -108,7 +108,8 @@ struct vp_recording {
     const char    **sizes, **parts, **requirements, **fields, **also;
     int64_t n_sizes, cap_sizes, n_parts, cap_parts, n_requirements, cap_requirements, n_fields,
         cap_fields, n_also, cap_also;
-    vp_recorded_program *programs, **last;
+    vp_recorded_program **programs;
+    int64_t               n_programs, cap_programs;
 };
 
 /* One of many that a block stands for. */
