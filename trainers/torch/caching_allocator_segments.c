@@ -71,21 +71,38 @@ int64_t vp_caching_addresses_new(vp_caching_allocator *a, int64_t bytes, int64_t
     return at;
 }
 
-/* The place i of the list, and the address, that a segment is given: the nearest to the list's beginning that has room. */
-static int64_t place_of(const spans *s, bool falls, int64_t bytes, int64_t *i)
+/* Where the addresses end that are given before place i. */
+static int64_t edge_of(const spans *s, bool falls, int64_t i)
 {
-    int64_t edge = falls ? TOP_AT : SMALL_SEGMENT_BYTES, at = 0;
+    if (i == 0)
+        return falls ? TOP_AT : SMALL_SEGMENT_BYTES;
+    return s->list[i - 1].at + (falls ? 0 : s->list[i - 1].bytes);
+}
 
-    *i = s->has_gaps ? 0 : s->n;
-    if (*i > 0)
-        edge = s->list[*i - 1].at + (falls ? 0 : s->list[*i - 1].bytes);
-    for (;; (*i)++) {
-        const span *next = *i < s->n ? &s->list[*i] : NULL;
-        at               = falls ? (edge - bytes) / FALLING_BYTES * FALLING_BYTES : edge;
-        if (!next || (falls ? at >= next->at + next->bytes : at + bytes <= next->at))
-            return at;
-        edge = next->at + (falls ? 0 : next->bytes);
-    }
+/* The address of a segment at place i of the list. */
+static int64_t address_at(const spans *s, bool falls, int64_t bytes, int64_t i)
+{
+    int64_t edge = edge_of(s, falls, i);
+
+    return falls ? (edge - bytes) / FALLING_BYTES * FALLING_BYTES : edge;
+}
+
+static bool has_room(const spans *s, bool falls, int64_t bytes, int64_t i)
+{
+    int64_t     at   = address_at(s, falls, bytes, i);
+    const span *next = &s->list[i];
+
+    return i == s->n || (falls ? at >= next->at + next->bytes : at + bytes <= next->at);
+}
+
+/* The place that a segment is given: the nearest to the list's beginning that has room. */
+static int64_t place_of(const spans *s, bool falls, int64_t bytes)
+{
+    int64_t i = s->first_gap;
+
+    while (!has_room(s, falls, bytes, i))
+        i++;
+    return i;
 }
 
 int64_t vp_caching_addresses_of_segment(vp_caching_allocator *a, int64_t bytes)
@@ -97,7 +114,8 @@ int64_t vp_caching_addresses_of_segment(vp_caching_allocator *a, int64_t bytes)
     if (!a->opts.addresses_fall)
         return vp_caching_addresses_new(a, bytes, ROUND_BYTES);
     assert(s->n < a->cap_blocks); /* each is a block at least */
-    at                 = place_of(s, falls, bytes, &i);
+    i                  = place_of(s, falls, bytes);
+    at                 = address_at(s, falls, bytes, i);
     const spans *other = &a->segments[!falls];
     const span  *near  = other->n ? &other->list[other->n - 1] : NULL;
     if (falls ? at < (near ? near->at + near->bytes : SMALL_SEGMENT_BYTES)
@@ -106,6 +124,9 @@ int64_t vp_caching_addresses_of_segment(vp_caching_allocator *a, int64_t bytes)
     memmove(&s->list[i + 1], &s->list[i], (size_t)(s->n - i) * sizeof *s->list);
     s->list[i] = (span){at, bytes};
     s->n++;
+    while (s->first_gap < s->n &&
+           !has_room(s, falls, falls ? FALLING_BYTES : SMALL_SEGMENT_BYTES, s->first_gap))
+        s->first_gap++;
     return at;
 }
 
@@ -116,8 +137,8 @@ static void give_back(spans *s, int64_t at)
 
     while (s->list[i].at != at)
         i--;
-    s->has_gaps = (s->has_gaps || i < s->n - 1) && s->n > 1;
     s->n--;
+    s->first_gap = vp_min_i64(s->first_gap, i);
     memmove(&s->list[i], &s->list[i + 1], (size_t)(s->n - i) * sizeof *s->list);
 }
 

@@ -78,7 +78,7 @@ typedef struct span {
 typedef struct spans {
     span   *list; /* room for as many as there are blocks */
     int64_t n;
-    bool    has_gaps; /* one that was not the last went */
+    int64_t first_gap; /* before those ahead of it there is no room for a segment */
 } spans;
 
 /* Events since vp_caching_allocator_begin_round(). */

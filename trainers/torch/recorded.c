@@ -481,6 +481,15 @@ out:
     return st;
 }
 
+/* Of the step before, where it outlived that; and what stands beside it. */
+static inline void let_go(vp_recorded *s, int64_t place)
+{
+    if (s->n_more)
+        vp_recorded_let_go(s, place);
+    else
+        vp_ledger_free(s->ledger, &s->blocks[place]);
+}
+
 static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
                             vp_err *err)
 {
@@ -489,7 +498,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     int64_t          bytes = s->bytes[which];
     vp_status        st    = VP_OK;
 
-    vp_recorded_let_go(s, block - s->blocks); /* of the step before, where it outlived that */
+    let_go(s, block - s->blocks);
     if (x->is_plain && !is_held_by_watch(s, x))
         return play_plain(s, x, bytes, block, phase_idx, err);
     bytes = bytes_of(s, which, repetition);
@@ -549,12 +558,12 @@ static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_runni
         return; /* of a phase that was not played yet */
     switch ((rule)t->rule) {
     case RULE_ONE:
-        vp_recorded_let_go(s, base);
+        let_go(s, base);
         return;
     case RULE_SAME:
         from = i + t->a;
         if (from >= 0 && from < n)
-            vp_recorded_let_go(s, base + from);
+            let_go(s, base + from);
         return;
     case RULE_ALL:
         from = t->a;
@@ -574,7 +583,7 @@ static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_runni
         break;
     }
     for (int64_t j = from; j < to; j++)
-        vp_recorded_let_go(s, base + j);
+        let_go(s, base + j);
 }
 
 static void give_back(vp_recorded *s, const token *t, int64_t i, int64_t n_running)
@@ -632,6 +641,36 @@ static int64_t layer_at(int64_t j, int64_t n, int64_t n_layers)
     return i > 0 && (j - 1) * n_layers / n < i ? i : -1;
 }
 
+/* A section, where nobody is told of layers or gradients: most of what is played. */
+static vp_status play_untold(vp_recorded *s, const section *x, int64_t n, int phase_idx,
+                             vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < n; i++)
+        for (const token *t = x->tokens, *end = t + x->n; t < end; t++) {
+            const slot *of    = &s->program->slots[t->slot];
+            int64_t     place = s->base[t->slot];
+            if (t->is_free && t->rule != RULE_ONE) {
+                play_free(s, t, i, n);
+            } else if (t->is_free) {
+                if (place < s->n_clear)
+                    let_go(s, place);
+            } else if (of->is_plain) {
+                place += of->in_body ? i : 0;
+                let_go(s, place);
+                VP_TRY(vp_ledger_alloc(s->ledger, of->owner, s->bytes[t->slot], &s->blocks[place],
+                                       err));
+                if (++s->n_allocs >= s->next_workspace)
+                    VP_TRY(take_workspaces(s, phase_idx, err));
+            } else {
+                VP_TRY(play_alloc(s, t->slot, phase_idx, i, err));
+            }
+        }
+out:
+    return st;
+}
+
 /* In backward what a layer frees before it allocates anything is of the one before it: the parts of the gradient that it begins
  * with, which have been added up. */
 vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
@@ -659,6 +698,10 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
         int64_t n    = vp_recorded_repetitions(s, phase_idx, k);
         bool    told = tells_of_layers(s) && p->sections[k].group >= 0 &&
                     p->sections[k].group != VP_RECORDED_TILES;
+        if (!tells_of_layers(s)) {
+            VP_TRY(play_untold(s, &p->sections[k], n, phase_idx, err));
+            continue;
+        }
         for (int64_t i = 0; i < n; i++) {
             if (told) {
                 VP_TRY(tell(s, name, &untold, err));
