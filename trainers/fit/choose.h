@@ -85,7 +85,7 @@ void vp_chosen_release(vp_chosen *chosen);
 /* The micro-batch, where one is given, divides the samples of a card. VP_ERR_INPUT: the trainer cannot be told a pinned word; no setting of the space was recorded. */
 vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen *out, vp_err *err);
 
-/* Of what was chosen (known, of the same arena), the fastest alone that recomputes the first layers where the user's code says so; best is NULL where nothing that fits is faster by
+/* Of what was chosen (known, of the same arena), the fastest alone, found by halving, that recomputes the first layers where the user's code says so; best is NULL where nothing that fits is faster by
  * them, the trainer's files say them, or they cannot be told. VP_ERR_NOMEM only. */
 vp_status vp_choose_with_first(vp_arena *arena, const vp_choose_request *request,
                                const vp_chosen *known, vp_chosen *out, vp_err *err);

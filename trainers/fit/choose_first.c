@@ -470,8 +470,8 @@ vp_status vp_choose_first_layers(vp_choose_search *x)
 {
     vp_chosen *o = x->out;
     quest      q = {.at_most_bytes = x->r->budget_bytes,
-                    .halves  = !o->best || (x->r->wanted == VP_CHOOSE_BEST && !x->r->first_by_code),
-                    .seconds = o->best ? o->best->seconds : DBL_MAX};
+                    .halves        = !o->best || x->r->wanted == VP_CHOOSE_BEST,
+                    .seconds       = o->best ? o->best->seconds : DBL_MAX};
     between   *list;
     int64_t    n = 0, best_order = o->best ? o->best->order : -1, ignored;
     vp_status  st = VP_OK;
