@@ -1,4 +1,4 @@
-#include "trainers/hf/hf_unrecorded.h"
+#include "trainers/hf/hf_asked.h"
 
 #include "base/text.h"
 
@@ -54,12 +54,25 @@ static void put_numbers(const vp_hf_request *q, vp_text *out)
 }
 
 /* All that a step is looked for by. */
-static void put_key(const vp_model *model, const vp_hf_request *q, vp_text *out)
+static void put_step(const vp_model *model, const vp_hf_request *q, vp_text *out)
 {
     static_assert(sizeof *q == 416, "a field of vp_hf_request: is a step looked for by it?");
     vp_text_append(out, (const char *)&model, sizeof model);
     put_words(q, out);
     put_numbers(q, out);
+}
+
+/* What its bytes hang on besides, but for limits. */
+static void put_play(const vp_hf_request *q, vp_text *out)
+{
+    const int64_t numbers[]  = {q->batch,      q->accumulation,    q->world,       q->eval_batch,
+                                q->processors, q->workspace_bytes, q->device_bytes};
+    const bool    switches[] = {q->syncs_each, q->addresses_rise, q->loads_only, q->rests_only,
+                                q->checkpoints};
+
+    put_word(out, q->alloc_conf);
+    vp_text_append(out, (const char *)numbers, sizeof numbers);
+    vp_text_append(out, (const char *)switches, sizeof switches);
 }
 
 static bool may_be_noted(const vp_hf_request *q)
@@ -73,8 +86,8 @@ bool vp_hf_is_noted_unrecorded(const vp_model *model, const vp_hf_request *q)
     bool    is  = false;
 
     if (may_be_noted(q)) {
-        put_key(model, q, &key);
-        is = !key.failed && vp_hf_shelf_has_note(q->shelf, key.data, key.n_bytes);
+        put_step(model, q, &key);
+        is = !key.failed && vp_hf_shelf_noted(q->shelf, key.data, key.n_bytes);
     }
     vp_text_release(&key);
     return is;
@@ -85,9 +98,53 @@ void vp_hf_note_unrecorded(const vp_model *model, const vp_hf_request *q)
     vp_text key = {0};
 
     if (may_be_noted(q)) {
-        put_key(model, q, &key);
+        put_step(model, q, &key);
         if (!key.failed)
-            vp_hf_shelf_note(q->shelf, key.data, key.n_bytes);
+            vp_hf_shelf_note(q->shelf, key.data, key.n_bytes, NULL, 0);
+    }
+    vp_text_release(&key);
+}
+
+static bool is_unlimited(const vp_hf_request *q)
+{
+    return !q->at_most_bytes && !q->limit_bytes && !q->counts_needed && !q->counts_alone;
+}
+
+/* Of one that attends as it is asked to, the word is the request's, which may be gone when it is asked again. */
+typedef struct answer {
+    vp_hf_estimate found;
+    bool           attends_as_asked;
+} answer;
+
+bool vp_hf_is_noted(const vp_model *model, const vp_hf_request *q, vp_hf_estimate *out)
+{
+    const answer *known = NULL;
+    vp_text       key   = {0};
+
+    if (may_be_noted(q) && is_unlimited(q)) {
+        put_step(model, q, &key);
+        put_play(q, &key);
+        if (!key.failed)
+            known = vp_hf_shelf_noted(q->shelf, key.data, key.n_bytes);
+    }
+    if (known) {
+        *out           = known->found;
+        out->attention = known->attends_as_asked ? q->attention : known->found.attention;
+    }
+    vp_text_release(&key);
+    return known != NULL;
+}
+
+void vp_hf_note(const vp_model *model, const vp_hf_request *q, const vp_hf_estimate *found)
+{
+    answer  now = {.found = *found, .attends_as_asked = found->attention == q->attention};
+    vp_text key = {0};
+
+    if (may_be_noted(q) && is_unlimited(q)) {
+        put_step(model, q, &key);
+        put_play(q, &key);
+        if (!key.failed)
+            vp_hf_shelf_note(q->shelf, key.data, key.n_bytes, &now, sizeof now);
     }
     vp_text_release(&key);
 }

@@ -1,15 +1,19 @@
-/* trainers/hf/hf_unrecorded.h: requests of which no step was recorded, kept on their shelf: a search asks for the same ones with
- * other micro-batches, cards and settings of the allocator, of which it does not hang. */
-#ifndef VP_TRAINERS_HF_HF_UNRECORDED_H
-#define VP_TRAINERS_HF_HF_UNRECORDED_H
+/* trainers/hf/hf_asked.h: what was found for a request before, kept on its shelf: searches ask for the same again, with other limits.
+ * That no step was recorded is known of other micro-batches and cards too.
+ *
+ * Of a request without a shelf, and of one whose refusal somebody reads, nothing is noted. Where there is no memory for a note, it is
+ * asked again. */
+#ifndef VP_TRAINERS_HF_HF_ASKED_H
+#define VP_TRAINERS_HF_HF_ASKED_H
 
 #include "trainers/hf/hf_estimate.h"
 
-/* Whether it was noted of a request that looks for the same step. Of one without a shelf, and of one whose refusal somebody reads,
- * nothing is known. */
+/* Whether the step that the request looks for was looked for in vain. */
 bool vp_hf_is_noted_unrecorded(const vp_model *model, const vp_hf_request *request);
-
-/* It was looked for in vain. Where there is no memory to note it, it is looked for again. */
 void vp_hf_note_unrecorded(const vp_model *model, const vp_hf_request *request);
+
+/* What a request without a limit takes. False: it was not noted. */
+bool vp_hf_is_noted(const vp_model *model, const vp_hf_request *request, vp_hf_estimate *out);
+void vp_hf_note(const vp_model *model, const vp_hf_request *request, const vp_hf_estimate *found);
 
 #endif

@@ -1,6 +1,7 @@
 #include "trainers/hf/hf_composed.h"
 
 #include "base/checked.h"
+#include "trainers/hf/hf_asked.h"
 #include "trainers/hf/hf_find.h"
 #include "trainers/hf/hf_replay.h"
 #include "trainers/hf/hf_request.h"
@@ -155,19 +156,20 @@ static const struct move {
     enum { OF_COMMON_MASKS, OF_COMMON_ATTENTION, OF_DENSE, OF_LLAMAS, OF_UNCHANGED } of;
     bool (*applies)(const vp_hf_request *q);
     void (*apply)(vp_hf_request *q);
+    bool changes_rest; /* weights, gradients or states */
 } moves[] = {
-    {"release", OF_UNCHANGED, has_another_release, use_the_recorded_release},
-    {"padding", OF_COMMON_MASKS, is_padded, leave_padding_out},
-    {"attention", OF_COMMON_ATTENTION, has_other_attention, attend_by_flash},
-    {"trainer", OF_LLAMAS, is_by_trl, train_by_another},
-    {"adapters' dropout", OF_DENSE, drops_in_adapters, drop_nothing_in_adapters},
-    {"card", OF_DENSE, is_on_an_old_card, use_a_new_card},
-    {"packing", OF_LLAMAS, is_packed, leave_packing_out},
-    {"DoRA", OF_LLAMAS, has_magnitudes, adapt_without_magnitudes},
-    {"preparation", OF_LLAMAS, is_unprepared, prepare_weights},
-    {"8-bit weights", OF_LLAMAS, has_8_bit_weights, load_as_computed},
-    {"adapters' targets", OF_LLAMAS, adapts_some, adapt_all_linear},
-    {"precision", OF_LLAMAS, has_other_precision, compute_as_usual},
+    {"release", OF_UNCHANGED, has_another_release, use_the_recorded_release, false},
+    {"padding", OF_COMMON_MASKS, is_padded, leave_padding_out, false},
+    {"attention", OF_COMMON_ATTENTION, has_other_attention, attend_by_flash, false},
+    {"trainer", OF_LLAMAS, is_by_trl, train_by_another, true},
+    {"adapters' dropout", OF_DENSE, drops_in_adapters, drop_nothing_in_adapters, false},
+    {"card", OF_DENSE, is_on_an_old_card, use_a_new_card, false},
+    {"packing", OF_LLAMAS, is_packed, leave_packing_out, false},
+    {"DoRA", OF_LLAMAS, has_magnitudes, adapt_without_magnitudes, true},
+    {"preparation", OF_LLAMAS, is_unprepared, prepare_weights, true},
+    {"8-bit weights", OF_LLAMAS, has_8_bit_weights, load_as_computed, true},
+    {"adapters' targets", OF_LLAMAS, adapts_some, adapt_all_linear, true},
+    {"precision", OF_LLAMAS, has_other_precision, compute_as_usual, true},
 };
 
 enum { N_MOVES = sizeof moves / sizeof *moves, MOST_MOVES = 4 };
@@ -587,6 +589,23 @@ static vp_status judge(const vp_hf_request *q, vp_hf_estimate *e, vp_err *err)
                    (long long)q->at_most_bytes);
 }
 
+/* What is at rest, which is the nearest step's, may be too large already: then nothing is played. VP_ERR_NO_FIT: so it is. */
+static vp_status weigh_rest(const composition *c, vp_hf_estimate *out, vp_err *err)
+{
+    vp_hf_request rest = c->near;
+
+    if (!c->asked->at_most_bytes)
+        return VP_OK;
+    for (int i = 0; i < N_MOVES; i++)
+        if (c->moved >> i & 1 && moves[i].changes_rest)
+            return VP_OK;
+    rest.at_most_bytes = c->asked->at_most_bytes;
+    rest.at_most_share = c->asked->at_most_share;
+    rest.least_share   = c->asked->least_share;
+    rest.rests_only    = true;
+    return vp_hf_replay(c->model, &rest, out, err);
+}
+
 /* A mask over another length was recorded nearly everywhere: the refusal names it. */
 static bool has_an_odd_mask(const vp_hf_request *q)
 {
@@ -602,16 +621,23 @@ static bool may_be_composed(const vp_hf_request *q)
 vp_status vp_hf_compose(const vp_model *model, const vp_hf_request *asked, const vp_err *why,
                         vp_hf_estimate *out, vp_err *err)
 {
-    vp_hf_shelf *own = asked->shelf ? NULL : vp_hf_shelf_new();
-    composition  c   = {.model = model, .asked = asked, .shelf = asked->shelf ? asked->shelf : own};
-    vp_err       of_step = {0};
-    vp_status    st      = VP_ERR_INPUT;
+    vp_hf_shelf  *own = asked->shelf ? NULL : vp_hf_shelf_new();
+    composition   c = {.model = model, .asked = asked, .shelf = asked->shelf ? asked->shelf : own};
+    vp_hf_request whole   = unlimited(asked, c.shelf);
+    vp_err        of_step = {0};
+    vp_status     st      = VP_ERR_INPUT;
 
-    c.with                = unlimited(asked, c.shelf);
+    if (!own && vp_hf_is_noted(model, &whole, out))
+        return judge(asked, out, err);
+    c.with                = whole;
     c.with.of_usual_sizes = true;
     out->is_unrecorded    = !(c.shelf && may_be_composed(asked) && search(&c));
     if (!out->is_unrecorded)
+        st = weigh_rest(&c, out, &of_step);
+    if (st == VP_OK)
         st = replay_three(&c, out, &of_step);
+    if (st == VP_OK && !own)
+        vp_hf_note(model, &whole, out);
     if (st == VP_OK)
         st = judge(asked, out, err);
     else

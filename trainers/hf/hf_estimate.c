@@ -1,10 +1,10 @@
 #include "trainers/hf/hf_estimate.h"
 
+#include "trainers/hf/hf_asked.h"
 #include "trainers/hf/hf_attention.h"
 #include "trainers/hf/hf_composed.h"
 #include "trainers/hf/hf_replay.h"
 #include "trainers/hf/hf_request.h"
-#include "trainers/hf/hf_unrecorded.h"
 #include "trainers/torch/world.h"
 
 #include <string.h>

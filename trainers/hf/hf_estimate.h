@@ -106,6 +106,7 @@ typedef struct vp_hf_request {
     /* and nothing else is asked: no bytes are answered, only whether any setting reserves more (ledger.h) */
     bool counts_alone;
     bool loads_only; /* the model, and no step */
+    bool rests_only; /* of at_most_bytes: whether what is at rest is more */
     bool
                  of_usual_sizes; /* heads of more than 128, and one key and value head, are as others: of a sibling, hf_composed.h */
     vp_hf_shelf *shelf; /* recordings are read once for all requests of it; NULL: for each */

@@ -716,6 +716,8 @@ static vp_status play_training(run *r, vp_err *err)
     int       n_first = 0;
 
     VP_TRY(play_inputs(r, err));
+    if (r->request->rests_only)
+        goto out;
     if (!r->request->counts_needed)
         r->ledger.at_most_needed_bytes = r->ledger.at_most_reserved_bytes = at_most(r);
     for (int step = 1; step <= STEPS; step++) {

@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,9 @@ typedef struct sought {
 
 typedef struct note {
     struct note *next;
-    size_t       n_bytes;
-    char         bytes[];
+    char        *key;
+    size_t       key_bytes;
+    _Alignas(max_align_t) char bytes[];
 } note;
 
 enum { MOST_LOADED = 64, NOTE_CHAINS = 64 };
@@ -69,6 +71,7 @@ void vp_hf_shelf_free(vp_hf_shelf *shelf)
     for (int i = 0; i < NOTE_CHAINS; i++)
         for (note *n = shelf->notes[i], *next; n; n = next) {
             next = n->next;
+            free(n->key);
             free(n);
         }
     for (int i = 0; i < shelf->n_loaded; i++) {
@@ -215,28 +218,47 @@ static unsigned chain_of(const char *bytes, size_t n_bytes)
     return h % NOTE_CHAINS;
 }
 
-bool vp_hf_shelf_has_note(vp_hf_shelf *shelf, const char *bytes, size_t n_bytes)
+/* Under the lock. NULL: there is none. */
+static const note *note_of(const vp_hf_shelf *shelf, const char *key, size_t key_bytes)
+{
+    const note *n = shelf->notes[chain_of(key, key_bytes)];
+
+    while (n && (n->key_bytes != key_bytes || memcmp(n->key, key, key_bytes) != 0))
+        n = n->next;
+    return n;
+}
+
+const void *vp_hf_shelf_noted(vp_hf_shelf *shelf, const char *key, size_t key_bytes)
 {
     const note *n;
 
     pthread_mutex_lock(&shelf->lock);
-    n = shelf->notes[chain_of(bytes, n_bytes)];
-    while (n && (n->n_bytes != n_bytes || memcmp(n->bytes, bytes, n_bytes) != 0))
-        n = n->next;
+    n = note_of(shelf, key, key_bytes);
     pthread_mutex_unlock(&shelf->lock);
-    return n != NULL;
+    return n ? n->bytes : NULL;
 }
 
-void vp_hf_shelf_note(vp_hf_shelf *shelf, const char *bytes, size_t n_bytes)
+void vp_hf_shelf_note(vp_hf_shelf *shelf, const char *key, size_t key_bytes, const void *bytes,
+                      size_t n_bytes)
 {
-    note **chain = &shelf->notes[chain_of(bytes, n_bytes)], *n = malloc(sizeof *n + n_bytes);
+    note **chain = &shelf->notes[chain_of(key, key_bytes)];
+    note  *n     = malloc(sizeof *n + n_bytes);
+    char  *own   = malloc(key_bytes + 1);
 
-    if (!n)
-        return;
-    n->n_bytes = n_bytes;
-    memcpy(n->bytes, bytes, n_bytes);
-    pthread_mutex_lock(&shelf->lock);
-    n->next = *chain;
-    *chain  = n;
-    pthread_mutex_unlock(&shelf->lock);
+    if (n && own) {
+        n->key       = memcpy(own, key, key_bytes);
+        n->key_bytes = key_bytes;
+        if (n_bytes)
+            memcpy(n->bytes, bytes, n_bytes);
+        pthread_mutex_lock(&shelf->lock);
+        if (!note_of(shelf, key, key_bytes)) {
+            n->next = *chain;
+            *chain  = n;
+            n       = NULL;
+            own     = NULL;
+        }
+        pthread_mutex_unlock(&shelf->lock);
+    }
+    free(n);
+    free(own);
 }

@@ -37,8 +37,10 @@ vp_status vp_hf_shelf_keep(vp_hf_shelf *shelf, const char *alloc_conf, int64_t l
                            const vp_recorded *step, const vp_world *world,
                            const vp_world_opts *opts, vp_err *err);
 
-/* What somebody wants to find again, as bytes; kept once for all threads. A note that there is no memory for is not kept. */
-void vp_hf_shelf_note(vp_hf_shelf *shelf, const char *note, size_t n_bytes);
-bool vp_hf_shelf_has_note(vp_hf_shelf *shelf, const char *note, size_t n_bytes);
+/* A note under a key, both bytes; the first one of a key stays. One that there is no memory for is not kept. */
+void vp_hf_shelf_note(vp_hf_shelf *shelf, const char *key, size_t key_bytes, const void *note,
+                      size_t note_bytes);
+/* The note, aligned for anything and the shelf's; NULL: there is none. */
+const void *vp_hf_shelf_noted(vp_hf_shelf *shelf, const char *key, size_t key_bytes);
 
 #endif
