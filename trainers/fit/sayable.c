@@ -50,7 +50,7 @@ static void put_word(vp_text *out, const char *word)
     vp_text_append(out, "\n", 1);
 }
 
-/* All that files are written from. */
+/* All that files are written from, but the length of sequences: any number is written, and no rule hangs on it. */
 static void put_key(const vp_target *target, const vp_settings *s, vp_text *out)
 {
     const char *library;
@@ -60,7 +60,7 @@ static void put_key(const vp_target *target, const vp_settings *s, vp_text *out)
     put_word(out, s->model);
     put_word(out, s->model_class);
     for (int i = 0; i < VP_N_SETTINGS; i++)
-        put_word(out, s->value[i]);
+        put_word(out, i == VP_SETTING_SEQ ? NULL : s->value[i]);
     json_object_foreach (s->versions, library, version) {
         put_word(out, library);
         put_word(out, json_string_value(version));

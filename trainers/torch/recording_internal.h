@@ -82,22 +82,22 @@ typedef struct also {
 } also;
 
 struct vp_recorded_program {
-    const char          *key, *text; /* text: its lines */
-    uint32_t             hash;       /* of the key */
-    int                  line;
-    const char          *same; /* the key of the program that it equals, or NULL */
-    const vp_recording  *recording;
-    int64_t              every; /* layers in one block */
-    int64_t              rest;  /* layers behind the last block, in the sections beside it */
-    phase                phases[MAX_PHASES];
-    int                  n_phases, n_workspaces;
-    int32_t              untied[MAX_UNTIED]; /* slots that a model with tied tables has not */
-    int                  n_untied;
-    also                 also[MAX_ALSO];
-    int                  n_also;
-    workspace            workspaces[MAX_WORKSPACES];
-    slot                *slots;
-    int64_t              n_slots, cap_slots;
+    const char         *key, *text; /* text: its lines */
+    uint32_t            hash;       /* of the key */
+    int                 line;
+    const char         *same; /* the key of the program that it equals, or NULL */
+    const vp_recording *recording;
+    int64_t             every; /* layers in one block */
+    int64_t             rest;  /* layers behind the last block, in the sections beside it */
+    phase               phases[MAX_PHASES];
+    int                 n_phases, n_workspaces;
+    int32_t             untied[MAX_UNTIED]; /* slots that a model with tied tables has not */
+    int                 n_untied;
+    also                also[MAX_ALSO];
+    int                 n_also;
+    workspace           workspaces[MAX_WORKSPACES];
+    slot               *slots;
+    int64_t             n_slots, cap_slots;
 };
 
 struct vp_recording {
