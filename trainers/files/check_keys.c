@@ -785,6 +785,7 @@ static const struct {
     {&vp_dialect_transformers, vp_judge_trainer},
     {&vp_dialect_llamafactory, vp_judge_llamafactory},
     {&vp_dialect_swift, vp_judge_swift},
+    {&vp_dialect_torchtune, vp_judge_torchtune},
 };
 
 void vp_check_rules(vp_checked *c, vp_checked_file *file)

@@ -467,6 +467,7 @@ const vp_dialect vp_dialect_litgpt = {
 /* ---- torchtune ---- */
 
 static const vp_key torchtune_keys[] = {
+    {"seed", VP_KEY_INT, NULL, "null"},
     {"batch_size", VP_KEY_INT, NULL, .min = 1, .max = BIG},
     {"gradient_accumulation_steps", VP_KEY_INT, "1", .min = 1, .max = BIG},
     {"dtype", VP_KEY_WORD, NULL, "bf16|fp32"},
@@ -479,6 +480,7 @@ static const vp_key torchtune_keys[] = {
     {"compile", VP_KEY_BOOL, "false"},
     {"model", VP_KEY_MAP},
     {"model._component_", VP_KEY_TEXT},
+    {"model.lora_dropout", VP_KEY_REAL, NULL, .min = 0, .max = 1},
     {"tokenizer", VP_KEY_MAP},
     {"tokenizer._component_", VP_KEY_TEXT},
     {"tokenizer.max_seq_len", VP_KEY_INT, NULL, .min = 1, .max = BIG},
@@ -494,7 +496,7 @@ static const vp_key torchtune_keys[] = {
 /* What a component takes is its own. */
 static const vp_section torchtune_sections[] = {
     {"", VP_STRANGERS_KEPT,
-     "model checkpointer dataset datasets dataset_val seed shuffle:b epochs:i max_steps_per_epoch:i lr_scheduler output_dir "
+     "model checkpointer dataset datasets dataset_val shuffle:b epochs:i max_steps_per_epoch:i lr_scheduler output_dir "
      "tensor_parallel_dim:i tensor_parallel_plan context_parallel_dim:i data_parallel_shard_dim:i "
      "data_parallel_replicate_dim:i custom_sharded_layers dataloader run_val_every_n_steps:i batch_size_val:i "
      "collate_fn low_cpu_ram:b teacher_model teacher_checkpointer kd_ratio:r kd_loss fake_quant_after_n_steps:i "
@@ -504,7 +506,7 @@ static const vp_section torchtune_sections[] = {
      "config resume_from_checkpoint:b metric_logger log_every_n_steps:i log_peak_memory_stats:b log_level device "
      "profiler"},
     {"model", VP_STRANGERS_KEPT,
-     "lora_attn_modules apply_lora_to_mlp:b apply_lora_to_output:b lora_rank:i lora_alpha:r lora_dropout:r "
+     "lora_attn_modules apply_lora_to_mlp:b apply_lora_to_output:b lora_rank:i lora_alpha:r "
      "use_dora:b quantize_base:b decoder_trainable encoder_trainable fusion_trainable vocab_size "
      "num_layers num_heads num_kv_heads embed_dim intermediate_dim max_seq_len attn_dropout "
      "norm_eps rope_base scale_factor num_classes image_size"},
