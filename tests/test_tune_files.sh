@@ -96,6 +96,7 @@ assert d["best"]["samples_per_s"] > d["had"]["samples_per_s"] > 0, (d["best"], d
 assert all(t["verdict"] in ("ok", "oom-device") for t in d["trials"]), d["trials"]
 assert d["best"]["files"] and all("/" not in f["diff"].split("\n", 1)[1] or "ds.json" in f["diff"] for f in d["best"]["files"]), d["best"]["files"]
 PY
+json_in() { cp "$1" "$work/out"; json "$2"; }
 sums() { cat sft.yaml trainer.json ds.json accelerate.yaml axolotl.yml factory.yaml lightning.yaml titan.toml | sha256sum; }
 before=$(sums)
 files_of() { # NAME whole|part WORDS...: the answer, then a dry run of what -o wrote
@@ -126,6 +127,15 @@ ok "comments stay" grep -q "# as much as fits" best-trl/sft.yaml
 ok "a tuner alone" exits 0 tune -- python3 train.py sft.yaml
 ok "writes into no folder of the user's" [ ! -e "$mine" ]
 ok "nor is anything left" [ -z "$(ls -A "$work/tmp")" ]
+
+# ---- words key=value behind a file beat it: LLaMA-Factory's and torchtune's command lines ----
+sed 's/^per_device_train_batch_size: 4/per_device_train_batch_size: 2/; /^gradient_accumulation_steps/d' factory.yaml > beaten.yaml
+files_of beaten whole python3 train.py beaten.yaml per_device_train_batch_size=4 gradient_accumulation_steps=16
+ok "what the words say is what it had" json_in "$work/answer" 'd["had"]["settings"]["micro_batch"] == "4" and d["had"]["settings"]["accumulation"] == "16"'
+ok "words that a changed file says go" json_in "$work/answer" '"=" not in " ".join(d["best"]["command"])'
+ok "its lines are told from those on the disk" json_in "$work/answer" 'any("- per_device_train_batch_size: 2" in f["diff"] for f in d["best"]["files"])'
+ok "a key that is such a word" exits 0 tune --try per_device_train_batch_size=2,8 -- python3 train.py beaten.yaml per_device_train_batch_size=4
+ok "is an axis in its place" json 'd["best"]["command"][2:] == ["beaten.yaml", "per_device_train_batch_size=8"] and d["best"]["files"] == []'
 
 # ---- what may change, by name ----
 sed '/^gradient_checkpointing/d' sft.yaml > unsaid.yaml

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_FILES = 8 };
+enum { MAX_FILES = 8, MAX_FOLDED = 64 };
 
 /* Who names a file: a word of the command, or a key of another of the files. */
 typedef struct named_file {
@@ -20,14 +20,26 @@ typedef struct named_file {
     int         word; /* -1: by_file does */
     int         by_file;
     const char *by_key;
+    char
+        *on_disk; /* its bytes there, where words of the command say otherwise (bytes); else NULL */
 } named_file;
 
+/* A word key=value of the command that says what a file's key is, whatever the file says: it stands in `bytes`. */
+typedef struct folded_word {
+    int         file;
+    const char *key;
+} folded_word;
+
 struct vp_command_files {
-    vp_arena  *arena;
-    named_file named[MAX_FILES];
-    int        n;
-    vp_checked checked; /* of the files, and last of the command itself */
+    vp_arena   *arena;
+    named_file  named[MAX_FILES];
+    int         n;
+    vp_checked  checked; /* of the files, and last of the command itself */
+    folded_word folded[MAX_FOLDED];
+    int         n_folded;
 };
+
+static const vp_key any_value = {.type = VP_KEY_ANY}, a_text = {.type = VP_KEY_TEXT};
 
 /* ---- which files ---- */
 
@@ -84,11 +96,92 @@ static void add_named_by(vp_command_files *f, int file)
     }
 }
 
+static vp_status check_all(vp_command_files *f, char *const *command, int n_words, int64_t world,
+                           vp_err *err)
+{
+    vp_check_input inputs[MAX_FILES + 1];
+
+    for (int i = 0; i < f->n; i++)
+        inputs[i] = (vp_check_input){
+            .path = f->named[i].path, .bytes = f->named[i].bytes, .n_bytes = f->named[i].n_bytes};
+    inputs[f->n] =
+        (vp_check_input){.words = (const char *const *)(const void *)command, .n_words = n_words};
+    return vp_check(f->arena, inputs, f->n + 1,
+                    &(vp_check_opts){.world = vp_arena_printf(f->arena, "%lld", (long long)world)},
+                    &f->checked, err);
+}
+
+/* The file of a trainer's that a word key=value is about: one that has the key, else of a key without dots the last one named before the
+ * word, which it is added to; -1: none. */
+static int file_of_word(const vp_command_files *f, int word, const char *key, const vp_value **at)
+{
+    int named = -1;
+
+    for (int i = 0; i < f->n; i++) {
+        const vp_checked_file *of = &f->checked.files[i];
+        if (!of->doc || !of->dialect || f->named[i].word < 0)
+            continue;
+        *at = vp_value_at(of->doc->root, key);
+        if (*at)
+            return (*at)->kind == VP_VALUE_MAP || (*at)->kind == VP_VALUE_LIST ? -1 : i;
+        named = f->named[i].word < word && !strchr(key, '.') ? i : named;
+    }
+    *at = NULL;
+    return named;
+}
+
+/* OmegaConf's dot lists, as those of torchtune and LLaMA-Factory behind their file: they beat what stands in it. The files are then read as
+ * if they said so, and who changes one takes its words out of the command. */
+static vp_status fold_words(vp_command_files *f, char *const *command, vp_err *err)
+{
+    vp_edit   edits[MAX_FOLDED];
+    vp_status st = VP_OK;
+
+    for (int i = 0; command[i] && f->n_folded < MAX_FOLDED; i++) {
+        const char     *word = command[i] + strspn(command[i], "+"), *value = strchr(word, '=');
+        const vp_value *at;
+        int             said;
+        if (!value || !vp_command_is_word(command[i]) || vp_command_is_settings_file(value + 1))
+            continue;
+        const char *key = vp_arena_printf(f->arena, "%.*s", (int)(value - word), word);
+        VP_TRY_ALLOC(err, key);
+        if (!vp_command_word(command, key, &said) || said != i) /* a variable, or said twice */
+            continue;
+        int file = file_of_word(f, i, key, &at);
+        if (file < 0)
+            continue;
+        edits[f->n_folded] =
+            (vp_edit){.file = &f->checked.files[file],
+                      .key  = at && at->kind == VP_VALUE_STRING ? &a_text : &any_value,
+                      .path = key,
+                      .at   = at,
+                      .from = "",
+                      .to   = value + 1};
+        f->folded[f->n_folded++] = (folded_word){.file = file, .key = key};
+    }
+    for (int i = 0; i < f->n; i++) {
+        named_file *n    = &f->named[i];
+        vp_text     text = {0};
+        bool        any  = false;
+        for (int k = 0; k < f->n_folded; k++)
+            any = any || f->folded[k].file == i;
+        if (!any)
+            continue;
+        VP_TRY(vp_edits_apply(f->arena, edits, f->n_folded, &f->checked.files[i], n->bytes,
+                              n->n_bytes, &text, err));
+        n->on_disk = n->bytes;
+        n->bytes   = text.data;
+        n->n_bytes = (int64_t)text.n_bytes;
+        VP_TRY_ALLOC(err, n->bytes && !text.failed);
+    }
+out:
+    return st;
+}
+
 vp_status vp_command_files_open(vp_arena *arena, char *const *command, int64_t world,
                                 vp_command_files **out, vp_err *err)
 {
-    vp_command_files *f = vp_arena_array(arena, 1, sizeof *f);
-    vp_check_input    inputs[MAX_FILES + 1];
+    vp_command_files *f       = vp_arena_array(arena, 1, sizeof *f);
     int               n_words = 0;
     vp_status         st      = VP_OK;
 
@@ -103,25 +196,25 @@ vp_status vp_command_files_open(vp_arena *arena, char *const *command, int64_t w
         add_named_by(f, i);
     if (!f->n)
         goto out;
-    for (int i = 0; i < f->n; i++)
-        inputs[i] = (vp_check_input){
-            .path = f->named[i].path, .bytes = f->named[i].bytes, .n_bytes = f->named[i].n_bytes};
-    inputs[f->n] =
-        (vp_check_input){.words = (const char *const *)(const void *)command, .n_words = n_words};
-    VP_TRY(vp_check(arena, inputs, f->n + 1,
-                    &(vp_check_opts){.world = vp_arena_printf(arena, "%lld", (long long)world)},
-                    &f->checked, err));
+    VP_TRY(check_all(f, command, n_words, world, err));
+    if (vp_command_has_words(command)) {
+        VP_TRY(fold_words(f, command, err));
+        if (f->n_folded)
+            VP_TRY(check_all(f, command, n_words, world, err));
+    }
     *out = f;
 out:
-    for (int i = 0; st != VP_OK && f && i < f->n; i++)
-        free(f->named[i].bytes);
+    if (st != VP_OK)
+        vp_command_files_close(f);
     return st;
 }
 
 void vp_command_files_close(vp_command_files *f)
 {
-    for (int i = 0; f && i < f->n; i++)
+    for (int i = 0; f && i < f->n; i++) {
         free(f->named[i].bytes);
+        free(f->named[i].on_disk);
+    }
 }
 
 const char *vp_command_file_at(const vp_command_files *f, int i)
@@ -140,8 +233,6 @@ typedef struct changer {
     const char             *folder; /* where changed files go; NULL: they keep their names */
     vp_err                 *err;
 } changer;
-
-static const vp_key any_value = {.type = VP_KEY_ANY}, a_text = {.type = VP_KEY_TEXT};
 
 static vp_status add_edit(changer *c, int file, const char *path, const char *to)
 {
@@ -304,6 +395,14 @@ static vp_status edit_words(changer *c, char **words, int *n_words)
             vp_command_set_option(c->arena, words, n_words, option, to);
         }
     }
+    for (int i = 0; i < c->f->n_folded; i++) { /* what a changed file says now */
+        int at;
+        if (is_changed(c, c->f->folded[i].file) &&
+            vp_command_word(words, c->f->folded[i].key, &at)) {
+            memmove(words + at, words + at + 1, (size_t)(*n_words - at) * sizeof *words);
+            --*n_words;
+        }
+    }
     for (int i = 0; i < c->f->n && c->folder; i++) {
         int word = c->f->named[i].word;
         if (word < 0 || !is_changed(c, i))
@@ -332,7 +431,7 @@ static vp_status changed_text(changer *c, int file, vp_file_change *out)
     VP_TRY(vp_edits_prove(&c->f->checked, of, &c->wanted, c->edits, c->n, &text, c->err));
     *out = (vp_file_change){.path   = n->path,
                             .to     = new_path(c, file),
-                            .before = n->bytes,
+                            .before = n->on_disk ? n->on_disk : n->bytes,
                             .after  = vp_arena_strdup(c->arena, vp_text_string(&text))};
     VP_TRY_ALLOC(c->err, out->to && out->after);
 out:

@@ -1,6 +1,6 @@
 # A training command whose arguments stand in the files of somebody's trainer: reads them as that trainer does (the few lines of YAML
 # and TOML that the test writes), and trains as training.py beside it (no_torch.py), which is no PyTorch.
-#     python3 from_file.py [words] FILE... [--option value...]
+#     python3 from_file.py [words] FILE... [--option value...] [key=value...]
 import json
 import re
 import sys
@@ -69,6 +69,9 @@ for i, word in enumerate(words):
         add(read(word))
     elif word.startswith("--") and i + 1 < len(words) and not words[i + 1].startswith("--"):
         add({word[2:]: scalar(words[i + 1])})
+for word in words:             # key=value beats every file, as OmegaConf's dot lists do
+    if re.fullmatch(r"[a-z_.]+=[^=]*", word):
+        settings[word.split("=")[0]] = scalar(word.split("=")[1])
 for name in ("deepspeed", "deepspeed_config.deepspeed_config_file"):
     if str(settings.get(name, "")).endswith(".json") and settings[name] not in words:
         add(read(settings[name]))
