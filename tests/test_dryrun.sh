@@ -139,6 +139,13 @@ parser.add_argument("--batch", type=int)
 parser.parse_args()
 P
 expect "an option that the script has not" 4 "exit code 2: argparse: unrecognized arguments: --btach 4" dry -- python3 "$work/parsed.py" --btach 4
+cat > "$work/lazy.py" <<'P'
+try:
+    import no_such_package
+except ImportError as e:
+    raise RuntimeError("Could not import module 'AutoModel'. Are its requirements there?") from e
+P
+expect "an import for whose want another failed" 4 "RuntimeError: Could not import module 'AutoModel'. Are its requirements there? (No module named 'no_such_package')" dry -- python3 "$work/lazy.py"
 # others print and exit too: click, Hydra (what a script under it raises, as well), Fire
 mkdir -p "$work/parsers/click" "$work/parsers/hydra/_internal" "$work/parsers/fire"
 touch "$work"/parsers/{click,hydra,hydra/_internal,fire}/__init__.py

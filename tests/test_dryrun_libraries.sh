@@ -156,6 +156,23 @@ print("read again", best["epoch"], best["net"]["weight"].shape, best["net"]["wei
 P
 expect "weights that were not written are read again, by their shapes" 0 "read again 3 torch.Size(\[64, 64\]) cuda:0 False" dry --steps 2 -- "$python" "$work/best.py" "$work/best.pt"
 [ ! -e "$work/best.pt" ] && ok || bad "and are not written"
+cat > "$work/safe.py" <<'P'
+import os, sys, torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+net = torch.nn.Linear(64, 64).cuda()
+opt = torch.optim.AdamW(net.parameters())
+for x in torch.utils.data.DataLoader(torch.zeros(400, 64), batch_size=4):
+    net(x.cuda()).sum().backward()
+    opt.step()
+save_file({k: v.bfloat16() for k, v in net.state_dict().items()}, sys.argv[1], metadata={"format": "pt"})
+if os.path.isfile(sys.argv[1]):
+    best = load_file(sys.argv[1], device="cpu")
+    with safe_open(sys.argv[1], framework="pt") as f:
+        print("read again", sorted(best), best["weight"].shape, best["weight"].dtype, f.metadata(), os.path.lexists(sys.argv[1]))
+P
+"$python" -c 'import safetensors' 2> /dev/null && expect "of safetensors too" 0 "read again \['bias', 'weight'\] torch.Size(\[64, 64\]) torch.bfloat16 {'format': 'pt'} False" \
+    dry --steps 2 -- "$python" "$work/safe.py" "$work/best.safetensors"
 expect "without --steps they are files" 0 "read again 3 torch.Size(\[64, 64\]) cuda:0 True" dry -- "$python" "$work/best.py" "$work/best.pt"
 
 # ---- Lightning's trainer validates as its epoch ends early ----

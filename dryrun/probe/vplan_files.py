@@ -10,11 +10,15 @@
 import contextlib
 import functools
 import io
+import json
 import os
 import pathlib
 import re
 import shutil
 
+DTYPES = {"torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16", "torch.int64": "I64",
+          "torch.int32": "I32", "torch.int16": "I16", "torch.int8": "I8", "torch.uint8": "U8", "torch.bool": "BOOL",
+          "torch.float8_e4m3fn": "F8_E4M3", "torch.float8_e5m2": "F8_E5M2"}      # safetensors' names
 ROTATED = re.compile(r"checkpoint[-_]\d+")     # folders of transformers and accelerate
 
 
@@ -66,7 +70,7 @@ class Files:
 
     def file_modules(self):
         """What is done to modules as they are imported."""
-        return {"safetensors.torch": self.on_safetensors, "torch.distributed.checkpoint.filesystem": self.on_checkpoint_files,
+        return {"safetensors": self.on_safe_open, "safetensors.torch": self.on_safetensors, "torch.distributed.checkpoint.filesystem": self.on_checkpoint_files,
                 "lightning.fabric.plugins.io.torch_io": self.on_lightning_io, "lightning_fabric.plugins.io.torch_io": self.on_lightning_io,
                 "lightning.fabric.utilities.cloud_io": self.on_lightning_files,
                 "lightning_fabric.utilities.cloud_io": self.on_lightning_files}
@@ -161,6 +165,12 @@ class Files:
             call = to_another(plain, moves, module is shutil)
             call.__name__, call.__wrapped__ = name, plain
             setattr(module, name, call)
+        plain_isfile = os.path.isfile
+
+        def isfile(path):
+            return plain_isfile(path) or self.shapes_of(path) is not None      # what can be read again is looked for first
+        isfile.__wrapped__ = plain_isfile
+        os.path.isfile = isfile
         for module, name, told in ((os, "remove", None), (os, "unlink", None), (os.path, "getsize", 0)):
             plain = getattr(module, name)
             call = alone(plain, told)
@@ -178,6 +188,7 @@ class Files:
             if not isinstance(to, (str, os.PathLike)) or not self.goes_nowhere(to):
                 return plain(*args, **kwargs)
             if name == "filename":     # safetensors writes into paths only
+                self.save_names(args[0] if args else kwargs.get("tensors"), args[2] if len(args) > 2 else kwargs.get("metadata"), to)
                 return None
             self.save_shapes(plain if name == "f" else self.torch_save, args[0] if args else kwargs.get("obj", kwargs.get("checkpoint")), to)
             return None
@@ -196,6 +207,24 @@ class Files:
             with open(os.devnull, "wb") as nowhere:
                 save(what, nowhere)
 
+    def save_names(self, tensors, metadata, to):
+        """The same of safetensors: its header, with the tensors as a hole behind it."""
+        header, at = {"__metadata__": dict(metadata)} if metadata else {}, 0
+        path = os.path.join(self.folder, "unsaved.%d.%d.safetensors" % (os.getpid(), len(self.shapes)))
+        try:
+            for name, t in tensors.items():
+                n = t.numel() * t.element_size()
+                header[name] = {"dtype": DTYPES[str(t.dtype)], "shape": list(t.shape), "data_offsets": [at, at + n]}
+                at += n
+            text = json.dumps(header).encode()
+            text += b" " * (-len(text) % 8)
+            with open(path, "wb") as f:
+                f.write(len(text).to_bytes(8, "little") + text)
+                f.truncate(8 + len(text) + at)
+            self.shapes[os.path.abspath(os.fspath(to))] = path
+        except (AttributeError, KeyError, OSError, TypeError, ValueError):
+            pass                       # nobody can read it again
+
     def shapes_of(self, path):
         """Where that of a file is that was not written; None: it is the script's own matter."""
         if not self.shapes or not isinstance(path, (str, os.PathLike)) or os.path.lexists(path):
@@ -211,6 +240,12 @@ class Files:
 
     def on_safetensors(self, module):
         module.save_file = self.saving(self.writes_nothing(module.save_file, "filename"))
+        module.load_file = self.reads_shapes(module.load_file)
+        self.on_safe_open(module)
+
+    def on_safe_open(self, module):
+        if hasattr(module, "safe_open"):
+            module.safe_open = self.reads_shapes(module.safe_open)
 
     def on_lightning_io(self, module):
         kind = getattr(module, "TorchCheckpointIO", None)

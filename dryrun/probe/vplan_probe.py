@@ -313,10 +313,19 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
     def on_exception(self, kind, value):
         if os.getpid() != self.pid or not self.only_arguments():
             return
-        self.error = {"type": kind.__name__, "message": str(value)[:4000], "where": "", "read": self.read_before(value)}
+        self.error = {"type": kind.__name__, "message": self.message_of(value)[:4000], "where": "", "read": self.read_before(value)}
         if self.cudnn and "cudnn" in str(value).lower():
             self.note("cudnn_error", "cuDNN refused what the script asked of it, or could not answer it without a "
                       "device; --cudnn off runs PyTorch's own kernels")
+
+    def message_of(self, value):
+        """What an error says; of an import that failed for another's want (transformers, diffusers), the first of them too."""
+        root = value
+        while root.__cause__ is not None:
+            root = root.__cause__
+        if root is value or not isinstance(root, ImportError):
+            return str(value)
+        return "%s (%s)" % tuple(str(e).strip().split("\n")[0].rstrip() for e in (value, root))
 
     def read_before(self, value):
         """Where a line that an error came through had read values of the device, which are zeros here; or ""."""
