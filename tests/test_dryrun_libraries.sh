@@ -54,6 +54,8 @@ class v8DetectionLoss:
         mask = torch.zeros(*gt.shape[:2], preds.shape[1], device="cuda")
         found = TaskAlignedAssigner().forward(preds, preds, gt, gt, mask)[3]
         print("rows", tuple(gt.shape), "assigned", preds[found].shape[0], "of the first", preds[0][found[0]].shape[0], bool(found.sum()), bool(found[0].any()))
+        counts = torch.bincount(batch["batch_idx"].flatten().long(), minlength=len(batch["img"]))
+        print("slots", int(counts.max()), "elsewhere", int(torch.ones(3, device="cuda").max()))
         print("of another", preds[preds.sum(2) > 1].shape[0])
         return preds[found].sum()
 P
@@ -76,6 +78,7 @@ with torch.inference_mode():
 P
 expect "ultralytics: candidates of boxes by their areas" 0 "candidates 572" dry -- "$python" "$work/yolo/train.py"
 grep -q "rows (2, 2, 5) assigned 25 of the first 13 True True" "$work/both" && ok || bad "rows of the fullest image, and assigned points" "$work/both"
+grep -q "slots 2 elsewhere 0" "$work/both" && ok || bad "an image's slots for masks and keypoints" "$work/both"
 grep -q "of another 4200" "$work/both" && ok || bad "other masks select all" "$work/both"
 [ "$(grep -c "rows (2, 2, 5) assigned 25 of the first 13 True True" "$work/both")" = 2 ] && ok || bad "in an evaluation too" "$work/both"
 tr -s ' \n' ' ' < "$work/both" | grep -q "a box has its share of the anchor points, by its area, and is assigned the 10 best" && ok || bad "which is said" "$work/both"

@@ -2,7 +2,7 @@
 # anchor points lie in one, and which of them its loss takes are device values that decide sizes. Read as zero there is no box at all;
 # with each point taken a loss is many times its size. Boxes came from the host, so their number and areas are known; how many points a
 # loss takes at most is a setting of the detector.
-#     ultralytics (YOLO, RT-DETR)     boxes an image, points in boxes, points that are assigned
+#     ultralytics (YOLO, RT-DETR)     boxes an image (keypoints and masks too), points in boxes, points that are assigned
 #     torchvision.models.detection    the proposals and anchors that are sampled, the size of keypoints' maps
 import functools
 import itertools
@@ -20,6 +20,7 @@ class Detection:
         self.found = {}                # id of what tells whether a mask selects any, and it does -> a weak reference to it, True
         self.share = None              # what masks meanwhile select of their elements
         self.boxes = None              # of the batch under way: [boxes an image], [[width, height] of each, in images]
+        self.counted = {}              # id of the boxes an image, counted on the device -> a weak reference to it, the most
         self.numbers_of = None         # what torch.unique's counts are meanwhile
         self.detecting = False
         self.image_shape = None        # of the images that torchvision's heads are handed
@@ -113,7 +114,22 @@ class Detection:
                 return out
             counts = torch.tensor([n for n in probe.numbers_of if n], dtype=torch.long)
             return torch.arange(len(counts)), counts
+        plain_bincount, plain_max = torch.bincount, torch.Tensor.max
+
+        @functools.wraps(plain_bincount)
+        def bincount(t, *args, **kwargs):
+            out = plain_bincount(t, *args, **kwargs)
+            if not compiling() and probe.boxes and t.is_cuda and t.numel() == sum(probe.boxes[0]):
+                probe.know(probe.counted, out, max(probe.boxes[0]))
+            return out
+
+        @functools.wraps(plain_max)
+        def max_of(t, *args, **kwargs):
+            out = plain_max(t, *args, **kwargs)
+            n = None if compiling() or not probe.counted or args or kwargs else probe.known(probe.counted, t)
+            return out if n is None else torch.tensor(n)
         torch.Tensor.to, torch.Tensor.unique = to, unique
+        torch.bincount, torch.Tensor.max = bincount, max_of
         self.follow_shares(torch)
 
     def boxes_of(self, batch):
