@@ -198,6 +198,7 @@ static bool has_wider_tower(const vp_model *model)
 const char *vp_hf_recorded_family(const vp_model *model)
 {
     const char *inner = json_string_value(vp_model_field(model, "feed_forward_proj"));
+    const char *act   = json_string_value(vp_model_field(model, "hidden_act"));
 
     if (strcmp(model->family, "opt") == 0 &&
         json_is_false(vp_model_field(model, "do_layer_norm_before")))
@@ -208,6 +209,8 @@ const char *vp_hf_recorded_family(const vp_model *model)
     if (strcmp(model->family, "electra") == 0 &&
         !json_equal(vp_model_field(model, "embedding_size"), vp_model_field(model, "hidden_size")))
         return "electra_narrow";
+    if (strcmp(model->family, "gpt_neox") == 0 && act && strcmp(act, "gelu_fast") == 0)
+        return "gpt_neox_fast";
     if (strcmp(model->family, "gemma4") == 0)
         return kind_of_gemma4(model);
     if (strcmp(model->family, "exaone4") == 0 &&
