@@ -153,6 +153,7 @@ void vp_judge_trainer(vp_judged *x);
 void vp_judge_llamafactory(vp_judged *x);
 void vp_judge_swift(vp_judged *x);
 void vp_judge_torchtune(vp_judged *x);
+void vp_judge_megatron(vp_judged *x);
 void vp_judge_uncounted(vp_judged *x); /* of every dialect; notes alone */
 void vp_judge_yaml(vp_judged *x);      /* of what PyYAML refuses and libyaml takes */
 void vp_judge_own(vp_judged *x);       /* of the options of people's own scripts */

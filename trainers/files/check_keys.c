@@ -168,7 +168,7 @@ static bool reads_text(const vp_checked *c, const vp_checked_file *file, const v
 static bool is_of_argparse(const vp_checked_file *file)
 {
     return file->doc->format == VP_FORMAT_FLAGS && vp_check_is_run(file) &&
-           (file->dialect->refuses || file->dialect->refused_by);
+           (file->dialect->refuses || file->dialect->refused_by || file->dialect->flags);
 }
 
 static bool is_of_jsonargparse(const vp_checked_file *file)
@@ -786,6 +786,7 @@ static const struct {
     {&vp_dialect_llamafactory, vp_judge_llamafactory},
     {&vp_dialect_swift, vp_judge_swift},
     {&vp_dialect_torchtune, vp_judge_torchtune},
+    {&vp_dialect_megatron, vp_judge_megatron},
 };
 
 void vp_check_rules(vp_checked *c, vp_checked_file *file)

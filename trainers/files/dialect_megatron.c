@@ -63,6 +63,20 @@ static const vp_key megatron_keys[] = {
     {"no_scatter_gather_tensors_in_pipeline", VP_KEY_FLAG, .until = "0.18", .instead = "nothing"},
     {"muon_use_nesterov", VP_KEY_FLAG, .until = "0.18", .instead = "muon_nesterov"},
     {"tiktoken_special_tokens", VP_KEY_ANY, .until = "0.18", .instead = "tokenizer_special_tokens"},
+    /* choices of its parser */
+    {"lr_decay_style", VP_KEY_WORD, NULL, "constant|linear|cosine|inverse-square-root|WSD"},
+    {"normalization", VP_KEY_WORD, NULL, "LayerNorm|RMSNorm"},
+    {"transformer_impl", VP_KEY_WORD, NULL, "local|transformer_engine|inference_optimized"},
+    {"ckpt_format", VP_KEY_WORD, NULL, "torch|torch_dist|torch_dcp|fsdp_dtensor|zarr"},
+    {"dataloader_type", VP_KEY_WORD, NULL, "single|cyclic|external"},
+    {"weight_decay_incr_style", VP_KEY_WORD, NULL, "constant|linear|cosine"},
+    {"position_embedding_type", VP_KEY_WORD, NULL,
+     "learned_absolute|rope|yarn|mrope|relative|none"},
+    {"fp8_recipe", VP_KEY_WORD, NULL, "tensorwise|delayed|mxfp8|blockwise|custom"},
+    {"moe_token_dispatcher_type", VP_KEY_WORD, NULL, "allgather|alltoall|flex|alltoall_seq"},
+    {"cuda_graph_impl", VP_KEY_WORD, NULL, "none|local|transformer_engine|full_iteration"},
+    {"tokenizer_type", VP_KEY_TEXT, NULL,
+     "BertWordPieceLowerCase|BertWordPieceCase|GPT2BPETokenizer|SentencePieceTokenizer|GPTSentencePieceTokenizer|HuggingFaceTokenizer|Llama2Tokenizer|TikTokenizer|MultimodalTokenizer|NullTokenizer|NullMultimodalTokenizer|SFTTokenizer"},
     {"lr", VP_KEY_REAL, NULL, .min = 0, .max = 100},
 };
 
@@ -85,17 +99,17 @@ static const vp_section megatron_sections[] = {
      "check_for_spiky_loss:b check_weight_hash_across_dp_replicas_interval:i "
      "ckpt_assume_constant_structure:b ckpt_convert_format ckpt_convert_save "
      "ckpt_convert_update_legacy_dist_opt_format:b ckpt_drop_redundant_extra_state:b "
-     "ckpt_format ckpt_fully_parallel_load:b ckpt_fully_parallel_load_exchange_algo "
+     "ckpt_fully_parallel_load:b ckpt_fully_parallel_load_exchange_algo "
      "ckpt_fully_parallel_load_per_rank_objects:b ckpt_fully_parallel_load_process_group "
      "ckpt_fully_parallel_save:b ckpt_fully_parallel_save_process_group "
      "ckpt_pg_tensors_cache_create:b ckpt_pg_tensors_cache_path ckpt_step:i "
      "classes_fraction:r config_logger_dir cp_comm_type "
      "cpu_offloading_retain_pinned_cpu_buffers:b create_all_gather_group:b "
-     "cross_entropy_fusion_impl cross_entropy_loss_fusion:b cuda_graph_impl "
+     "cross_entropy_fusion_impl cross_entropy_loss_fusion:b "
      "cuda_graph_modules cuda_graph_scope cuda_graph_warmup_steps:i data_args_path "
      "data_cache_path data_parallel_random_init:b data_path data_per_class_fraction:r "
      "dataloader_defer_npy_index_mmap:b dataloader_fast_cache_load:b "
-     "dataloader_inter_document_masking:b dataloader_type ddp_average_in_collective:b "
+     "dataloader_inter_document_masking:b ddp_average_in_collective:b "
      "ddp_bucket_size:i ddp_num_buckets:i ddp_pad_buckets_for_high_nccl_busbw:b "
      "ddp_param_name_patterns_for_fp32_local_accumulation "
      "ddp_reduce_scatter_with_fp32_accumulation:b decode_only_cuda_graphs:b "
@@ -153,7 +167,7 @@ static const vp_section megatron_sections[] = {
      "flight_recorder_trace_buffer_size:i fp16_lm_cross_entropy:b "
      "fp32_residual_connection:b fp4_param_gather:b fp4_quantizer_factory fp4_recipe "
      "fp8_amax_compute_algo fp8_amax_history_len:i fp8_interval:i fp8_margin:i "
-     "fp8_output_proj:b fp8_param_gather:b fp8_quantizer_factory fp8_recipe "
+     "fp8_output_proj:b fp8_param_gather:b fp8_quantizer_factory "
      "fsdp_db_use_persist_buf_on_alloc_fail:b fsdp_double_buffer:b "
      "fsdp_manual_registration:b ft_num_warmup_iters:i full_validation:b "
      "fused_residual_rmsnorm:b gdp_cutedsl_kernel:b gdp_num_chunk_states_to_recompute:i "
@@ -217,7 +231,7 @@ static const vp_section megatron_sections[] = {
      "logits_load_kd_loss_alpha:r logits_load_msc_prefetch_depth:i "
      "logits_load_prefetch_factor:i logits_save_dir logits_save_dtype logits_save_top_k:i "
      "logits_save_top_p:r logits_save_top_p_min_k:i loss_scale:r loss_scale_window:r "
-     "lr_decay_iters:i lr_decay_samples:i lr_decay_style lr_warmup_fraction:r "
+     "lr_decay_iters:i lr_decay_samples:i lr_warmup_fraction:r "
      "lr_warmup_init:r lr_warmup_iters:i lr_warmup_samples:i lr_wsd_decay_iters:i "
      "lr_wsd_decay_samples:i lr_wsd_decay_style make_vocab_size_divisible_by:i "
      "mamba_head_dim:i mamba_inference_conv_states_dtype mamba_inference_ssm_states_dtype "
@@ -256,7 +270,7 @@ static const vp_section megatron_sections[] = {
      "moe_routing_trace_path moe_shared_expert_gate:b "
      "moe_shared_expert_glu_interleave_size:i moe_shared_expert_intermediate_size:i "
      "moe_shared_expert_overlap:b moe_single_grouped_bias:b moe_single_grouped_weight:b "
-     "moe_token_dispatcher_type moe_token_drop_policy moe_upcycling_granularity:i "
+     "moe_token_drop_policy moe_upcycling_granularity:i "
      "moe_use_grouped_tensor:b moe_use_upcycling:b moe_z_loss_coeff:r mrope_section "
      "mscale:r mscale_all_dim:r mtp_detach_heads:b mtp_hsm:b mtp_hybrid_override_pattern "
      "mtp_loss_scaling_factor:r mtp_standalone:b mtp_use_repeated_layer:b "
@@ -293,7 +307,7 @@ static const vp_section megatron_sections[] = {
      "no_weight_decay_cond_type no_yarn_correction_range_round_to_int:b "
      "non_persistent_ckpt_type non_persistent_global_ckpt_dir "
      "non_persistent_local_ckpt_algo non_persistent_local_ckpt_dir "
-     "non_persistent_save_interval:i norm_epsilon:r normalization null_tokenizer_eod_id:i "
+     "non_persistent_save_interval:i norm_epsilon:r null_tokenizer_eod_id:i "
      "null_tokenizer_pad_id:i num_attention_heads:i num_channels:i num_classes:i "
      "num_dataset_builder_threads:i num_distributed_optimizer_instances:i num_layers:i "
      "num_layers_at_end_in_bf16:i num_layers_at_start_in_bf16:i "
@@ -310,7 +324,7 @@ static const vp_section megatron_sections[] = {
      "patch_dim:i per_dataset_sequences_path per_split_data_args_path perform_rl_step:b "
      "persistent_save_interval:i phase_transition_iterations "
      "pipeline_model_parallel_comm_backend pipeline_model_parallel_layout "
-     "position_embedding_type pretrained_checkpoint profile:b profile_ranks "
+     "pretrained_checkpoint profile:b profile_ranks "
      "profile_step_end:i profile_step_start:i pytorch_profiler_collect_callstack:b "
      "pytorch_profiler_collect_chakra:b pytorch_profiler_collect_shapes:b q_lora_rank:i "
      "qk_clip:b qk_clip_alpha:r qk_clip_threshold:r qk_head_dim:i qk_l2_norm:b "
@@ -349,10 +363,10 @@ static const vp_section megatron_sections[] = {
      "tiktoken_num_special_tokens:i tiktoken_pattern timing_log_level timing_log_option "
      "titles_data_path tokenizer_hf_no_include_special_tokens:b tokenizer_hf_no_use_fast:b "
      "tokenizer_metadata tokenizer_model tokenizer_sentencepiece_legacy:b "
-     "tokenizer_special_tokens tokenizer_type torch_fsdp2_no_reshard_after_forward:b "
+     "tokenizer_special_tokens torch_fsdp2_no_reshard_after_forward:b "
      "tp_comm_bootstrap_backend tp_comm_overlap:b tp_comm_overlap_cfg "
      "tp_comm_overlap_rs_dgrad:b train_data_path train_iters:i train_samples:i "
-     "train_sync_interval:i transformer_impl trust_remote_code:b "
+     "train_sync_interval:i trust_remote_code:b "
      "untie_embeddings_and_output_weights:b use_checkpoint_args:b "
      "use_checkpoint_opt_param_scheduler:b use_cpu_initialization:b use_dist_ckpt:b "
      "use_fused_weighted_squared_relu:b use_gigatoken:b use_grouped_gemm_for_dense_mlp:b "
@@ -366,7 +380,7 @@ static const vp_section megatron_sections[] = {
      "valid_data_path validation_set_names verify_integrity:b vision_backbone_type "
      "vision_pretraining:b vision_pretraining_type vocab_extra_ids:i vocab_file "
      "vocab_size:i wandb_entity wandb_exp_name wandb_project wandb_save_dir warmup:i "
-     "weight_decay:r weight_decay_incr_style wgrad_deferral_limit:i window_attn_skip_freq "
+     "weight_decay:r wgrad_deferral_limit:i window_attn_skip_freq "
      "window_size yaml_cfg yarn_beta_fast:r yarn_beta_slow:r "
      "yarn_correction_range_round_to_int:b yarn_original_max_position_embeddings:i"}};
 
@@ -432,6 +446,21 @@ static const vp_rule megatron_rules[] = {
      "does not go with sequence-parallel", "leave it out"},
     {"cpu_offloading_num_layers", ">0", "recompute_granularity", "set", VP_ERROR,
      "does not go with recomputation", "one of them"},
+    /* validate_args() */
+    {"recompute_method", "set", "recompute_granularity", "=selective", VP_ERROR,
+     "is refused with selective", "no --recompute-method"},
+    {"use_torch_fsdp2", "=true", "use_distributed_optimizer", "=true", VP_ERROR,
+     "does not go with the distributed optimizer", "no --use-distributed-optimizer"},
+    {"use_torch_fsdp2", "=true", "no_gradient_accumulation_fusion", "unset", VP_ERROR,
+     "is refused with gradient accumulation fusion", "--no-gradient-accumulation-fusion"},
+    {"lr_warmup_fraction", "set", "lr_warmup_iters", ">0", VP_ERROR,
+     "is refused beside lr-warmup-iters", "one of them"},
+    {"train_samples", "set", "train_iters", "set", VP_ERROR, "is refused beside train-iters",
+     "one of them"},
+    {"weight_decay_incr_style", "=linear|cosine", "start_weight_decay", "unset", VP_ERROR,
+     "wants start-weight-decay and end-weight-decay", "--start-weight-decay 0.01"},
+    {"num_layers_per_virtual_pipeline_stage", "set", "pipeline_model_parallel_size", "=1", VP_ERROR,
+     "wants more than one pipeline stage", "--pipeline-model-parallel-size 2"},
 };
 
 const vp_dialect vp_dialect_megatron = {

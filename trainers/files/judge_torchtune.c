@@ -181,7 +181,8 @@ static bool is_whole(const vp_judged *x)
 
     for (int i = 0; i < N_NEEDED; i++)
         n += is_written(x->c, needed[i]);
-    return n >= N_NEEDED - 2 && is_written(x->c, "model") && x->file->doc->format == VP_FORMAT_YAML;
+    return n >= N_NEEDED - 2 && !is_written(x->c, "grpo_samples") && is_written(x->c, "model") &&
+           x->file->doc->format == VP_FORMAT_YAML;
 }
 
 static void judge_missing(vp_judged *x)
@@ -189,7 +190,8 @@ static void judge_missing(vp_judged *x)
     if (!is_whole(x))
         return;
     for (int i = 0; i < N_NEEDED; i++)
-        if (!is_written(x->c, needed[i]))
+        if (!is_written(x->c, needed[i]) &&
+            !(strcmp(needed[i], "dataset") == 0 && is_written(x->c, "datasets")))
             vp_find(x->c, x->file, VP_ERROR, NULL, needed[i], NULL,
                     "is missing: torchtune's recipes end with an error without it");
     if (!is_written(x->c, "enable_activation_checkpointing"))
@@ -210,7 +212,7 @@ static void judge_tokenizer(vp_judged *x)
     if (module >= 0 && vp_listed(modules[module].names, leaf))
         judge_arguments(x, "tokenizer",
                         "path max_seq_len prompt_template special_tokens_path merges_file "
-                        "truncation_type truncate",
+                        "truncation_type truncate vocab_path merges_path",
                         leaf);
 }
 
@@ -251,8 +253,10 @@ static void judge_references(vp_judged *x, const vp_value *v, const char *path)
         snprintf(name, sizeof name, "%.*s", (int)n, p + 2);
         if (n < sizeof name && p[2 + n] == '}' && !strpbrk(name, ":.$[ ") &&
             !is_written(x->c, name))
-            vp_find(x->c, x->file, VP_ERROR, v, path, NULL,
-                    "${%s} is of a key that is not there: OmegaConf ends with an error", name);
+            vp_find(x->c, x->file, VP_WARNING, v, path, NULL,
+                    "${%s} is of a key that is not there: OmegaConf ends with an error unless the "
+                    "command says it",
+                    name);
     }
 }
 
