@@ -142,8 +142,8 @@ ok(json.loads(call("check", "--json", path)[1])["common"]["optimizer"] == "apoll
 
 # ---- a model that the trainer of the files does not train ----
 for name, trained in (("bert-base-uncased", False), ("modernbert-base", False), ("t5-small", False), ("gpt2", True)):
-    masked = dict(settings, model={"name": name}, common=dict(COMMON, parallel="none", world=1, offload="none", recompute="none", loss="full"))
     for target in ("axolotl", "llamafactory", "ms-swift", "litgpt", "hf"):
+        masked = dict(settings, model={"name": name}, common=dict(COMMON, parallel="none", world=1, offload="none", recompute="none", loss="full", clip_norm=0.0 if target == "litgpt" else 1.0))
         code, out, err = call("emit", write("masked.json", masked), "--for", target)
         ok((code == 0) == (trained or target == "hf") and (code == 0 or code == 4 and "predict the next token" in err and "--for hf" in err), "%s for %s" % (name, target), (code, err))
 
@@ -152,7 +152,7 @@ for word, path, member in (("adamw_torch", "torch.optim.AdamW", ("foreach", True
                            ("sgd", "torch.optim.SGD", ("foreach", True)), ("sgd_momentum", "torch.optim.SGD", ("momentum", 0.9)), ("rmsprop", "torch.optim.RMSprop", ("foreach", True)), ("adagrad", "torch.optim.Adagrad", ("foreach", True)),
                            ("adamw_8bit", "bitsandbytes.optim.AdamW8bit", ("min_8bit_size", 4096)), ("paged_adamw_8bit", "bitsandbytes.optim.PagedAdamW8bit", ("min_8bit_size", 4096)), ("paged_adamw_32bit", "bitsandbytes.optim.PagedAdamW", ("optim_bits", 32)),
                            ("lion_8bit", "bitsandbytes.optim.Lion8bit", ("min_8bit_size", 4096)), ("adamw_torch_8bit", "torchao.optim.AdamW8bit", ("block_size", 256))):
-    name = write("class.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", recompute="none", loss="full", optimizer=word)))
+    name = write("class.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", recompute="none", loss="full", optimizer=word, clip_norm=0.0)))
     code, out, err = call("emit", name, "--for", "litgpt", "-o", "class", "--json", "--force")
     ok(code == 0, word + " for litgpt", (code, err))
     text = open("class/litgpt.yaml").read()
@@ -160,7 +160,9 @@ for word, path, member in (("adamw_torch", "torch.optim.AdamW", ("foreach", True
     ok(re.search(r"(?m)^optimizer:\n  class_path: \"?%s\"?\n  init_args:\n(    \w+: .*\n)*    %s: %s$" % (path, member[0], value), text), word + " as a class", text)
     code, out, _ = call("check", "--json", "class/litgpt.yaml")
     ok(code == 0 and json.loads(out)["common"].get("optimizer") == word and "optimizer" not in json.loads(out)["may_be"], word + " of litgpt is read back", out)
-code, out, err = call("emit", write("class.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", recompute="none", loss="full", optimizer="adafactor"))), "--for", "litgpt", "-o", "class", "--force")
+code, out, err = call("emit", write("class.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", recompute="none", loss="full", optimizer="sgd"))), "--for", "litgpt")
+ok(code == 4 and "litgpt cannot be told clip_norm 1.0" in err, "litgpt's fine-tuning refuses a norm to clip to", (code, err))
+code, out, err = call("emit", write("class.json", dict(settings, common=dict(COMMON, parallel="none", world=1, offload="none", recompute="none", loss="full", optimizer="adafactor", clip_norm=0.0))), "--for", "litgpt", "-o", "class", "--force")
 ok(code != 0 and "adafactor" in err and "adamw_torch" in err, "what litgpt has no class for", (code, err))
 
 # ---- what cannot be said is an error that names the version or the words there are ----
@@ -439,6 +441,8 @@ for target in "hf", "trl", "axolotl", "llamafactory", "ms-swift", "lightning", "
     for a, b in PAIRS:
         if target == "trl":
             a, b = dict(a, loss="chunked"), dict(b, loss="chunked")
+        if target == "litgpt":
+            a, b = dict(a, clip_norm=0.0), dict(b, clip_norm=0.0)
         if target == "torch":
             a, b = dict(a, attention="sdpa"), dict(b, attention="sdpa")
         code, out, err = call("emit", write("a.json", dict(settings, common=a)), "--for", target, "-o", "edited", "--force", "--json")

@@ -21,7 +21,7 @@ answer = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what the libraries print is not the answer
 
 
-AXES = {"method": ["sft", "sft", "dpo", "reward", "grpo"], "completion": [64, 256], "generator": ["model", "vllm"], "micro_batch": [1, 2, 4, 16], "accumulation": [1, 2, 8], "seq": [512, 2048], "clip_norm": [1.0, 0.5],
+AXES = {"method": ["sft", "sft", "dpo", "reward", "grpo"], "completion": [64, 256], "generator": ["model", "vllm"], "micro_batch": [1, 2, 4, 16], "accumulation": [1, 2, 8], "seq": [512, 2048], "clip_norm": [1.0, 0.5, 0.0],
         "parallel": ["none", "ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"], "gradient_sync": ["step", "each"],
         "precision": ["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp", "bf16", "fp16-mixed", "fp16-amp", "fp16"],
         "optimizer": ["adamw_torch", "adamw_torch_fused", "sgd", "sgd_momentum", "adafactor", "adamw_8bit", "paged_adamw_8bit", "lion_8bit",
@@ -365,11 +365,11 @@ def lightning(folder, s):
 
 
 def litgpt(folder, s):
-    """The reader of `litgpt finetune_full --config`, and what the recipe counts of it."""
+    """The reader of `litgpt finetune_full --config`, what the recipe refuses, and what it counts."""
     import yaml
     from jsonargparse import ArgumentParser
     from litgpt.args import TrainArgs
-    from litgpt.finetune.full import setup
+    from litgpt.finetune.full import setup, validate_args
     parser = ArgumentParser()
     parser.add_function_arguments(setup)
     d = yaml.safe_load(open(folder + "/litgpt.yaml"))
@@ -381,7 +381,9 @@ def litgpt(folder, s):
     same("cards", c.devices, s["world"])
     same("micro-batch", c.train.micro_batch_size, s["micro_batch"])
     same("sequence", c.train.max_seq_length, s["seq"])
-    same("clipping", c.train.max_norm, s["clip_norm"])
+    i = parser.instantiate_classes(c)
+    validate_args(i.train, i.eval)
+    same("clipping", c.train.max_norm, None)
     same("optimizer", c.optimizer["class_path"].rsplit(".", 1)[1], {"sgd": "SGD", "sgd_momentum": "SGD", "adamw_8bit": "AdamW8bit", "paged_adamw_8bit": "PagedAdamW8bit", "lion_8bit": "Lion8bit"}.get(s["optimizer"], "AdamW"))
     more = c.optimizer["init_args"]
     same("fused", (more.get("fused", False), more.get("momentum", 0)), (s["optimizer"] == "adamw_torch_fused", 0.9 if s["optimizer"] == "sgd_momentum" else 0))

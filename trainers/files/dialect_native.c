@@ -317,8 +317,9 @@ static const vp_saying litgpt_says[] = {
     {VP_SETTING_MICRO_BATCH, "*", "train.micro_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "train.global_batch_size", "$global"},
     {VP_SETTING_SEQ, "*", "train.max_seq_length", "$"},
-    {VP_SETTING_CLIP_NORM, "R", "train.max_norm", "$"},
-    {VP_SETTING_CLIP_NORM, "0.0", "train.max_norm", NULL, .read_only = true},
+    /* pretraining clips; fine-tuning, which is what is written, refuses the key */
+    {VP_SETTING_CLIP_NORM, "0.0", "train.max_norm", NULL},
+    {VP_SETTING_CLIP_NORM, "R", "train.max_norm", "$", .read_only = true},
     {VP_SETTING_PRECISION, "fp32", "precision", "32-true"},
     {VP_SETTING_PRECISION, "bf16-mixed", "precision", "bf16-mixed"},
     {VP_SETTING_PRECISION, "bf16", "precision", "bf16-true"},

@@ -14,7 +14,7 @@
 
 #define PARALLELS "ddp|fsdp2|fsdp|zero1|zero2|zero3"
 
-#define TRAINER_AXES(optimizers, allocators) \
+#define TRAINER_AXES(optimizers, allocators, ...) \
     { \
         {VP_SETTING_RECOMPUTE, VP_AXIS_FREE, "none|full|" EVERY}, \
             {VP_SETTING_ALLOCATOR, VP_AXIS_FREE, allocators}, \
@@ -23,17 +23,21 @@
             {VP_SETTING_ATTENTION, VP_AXIS_ALIKE, "sdpa|flash2|eager"}, \
             {VP_SETTING_LOSS, VP_AXIS_FIXED, "full|chunked|liger|liger-all"}, \
             {VP_SETTING_PARALLEL, VP_AXIS_FREE, PARALLELS}, \
-            {VP_SETTING_GRADIENT_SYNC, VP_AXIS_FREE, "step|each"}, \
+            {VP_SETTING_GRADIENT_SYNC, VP_AXIS_FREE, "step|each"}, __VA_ARGS__ \
     }
 
-static const vp_axis trainer_axes[] = TRAINER_AXES(ADAMS, ALLOCATORS);
+static const vp_axis trainer_axes[] = TRAINER_AXES(ADAMS, ALLOCATORS, );
+
+/* Its fine-tuning does not clip. */
+static const vp_axis litgpt_axes[] =
+    TRAINER_AXES(ADAMS, ALLOCATORS, {VP_SETTING_CLIP_NORM, VP_AXIS_FIXED, "0.0"});
 
 /* Importing Unsloth says so. */
-static const vp_axis unsloth_axes[] = TRAINER_AXES(ADAMS, "expandable");
+static const vp_axis unsloth_axes[] = TRAINER_AXES(ADAMS, "expandable", );
 
 /* Under autocast Lightning does not clip what a fused optimizer unscales. */
 static const vp_axis lightning_axes[] =
-    TRAINER_AXES("adamw_torch|adamw_torch_fused|adamw_8bit|paged_adamw_8bit", ALLOCATORS);
+    TRAINER_AXES("adamw_torch|adamw_torch_fused|adamw_8bit|paged_adamw_8bit", ALLOCATORS, );
 
 /* Transformer Engine's attention is told as flash2. */
 static const vp_axis megatron_axes[] = {
@@ -127,7 +131,7 @@ static const vp_language languages[] = {
      .is_foreign = true, .families = "llama qwen3", .next_token = true},
     {"litgpt", "torch", 0.10, 0.35,
      "6 steps of litgpt 0.5's modules in a loop of ours, on one card, took 2 % less to 20 % more",
-     ITS_MODULES("litgpt"), NULL, AXES(trainer_axes), .is_foreign = true,
+     ITS_MODULES("litgpt"), NULL, AXES(litgpt_axes), .is_foreign = true,
      .families   = "llama mistral gemma gemma2 gpt_neox phi3 qwen2 qwen3 falcon olmo2",
      .next_token = true},
     {"torchtune", "torch", 0.40, 0.40, NOT_PLAYED, ITS_MODULES("torchtune"), NULL,
