@@ -1,4 +1,4 @@
-/* cli/check_instead.c: another precision, where the card does not run the files' own or emulates it. */
+/* cli/check_instead.c: another precision or attention, where the card does not run the files' own or emulates it. */
 #include "cli/check_instead.h"
 
 #include "cli/check_lines.h"
@@ -44,6 +44,12 @@ static vp_checked with_word(const vp_checked *c, vp_setting setting, const char 
     return with;
 }
 
+/* A card may be too old for flash attention's package, a family's class without sdpa. */
+static const char *instead_of(const char *attention)
+{
+    return attention && strcmp(attention, "flash2") == 0 ? "sdpa" : "eager";
+}
+
 vp_status vp_check_instead_find(vp_arena *arena, vp_checked *c, vp_check_fit *x, vp_err *err)
 {
     const vp_mended         *m       = &x->mended;
@@ -60,7 +66,7 @@ vp_status vp_check_instead_find(vp_arena *arena, vp_checked *c, vp_check_fit *x,
     if (m->refused == VP_N_SETTINGS)
         goto out;
     word = refused == VP_SETTING_PRECISION   ? vp_hf_trl_instead(&q)
-           : refused == VP_SETTING_ATTENTION ? "eager"
+           : refused == VP_SETTING_ATTENTION ? instead_of(v[VP_SETTING_ATTENTION])
                                              : NULL;
     keys = vp_check_in_their_keys(c, refused, word);
     VP_TRY(vp_check_refused(c, refused, m->why, keys, err));

@@ -934,6 +934,8 @@ ok([f["instead"] for f in j["findings"] if f["severity"] == "error"] == ["bf16: 
 code, j, err = check(write("t4.yaml", "model_name_or_path: x\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\nmax_length: 512\nuse_peft: true\nlora_target_modules: all-linear\nload_in_4bit: true\n"), "--model", "qwen2.5-0.5b", "--device", "t4")
 ok([(f["line"], f["key"], f["instead"]) for f in j["findings"] if f["severity"] == "error"] == [(3, "bf16", None)] and "--" not in json.dumps(j["findings"]), "and nothing where no precision runs", j["findings"])
 # ... and the answer goes on to the files with the line changed: whether they fit then, and what writes it
+code, j, err = check(write("t4.yml", "base_model: x\nmicro_batch_size: 1\ngradient_accumulation_steps: 8\nsequence_len: 512\nbf16: true\nflash_attention: true\noptimizer: adamw_torch\nlearning_rate: 1.0e-4\noutput_dir: o\ndatasets:\n- path: x\n  type: alpaca\n"), "--for", "axolotl", "--model", "qwen2.5-0.5b", "--device", "t4")
+ok(code == 4 and [(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [(6, "flash_attention")] and "attn_implementation: sdpa" in j["changed"]["to"] and j["changed"]["device_bytes"] > 0, "flash-attn on a T4 is answered with sdpa", (code, j["findings"], j.get("changed")))
 T4 = "model_name_or_path: x\noutput_dir: o\nbf16: true\nper_device_train_batch_size: %d\nmax_length: 512\nuse_peft: true\nlora_target_modules: all-linear\n"
 for batch, fits in ((1, True), (256, False)):
     ask = (write("t4.yaml", T4 % batch), "--model", "qwen2.5-0.5b", "--device", "t4")

@@ -633,10 +633,10 @@ static vp_status find_step(search *r, const vp_recorded_program **program, vp_er
 
     if (r->request->capability < 80 && strcmp(r->request->attention, "flash_attention_2") == 0)
         VP_TRY(
-            VP_FAIL(err, VP_ERR_INPUT,
-                    "--attention flash_attention_2 takes compute capability 8.0 or more, and this "
-                    "card has %d.%d",
-                    r->request->capability / 10, r->request->capability % 10));
+            VP_FAIL_AT(err, VP_ERR_INPUT, NULL, 0, VP_HF_REFUSED_BY_CARD "attention",
+                       "flash_attention_2 takes compute capability 8.0 or more, and this card has "
+                       "%d.%d",
+                       r->request->capability / 10, r->request->capability % 10));
     VP_TRY(find_in_parts(r, key, other, program, err));
     r->out->is_unrecorded = !*program;
     if (!*program && r->terse)
