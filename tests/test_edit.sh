@@ -238,12 +238,36 @@ for word, then in (("galore_adamw:rank=8,targets=mlp", OWN.replace("all", "mlp")
     edit("GaLore becomes " + word, "llamafactory", "lf.yaml", FULL + OWN, FULL + then, loss="full", tuning="full", precision="bf16", optimizer=word)
 refused("the head's projection, which LLaMA-Factory's own GaLore has not", "llamafactory", "lf.yaml", FULL + OWN, "optimizer", loss="full", tuning="full", precision="bf16", optimizer="galore_adamw:targets=all-linear")
 
+# ---- an older spelling beside the one that is written: it goes, or is written anew where it says something else too ----
+OLDER = "base_model: gpt2\nmicro_batch_size: 4\ngradient_accumulation_steps: 8\nsequence_len: 2048\nbf16: true\nadapter: lora\nlora_r: 16\nlora_alpha: 32\nlora_dropout: 0.0\nlora_target_linear: true\nval_set_size: 0.0\nmax_grad_norm: 1.0\noptimizer: adamw_torch_fused\n"
+LORA = dict(loss="full", tuning="lora", lora_r=16, lora_alpha=32, lora_dropout=0.0, lora_targets="all-linear", eval_batch="none")
+for key in "flash_attention", "sdp_attention", "eager_attention", "flex_attention":
+    for word, written in (("sdpa", "sdpa"), ("eager", "eager"), ("flash2", "flash_attention_2")):
+        same = key == {"sdpa": "sdp", "eager": "eager", "flash2": "flash"}[word] + "_attention"
+        edit("%s: true becomes %s" % (key, word), "axolotl", "a.yml", OLDER + "%s: true\n" % key, OLDER + ("%s: true\n" % key if same else "attn_implementation: %s\n" % written), attention=word, **LORA)
+edit("a boolean of no kernel stays", "axolotl", "a.yml", OLDER + "flash_attention: false\n", OLDER + "flash_attention: false\nattn_implementation: eager\n", attention="eager", **LORA)
+code, out, err = call("emit", write("s.json", {"common": dict(COMMON, recompute="full", offload="none", **LORA)}), "--for", "axolotl", "--edit", write("a.yml", OLDER + "gradient_checkpointing: offload  # once\n"), "--force")
+ok(code == 0 and "gradient_checkpointing: true  # once\n" in read("a.yml"), "checkpoints that are offloaded become checkpoints", (code, err, read("a.yml")))
+
+# ---- another way to share: what stands beside it would be refused at launch ----
+ZERO = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: zero1.json\nnum_processes: 2\nnum_machines: 1\nmachine_rank: 0\n"
+one = dict(micro_batch=4, accumulation=8, world=1, precision="bf16-mixed", optimizer="adamw_torch_fused", recompute="none", attention="sdpa", parallel="none", loss="full")
+code, out, err = call("emit", write("s.json", {"common": dict(one, seq=2048)}), "--for", "accelerate", "--edit", write("acc.yaml", ZERO), "--force")
+ok(code == 0 and "deepspeed_config" not in read("acc.yaml") and "mixed_precision: bf16" in read("acc.yaml") and call("check", "acc.yaml", "--for", "accelerate")[0] == 0, "one card: a DeepSpeed file goes", (code, err, read("acc.yaml")))
+FSDP1 = "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nfsdp_config:\n  fsdp_version: 1\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_backward_prefetch: BACKWARD_PRE\n  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_use_orig_params: true\nmixed_precision: bf16\nnum_processes: 4\n"
+code, out, err = call("emit", write("s.json", {"common": dict(one, seq=2048, world=4, parallel="fsdp2")}), "--for", "accelerate", "--edit", write("acc.yaml", FSDP1), "--force")
+ok(code == 0 and not any(k in read("acc.yaml") for k in ("sharding_strategy", "backward_prefetch", "use_orig_params")) and call("check", "acc.yaml", "--for", "accelerate")[0] == 0, "FSDP2: keys of FSDP1 go", (code, err, read("acc.yaml")))
+
+# ---- what the trainer would refuse then is not written ----
+PRO = "model_name_or_path: x\nstage: sft\nfinetuning_type: freeze\nfreeze_trainable_layers: 8\nfreeze_trainable_modules: all\nuse_llama_pro: true\nper_device_train_batch_size: 4\ngradient_accumulation_steps: 8\ncutoff_len: 2048\nbf16: true\n"
+refused("LLaMA Pro of full tuning", "llamafactory", "lf.yaml", PRO, "use_llama_pro: with these settings the file would be wrong here", loss="full", tuning="full", precision="bf16-mixed")
+
 # ---- litgpt's optimizer: members change, what a class does not take goes ----
-LIT = "checkpoint_dir: x\nprecision: bf16-true\ndevices: 1\ntrain:\n  micro_batch_size: 4\n  global_batch_size: 32\n  max_seq_length: 2048\n  max_norm: 1.0\n"
+LIT = "checkpoint_dir: x\nprecision: bf16-true\ndevices: 1\ntrain:\n  micro_batch_size: 4\n  global_batch_size: 32\n  max_seq_length: 2048\n"
 CLASS = "optimizer:\n  class_path: torch.optim.AdamW  # ours\n  init_args:\n    lr: 0.0002\n    betas: [0.9, 0.95]\n"
 for word, then in (("adamw_torch_fused", CLASS.replace("args:\n", "args:\n    fused: true\n")), ("adamw_8bit", CLASS.replace("torch.optim.AdamW", "bitsandbytes.optim.AdamW8bit").replace("args:\n", "args:\n    min_8bit_size: 4096\n")),
                    ("sgd", CLASS.replace("AdamW", "SGD").replace("args:\n", "args:\n    foreach: true\n").replace("    betas: [0.9, 0.95]\n", ""))):
-    write("s.json", {"common": dict(COMMON, precision="bf16", optimizer=word)})
+    write("s.json", {"common": dict(COMMON, precision="bf16", optimizer=word, clip_norm=0.0)})
     code, out, err = call("emit", "s.json", "--for", "litgpt", "--edit", write("l.yaml", LIT + CLASS), "--force")
     ok(code == 0 and read("l.yaml") == LIT + then, "litgpt's AdamW becomes " + word, (code, err, read("l.yaml")))
     c = json.loads(call("check", "--json", "--for", "litgpt", "l.yaml")[1])

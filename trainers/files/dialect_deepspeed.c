@@ -596,6 +596,11 @@ static const vp_saying accelerate_says[] = {
     {VP_ALWAYS, NULL, "fsdp_config.fsdp_backward_prefetch", "BACKWARD_PRE", "parallel=fsdp"},
     {VP_ALWAYS, NULL, "fsdp_config.fsdp_forward_prefetch", "false", "parallel=fsdp"},
     {VP_ALWAYS, NULL, "use_cpu", "false"},
+    /* what a file for another way to share leaves: a precision beside a DeepSpeed file, FSDP1's keys beside FSDP2 */
+    {VP_ALWAYS, VP_OFF, "deepspeed_config", NULL, "parallel!=zero1|zero2|zero3"},
+    {VP_ALWAYS, VP_OFF, "fsdp_config.fsdp_sharding_strategy", NULL, "parallel=fsdp2"},
+    {VP_ALWAYS, VP_OFF, "fsdp_config.fsdp_backward_prefetch", NULL, "parallel=fsdp2"},
+    {VP_ALWAYS, VP_OFF, "fsdp_config.fsdp_use_orig_params", NULL, "parallel=fsdp2"},
 };
 
 static const vp_rule accelerate_rules[] = {

@@ -226,6 +226,66 @@ out:
     return st;
 }
 
+/* Whether the key says this setting alone, in a spelling that is only read. */
+static bool is_older_spelling(const vp_checked_file *file, vp_setting setting, const char *key)
+{
+    for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL)
+        for (int i = 0; i < d->n_says; i++)
+            if (strcmp(d->says[i].key, key) == 0 &&
+                (d->says[i].setting != (int)setting || !d->says[i].read_only))
+                return false;
+    return true;
+}
+
+/* The key as the settings that it is written for have it. */
+static vp_status edit_key(lister *l, const vp_checked_file *file, const char *key)
+{
+    file_rows written;
+    vp_status st = VP_OK;
+
+    for (int s = 0; s < VP_N_SETTINGS; s++) {
+        if (!l->wanted->value[s])
+            continue;
+        collect(l, file, (vp_setting)s, false, &written);
+        for (int i = 0; i < written.n; i++)
+            if (strcmp(written.rows[i]->key, key) == 0)
+                VP_TRY(edit_row(l, file, written.rows[i], written.argument[i]));
+    }
+out:
+    return st;
+}
+
+/* Beside the spelling that is written, an older one that says another word is a contradiction: axolotl's flash_attention: true
+ * beside attn_implementation. It goes; or is written anew, where it says something else too: gradient_checkpointing: offload. */
+static vp_status drop_older(lister *l, const vp_checked_file *file, vp_setting setting)
+{
+    char      now[512];
+    vp_status st = VP_OK;
+
+    for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL)
+        for (int i = 0; i < d->n_says; i++) {
+            const vp_saying *row = &d->says[i];
+            const vp_key    *key = vp_file_key(l->c, file, row->key, NULL);
+            const vp_value  *v = key && row->read_only && row->setting == (int)setting && row->value
+                                     ? vp_value_at(file->doc->root, row->key)
+                                     : NULL;
+            if (!v || vp_word_is(l->wanted->value[setting], row->word, NULL) ||
+                !vp_same_value(vp_value_text(v, now, sizeof now), row->value))
+                continue;
+            if (is_older_spelling(file, setting, row->key))
+                VP_TRY(add(l, (vp_edit){.file    = file,
+                                        .setting = setting,
+                                        .key     = key,
+                                        .path    = row->key,
+                                        .at      = v,
+                                        .from    = vp_arena_strdup(l->c->arena, now)}));
+            else
+                VP_TRY(edit_key(l, file, row->key));
+        }
+out:
+    return st;
+}
+
 static vp_status edit_file(lister *l, const vp_checked_file *file, vp_setting setting)
 {
     file_rows written, read;
@@ -237,6 +297,8 @@ static vp_status edit_file(lister *l, const vp_checked_file *file, vp_setting se
     const file_rows *use = !written.n || read.n_present > written.n_present ? &read : &written;
     for (int i = 0; i < use->n; i++)
         VP_TRY(edit_row(l, file, use->rows[i], use->argument[i]));
+    if (use == &written)
+        VP_TRY(drop_older(l, file, setting));
 out:
     return st;
 }

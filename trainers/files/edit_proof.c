@@ -230,6 +230,29 @@ static bool is_alone(const vp_checked *c)
     return true;
 }
 
+static bool is_found(const vp_checked *c, const vp_finding *x)
+{
+    for (int64_t i = 0; i < c->n_findings; i++)
+        if (c->findings[i].severity == x->severity && strcmp(c->findings[i].key, x->key) == 0 &&
+            strcmp(c->findings[i].message, x->message) == 0)
+            return true;
+    return false;
+}
+
+/* What the trainer would refuse of the edited files, and not of those before. */
+static vp_status refuse_errors(const vp_checked *c, const vp_checked *now, vp_err *err)
+{
+    for (int64_t i = 0; i < now->n_findings; i++) {
+        const vp_finding *x = &now->findings[i];
+        if (x->severity == VP_ERROR && !is_found(c, x))
+            return VP_FAIL_AT(err, VP_ERR_INPUT, x->file, x->line, x->key,
+                              "with these settings the file would be wrong here: %s; change it "
+                              "by hand",
+                              x->message);
+    }
+    return VP_OK;
+}
+
 vp_status vp_edits_prove(const vp_checked *c, const vp_checked_file *file,
                          const vp_settings *wanted, const vp_edit *edits, int64_t n,
                          const vp_text *text, vp_err *err)
@@ -269,6 +292,7 @@ vp_status vp_edits_prove(const vp_checked *c, const vp_checked_file *file,
             p.line = 0;
             VP_TRY(refuse(&p, "something else than a key says it", err));
         }
+    VP_TRY(refuse_errors(c, &now, err));
 out:
     return st;
 }
