@@ -335,7 +335,7 @@ static void judge_missing(vp_checked *c, const vp_checked_file *file)
     static const struct {
         const char *key, *or_key, *such_as;
     } needed[]                       = {{"base_model", NULL, NULL},
-                                        {"datasets", "pretraining_dataset", NULL},
+                                        {"datasets", "pretraining_dataset", NULL}, /* nemo_gym brings its own */
                                         {"learning_rate", NULL, "learning_rate: 0.0002"}};
     static const char *const usual[] = {"base_model", "datasets",         "learning_rate",
                                         "optimizer",  "micro_batch_size", "num_epochs",
@@ -350,7 +350,8 @@ static void judge_missing(vp_checked *c, const vp_checked_file *file)
         return;
     for (int i = 0; i < N_NEEDED; i++) {
         const char *key = needed[i].key, *other = needed[i].or_key;
-        if (!is_written(c, key) && !(other && is_written(c, other)))
+        if (!is_written(c, key) &&
+            !(other && (is_written(c, other) || is_written(c, "nemo_gym_datasets"))))
             vp_find(c, file, is_whole ? VP_ERROR : VP_WARNING, vp_value_at(file->doc->root, key),
                     key, needed[i].such_as, "is missing: axolotl refuses a file without %s%s%s",
                     key, other ? " or " : "", other ? other : "");
