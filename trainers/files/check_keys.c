@@ -520,8 +520,10 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
             bool a_no = v->kind == VP_VALUE_BOOL && !v->boolean &&
                         among(k->words, "no", file->dialect->any_case);
             list_words(k->words, words, sizeof words);
-            /* accelerate takes false for no launcher at all, which no means */
-            vp_find(c, file, a_no && file->dialect->any_case ? VP_WARNING : VP_ERROR, v, k->path,
+            /* accelerate takes false for no launcher at all, which no means; of a precision it wants a text */
+            bool is_meant =
+                a_no && file->dialect->any_case && strcmp(k->path, "mixed_precision") != 0;
+            vp_find(c, file, is_meant ? VP_WARNING : VP_ERROR, v, k->path,
                     a_no ? "\"no\"" : nearest_word(c, k, text),
                     a_no ? "no without quotes is the truth value false%.0s%.0s"
                          : "%s is none of %s",

@@ -369,6 +369,9 @@ static const vp_key accelerate_keys[] = {
      "NO|MULTI_CPU|MULTI_GPU|MULTI_NPU|MULTI_MLU|MULTI_SDAA|MULTI_MUSA|MULTI_XPU|MULTI_HPU|"
      "DEEPSPEED|FSDP|TP|XLA|MEGATRON_LM|MULTI_NEURON|TPU"},
     {"mixed_precision", VP_KEY_WORD, "no", "no|fp16|bf16|fp8"},
+    {"dynamo_config.dynamo_backend", VP_KEY_WORD, NULL,
+     "NO|EAGER|AOT_EAGER|INDUCTOR|AOT_TS_NVFUSER|NVPRIMS_NVFUSER|CUDAGRAPHS|OFI|FX2TRT|ONNXRT|"
+     "TENSORRT|AOT_TORCHXLA_TRACE_ONCE|TORCHXLA_TRACE_ONCE|IPEX|TVM|HPU_BACKEND|NEURON"},
     {"num_processes", VP_KEY_INT, "1", .min = -1, .max = 1e7},
     {"num_machines", VP_KEY_INT, "1", .min = 1, .max = 1e6},
     {"machine_rank", VP_KEY_INT, "0", .min = 0, .max = 1e6},
@@ -437,7 +440,7 @@ static const vp_section accelerate_sections[] = {
      "parallelism_config_sp_backend parallelism_config_sp_seq_length "
      "parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation"},
     {"dynamo_config", VP_STRANGERS_DROPPED,
-     "dynamo_backend dynamo_mode dynamo_use_dynamic:b dynamo_use_fullgraph:b "
+     "dynamo_mode dynamo_use_dynamic:b dynamo_use_fullgraph:b "
      "dynamo_use_regional_compilation:b",
      .prefix = "dynamo_"},
     {"fp8_config", VP_STRANGERS_DROPPED,
