@@ -243,10 +243,12 @@ static void judge_references(vp_judged *x, const vp_value *v, const char *path)
 {
     char name[128];
 
+    if (!path)
+        return;
     for (const vp_value *m = v->kind == VP_VALUE_MAP ? v->first : NULL; m; m = m->next)
         judge_references(x, m,
                          *path ? vp_arena_printf(x->c->arena, "%s.%s", path, m->key) : m->key);
-    if (v->kind != VP_VALUE_STRING || !path || x->file->doc->format != VP_FORMAT_YAML)
+    if (v->kind != VP_VALUE_STRING || x->file->doc->format != VP_FORMAT_YAML)
         return;
     for (const char *p = strstr(v->text, "${"); p; p = strstr(p + 2, "${")) {
         size_t n = strcspn(p + 2, "}");
