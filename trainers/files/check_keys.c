@@ -222,11 +222,15 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
     }
     bool is_real = v->kind == VP_VALUE_REAL ||
                    (v->kind == VP_VALUE_STRING && !v->quoted && strpbrk(text, ".eE"));
+    /* int() of Python takes no 4.0 and no 1e3 */
+    bool is_text = v->kind == VP_VALUE_STRING && reads_text(c, file, k) &&
+                   !file->dialect->bool_is_number && strpbrk(text, ".eE");
+    is_real = is_real || is_text;
     bool is_taken =
         file->dialect->bool_is_number || (file->dialect->maps_take_reals && strchr(k->path, '.'));
     if (whole && is_real && !is_taken && x > 0 && x < 1e12) {
         snprintf(better, sizeof better, "%.0f", x);
-        bool is_strict = is_of_argparse(file) || is_of_jsonargparse(file);
+        bool is_strict = is_of_argparse(file) || is_of_jsonargparse(file) || is_text;
         vp_find(c, file, is_strict ? VP_ERROR : VP_WARNING, v, k->path, better,
                 is_strict ? "%s is no whole number to its parser, which refuses it"
                           : "%s is a real number: what wants a whole one may refuse it",
