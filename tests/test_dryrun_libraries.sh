@@ -359,6 +359,31 @@ RoIHeads().forward(torch.zeros(2, 17, 56, 56, device="cuda"), torch.zeros(2, 4, 
 P
 expect "torchvision: keypoints' maps are as large as the image" 0 "map (17, 1, 480, 640) map (17, 1, 480, 640)" dry -- "$python" "$work/vision/eval.py"
 
+# ---- a timestep that is looked up by its value, as diffusers' flow-matching trainers do ----
+cat > "$work/lookup.py" <<'P'
+import torch
+steps = torch.arange(1000, device="cuda")
+t = steps[[7, 9]]
+print("at", [(steps == x).nonzero().item() for x in t], int(torch.where(steps == t[0])[0]), "of a mask", (steps > 500).nonzero().shape[0])
+try:
+    steps.item()
+except (RuntimeError, ValueError):
+    print("no number")
+P
+expect "a timestep that is looked up by its value" 0 "at \[0, 0\] 0 of a mask 1000 no number" dry -- "$python" "$work/lookup.py"
+tr -s ' \n' ' ' < "$work/both" | grep -q "a mask of which one place is asked for has one" && ok || bad "which is said" "$work/both"
+
+# ---- functions that ours stand in the place of, in TorchScript ----
+cat > "$work/script.py" <<'P'
+import torch
+@torch.jit.script
+def f(x):
+    found = torch.isfinite(x) if bool(torch.all(x == x)) else torch.where(x > 0, x, -x) > 0
+    return torch.nonzero(found).numel() + torch.cat([x, x]).numel() + torch.bincount(x.long()).numel()
+print("scripted", f(torch.ones(4, device="cuda")) > 0)
+P
+expect "TorchScript knows PyTorch's functions" 0 "scripted True" dry -- "$python" "$work/script.py"
+
 # ---- L-BFGS keeps its iterations: 3 of the first step's 4, then 4 ----
 cat > "$work/lbfgs.py" <<'P'
 import torch

@@ -93,6 +93,7 @@ class Detection:
         Tensor.__gt__ = passed_on(Tensor.__gt__, lambda args: args[:1])
         Tensor.sum, Tensor.any = of_any(Tensor.sum), of_any(Tensor.any)
         Tensor.__bool__ = read(Tensor.__bool__)
+        self.tell_scripts(torch)
 
     # ---- ultralytics --------------------------------------------------------------------------------------------
 
@@ -130,6 +131,7 @@ class Detection:
             return out if n is None else torch.tensor(n)
         torch.Tensor.to, torch.Tensor.unique = to, unique
         torch.bincount, torch.Tensor.max = bincount, max_of
+        self.tell_scripts(torch)
         self.follow_shares(torch)
 
     def boxes_of(self, batch):

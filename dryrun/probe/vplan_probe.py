@@ -280,10 +280,12 @@ class Probe(Values, Ranks, Steps, Program, Kernels, Growth, Owners, Files, Compi
         self.lib.vplan_null_expect.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self.lib.vplan_null_guard()
         self.hook_masks(torch)
+        self.hook_single(torch)
         self.hook_ones(torch)
         self.hook_finite(torch)
         self.hook_graphs(torch)
         self.hook_ctc(torch)
+        self.tell_scripts(torch)
         if self.value:
             self.hook_values(torch)
 

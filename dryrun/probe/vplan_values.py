@@ -10,6 +10,18 @@ class Values:
 
     def init_values(self):
         self.ones = {}                 # id of a tensor that was made of ones -> a weak reference to it
+        self.selected = {}             # the same of a tensor of the places where a mask is true
+
+    def tell_scripts(self, torch):
+        """torch.jit.script knows PyTorch's functions by their identity: those in the place of which ours stand are theirs."""
+        builtins = torch.jit._builtins
+        for name in ("isfinite", "all", "nonzero", "where", "cat", "bincount", "ctc_loss"):
+            ours = plain = getattr(torch, name)
+            while hasattr(plain, "__wrapped__"):
+                plain = plain.__wrapped__
+            operator = builtins._find_builtin(plain)
+            if plain is not ours and operator is not None:
+                builtins._register_builtin(ours, operator)
 
     # ---- masks that select ---------------------------------------------------------------------------------
 
@@ -37,6 +49,32 @@ class Values:
                 expect(0, 0)
         self.override("nonzero", nonzero)
 
+    def hook_single(self, torch):
+        """A script that asks where a mask is true for one number, as diffusers' flow-matching trainers look a timestep up, knows that one
+        element is: (steps == t).nonzero().item()."""
+        Tensor, probe, compiling = torch.Tensor, self, torch.compiler.is_compiling
+
+        def selecting(plain):
+            def nonzero(*args, **kwargs):
+                out = plain(*args, **kwargs)
+                for t in out if isinstance(out, tuple) else (out,) if len(args) == 1 else ():
+                    if not compiling() and isinstance(t, Tensor) and t.is_cuda and t.numel() > 1 and not t.is_floating_point():
+                        probe.selected[id(t)] = weakref.ref(t, lambda _, key=id(t): probe.selected.pop(key, None))
+                return out
+            return functools.wraps(plain)(nonzero)
+
+        def reading(plain):
+            def read(t):
+                if not compiling() and probe.selected and t.numel() > 1:
+                    known = probe.selected.get(id(t))
+                    if known is not None and known() is t:
+                        probe.note("single", "a mask of which one place is asked for has one")
+                        return plain(t.view(-1)[0])
+                return plain(t)
+            return functools.wraps(plain)(read)
+        Tensor.nonzero, torch.nonzero, torch.where = selecting(Tensor.nonzero), selecting(torch.nonzero), selecting(torch.where)
+        Tensor.item, Tensor.__int__ = reading(Tensor.item), reading(Tensor.__int__)
+
     def hook_ctc(self, torch):
         """CTC's lengths are read from the device where a model has counted them there. Zeros contradict the targets and would make
         its buffers vanish: inputs are taken to be as long as they can be, targets to share what there is."""
@@ -62,7 +100,7 @@ class Values:
                 target_lengths = torch.as_tensor(target_lengths, device="cpu")
                 probe.note("ctc", "CTC: lengths that were counted on the device are taken to be the longest")
             return plain(log_probs, targets, input_lengths, target_lengths, *args, **kwargs)
-        torch.ctc_loss = ctc_loss
+        torch.ctc_loss = functools.wraps(plain)(ctc_loss)
 
     def hook_finite(self, torch):
         """A script that skips its step, or ends, where a loss or a norm is not finite would do so at each: read as zero, none is."""
