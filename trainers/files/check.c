@@ -655,13 +655,15 @@ static void check_remarks(vp_checked *c, const vp_checked_file *file)
         if (!r->key && file->doc->format == VP_FORMAT_JSON && (told || file->dialect->hjson))
             continue;
         told = told || !r->key;
+        /* the last of several values is what a script's own, behind those that it passes on, is for */
+        bool is_last = r->key && file->doc->format == VP_FORMAT_FLAGS && !r->is_torn;
         /* of a key that nobody knows each may count: action="append" */
         bool harmless = r->key && (says_the_same(file->doc, r->key) ||
                                    (file->doc->format == VP_FORMAT_FLAGS && !r->is_torn &&
                                     !vp_file_key(c, file, r->key, NULL)));
         vp_find(c, file,
                 (r->is_error && !harmless) || (!r->key && file->doc->format == VP_FORMAT_JSON)
-                    ? VP_ERROR
+                    ? is_last ? VP_WARNING : VP_ERROR
                 : r->is_gap || r->is_uncounted ? VP_WARNING
                                                : VP_NOTE,
                 &at, r->key, NULL, "%s", r->text);

@@ -352,9 +352,9 @@ static void judge_missing(vp_checked *c, const vp_checked_file *file)
         const char *key = needed[i].key, *other = needed[i].or_key;
         if (!is_written(c, key) &&
             !(other && (is_written(c, other) || is_written(c, "nemo_gym_datasets"))))
-            vp_find(c, file, is_whole ? VP_ERROR : VP_WARNING, vp_value_at(file->doc->root, key),
-                    key, needed[i].such_as, "is missing: axolotl refuses a file without %s%s%s",
-                    key, other ? " or " : "", other ? other : "");
+            vp_find(c, file, is_whole ? VP_ERROR : VP_NOTE, vp_value_at(file->doc->root, key), key,
+                    needed[i].such_as, "is missing: axolotl refuses a file without %s%s%s", key,
+                    other ? " or " : "", other ? other : "");
     }
 }
 
