@@ -49,7 +49,7 @@ static vp_settings random_settings(vp_arena *arena)
         [VP_SETTING_OFFLOAD_ACTIVATIONS] = "none|none|cpu",
         [VP_SETTING_LOSS]                = "full|full|full|chunked|chunked|liger",
         [VP_SETTING_ATTENTION]           = "sdpa|sdpa|sdpa|eager|flash2|flash3",
-        [VP_SETTING_CLIP_NORM]           = "1.0|0.5|0.0",
+        [VP_SETTING_CLIP_NORM]           = "1.0|0.5|0.0|0.0",
         [VP_SETTING_TUNING]              = "full|full|lora|qlora",
         [VP_SETTING_ALLOCATOR]           = "default|expandable",
         [VP_SETTING_METHOD]              = "sft|sft|sft|dpo",
