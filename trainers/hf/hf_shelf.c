@@ -21,9 +21,10 @@ typedef struct sought {
     char           name[];
 } sought;
 
+/* Its key is behind its bytes. */
 typedef struct note {
     struct note *next;
-    char        *key;
+    const char  *key;
     size_t       key_bytes;
     _Alignas(max_align_t) char bytes[];
 } note;
@@ -71,7 +72,6 @@ void vp_hf_shelf_free(vp_hf_shelf *shelf)
     for (int i = 0; i < NOTE_CHAINS; i++)
         for (note *n = shelf->notes[i], *next; n; n = next) {
             next = n->next;
-            free(n->key);
             free(n);
         }
     for (int i = 0; i < shelf->n_loaded; i++) {
@@ -242,23 +242,20 @@ void vp_hf_shelf_note(vp_hf_shelf *shelf, const char *key, size_t key_bytes, con
                       size_t n_bytes)
 {
     note **chain = &shelf->notes[chain_of(key, key_bytes)];
-    note  *n     = malloc(sizeof *n + n_bytes);
-    char  *own   = malloc(key_bytes + 1);
+    note  *n     = malloc(sizeof *n + n_bytes + key_bytes);
 
-    if (n && own) {
-        n->key       = memcpy(own, key, key_bytes);
-        n->key_bytes = key_bytes;
-        if (n_bytes)
-            memcpy(n->bytes, bytes, n_bytes);
-        pthread_mutex_lock(&shelf->lock);
-        if (!note_of(shelf, key, key_bytes)) {
-            n->next = *chain;
-            *chain  = n;
-            n       = NULL;
-            own     = NULL;
-        }
-        pthread_mutex_unlock(&shelf->lock);
+    if (!n)
+        return;
+    if (n_bytes)
+        memcpy(n->bytes, bytes, n_bytes);
+    n->key       = memcpy(n->bytes + n_bytes, key, key_bytes);
+    n->key_bytes = key_bytes;
+    pthread_mutex_lock(&shelf->lock);
+    if (!note_of(shelf, key, key_bytes)) {
+        n->next = *chain;
+        *chain  = n;
+        n       = NULL;
     }
+    pthread_mutex_unlock(&shelf->lock);
     free(n);
-    free(own);
 }
