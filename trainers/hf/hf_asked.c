@@ -53,11 +53,21 @@ static void put_numbers(const vp_hf_request *q, vp_text *out)
     vp_text_append(out, (const char *)&q->second, sizeof q->second);
 }
 
+/* By what it is too: where a model that is gone was, another may be. */
+static void put_model(const vp_model *model, vp_text *out)
+{
+    vp_text_append(out, (const char *)&model, sizeof model);
+    put_word(out, model->name);
+    put_word(out, model->family);
+    put_word(out, model->class_name);
+    vp_text_append(out, (const char *)&model->n_params, sizeof model->n_params);
+}
+
 /* All that a step is looked for by. */
 static void put_step(const vp_model *model, const vp_hf_request *q, vp_text *out)
 {
     static_assert(sizeof *q == 416, "a field of vp_hf_request: is a step looked for by it?");
-    vp_text_append(out, (const char *)&model, sizeof model);
+    put_model(model, out);
     put_words(q, out);
     put_numbers(q, out);
 }
