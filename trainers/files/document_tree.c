@@ -4,6 +4,7 @@
 #include "trainers/files/launch.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -40,11 +41,7 @@ enum { MANY_MEMBERS = 32 };
 
 static vp_value **slot_of(struct vp_value_index *index, const char *key, size_t n)
 {
-    uint64_t hash = 14695981039346656037u;
-
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)key[i]) * 1099511628211u;
-    for (int64_t at = (int64_t)(hash & (uint64_t)(index->n_slots - 1));;
+    for (int64_t at = (int64_t)(vp_hash(key, n) & (uint64_t)(index->n_slots - 1));;
          at         = (at + 1) & (index->n_slots - 1)) {
         const vp_value *v = index->slots[at];
         if (!v || (strncmp(v->key, key, n) == 0 && !v->key[n]))

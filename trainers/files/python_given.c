@@ -2,6 +2,8 @@
  * often. Values join the document's root at its end, and go from there. */
 #include "trainers/files/python_reader.h"
 
+#include "base/hash.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -11,18 +13,9 @@ typedef struct vp_python_given {
     vp_python_name  *newest; /* of all of them */
 } vp_python_given;
 
-static uint64_t hash_of(const char *key, size_t n)
-{
-    uint64_t hash = 14695981039346656037u;
-
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)key[i]) * 1099511628211u;
-    return hash;
-}
-
 static vp_python_name **slot_of(const vp_python_given *g, const char *key, size_t n)
 {
-    for (int64_t at = (int64_t)(hash_of(key, n) & (uint64_t)(g->n_slots - 1));;
+    for (int64_t at = (int64_t)(vp_hash(key, n) & (uint64_t)(g->n_slots - 1));;
          at         = (at + 1) & (g->n_slots - 1)) {
         const vp_python_name *x = g->slots[at];
         if (!x || (strncmp(x->key, key, n) == 0 && !x->key[n]))

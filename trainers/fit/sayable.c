@@ -1,5 +1,6 @@
 #include "trainers/fit/sayable.h"
 
+#include "base/hash.h"
 #include "base/text.h"
 
 #include <pthread.h>
@@ -88,16 +89,6 @@ static void keep(answer **chain, const vp_text *key, bool holds)
     *chain = a;
 }
 
-/* FNV-1a. */
-static unsigned chain_of(const vp_text *key)
-{
-    unsigned h = 2166136261u;
-
-    for (size_t i = 0; i < key->n_bytes; i++)
-        h = (h ^ (unsigned char)key->data[i]) * 16777619u;
-    return h % N_CHAINS;
-}
-
 static bool ask(const vp_target *target, const vp_settings *s, vp_err *why)
 {
     vp_arena  *arena = vp_arena_new();
@@ -124,7 +115,7 @@ bool vp_sayable_holds(vp_sayable *sayable, const vp_target *target, const vp_set
         vp_text_release(&key);
         return ask(target, s, why);
     }
-    chain = &sayable->chains[chain_of(&key)];
+    chain = &sayable->chains[vp_hash(key.data, key.n_bytes) % N_CHAINS];
     pthread_mutex_lock(&sayable->lock);
     known    = find(*chain, &key);
     is_known = known != NULL;

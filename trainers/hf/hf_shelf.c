@@ -1,6 +1,7 @@
 #include "trainers/hf/hf_shelf.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -208,20 +209,10 @@ out:
 
 /* ---- notes ---- */
 
-/* FNV-1a. */
-static unsigned chain_of(const char *bytes, size_t n_bytes)
-{
-    unsigned h = 2166136261u;
-
-    for (size_t i = 0; i < n_bytes; i++)
-        h = (h ^ (unsigned char)bytes[i]) * 16777619u;
-    return h % NOTE_CHAINS;
-}
-
 /* Under the lock. NULL: there is none. */
 static const note *note_of(const vp_hf_shelf *shelf, const char *key, size_t key_bytes)
 {
-    const note *n = shelf->notes[chain_of(key, key_bytes)];
+    const note *n = shelf->notes[vp_hash(key, key_bytes) % NOTE_CHAINS];
 
     while (n && (n->key_bytes != key_bytes || memcmp(n->key, key, key_bytes) != 0))
         n = n->next;
@@ -241,7 +232,7 @@ const void *vp_hf_shelf_noted(vp_hf_shelf *shelf, const char *key, size_t key_by
 void vp_hf_shelf_note(vp_hf_shelf *shelf, const char *key, size_t key_bytes, const void *bytes,
                       size_t n_bytes)
 {
-    note **chain = &shelf->notes[chain_of(key, key_bytes)];
+    note **chain = &shelf->notes[vp_hash(key, key_bytes) % NOTE_CHAINS];
     note  *n     = malloc(sizeof *n + n_bytes + key_bytes);
 
     if (!n)

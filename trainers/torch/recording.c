@@ -1,6 +1,7 @@
 #include "trainers/torch/recording_internal.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -27,16 +28,6 @@ static bool keep_line(vp_recording *r, const char ***list, int64_t *n, int64_t *
     return true;
 }
 
-/* FNV-1a: keys begin alike, and a model's search looks for hundreds. */
-static uint32_t hash_of(const char *key)
-{
-    uint32_t h = 2166136261u;
-
-    for (; *key; key++)
-        h = (h ^ (unsigned char)*key) * 16777619u;
-    return h;
-}
-
 /* "program KEY", and its lines below it; "same KEY = KEY". */
 static vp_status add_program(vp_recording *r, const char *key, char *line, int number, bool same,
                              vp_err *err)
@@ -55,7 +46,7 @@ static vp_status add_program(vp_recording *r, const char *key, char *line, int n
         *other  = '\0';
         p->same = other + 3;
     }
-    p->hash                      = hash_of(key);
+    p->hash                      = vp_hash(key, strlen(key));
     r->programs[r->n_programs++] = p;
     return VP_OK;
 }
@@ -530,7 +521,8 @@ out:
 /* The first of this key; is_whole: of those that are written out. NULL: there is none. */
 static vp_recorded_program *program_of(const vp_recording *r, const char *key, bool is_whole)
 {
-    uint32_t hash = hash_of(key);
+    uint64_t hash =
+        vp_hash(key, strlen(key)); /* keys begin alike, and a search asks for hundreds */
 
     for (int64_t i = 0; i < r->n_programs; i++) {
         vp_recorded_program *p = r->programs[i];

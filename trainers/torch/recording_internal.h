@@ -83,7 +83,7 @@ typedef struct also {
 
 struct vp_recorded_program {
     const char         *key, *text; /* text: its lines */
-    uint32_t            hash;       /* of the key */
+    uint64_t            hash;       /* of the key */
     int                 line;
     const char         *same; /* the key of the program that it equals, or NULL */
     const vp_recording *recording;
