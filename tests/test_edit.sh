@@ -249,6 +249,9 @@ edit("a boolean of no kernel stays", "axolotl", "a.yml", OLDER + "flash_attentio
 code, out, err = call("emit", write("s.json", {"common": dict(COMMON, recompute="full", offload="none", **LORA)}), "--for", "axolotl", "--edit", write("a.yml", OLDER + "gradient_checkpointing: offload  # once\n"), "--force")
 ok(code == 0 and "gradient_checkpointing: true  # once\n" in read("a.yml"), "checkpoints that are offloaded become checkpoints", (code, err, read("a.yml")))
 
+code, out, err = call("emit", write("s.json", {"common": dict(COMMON, **LORA)}), "--for", "axolotl", "--edit", write("a.yml", OLDER.replace("gradient_accumulation_steps: 8", "batch_size: 8").replace("micro_batch_size: 4", "micro_batch_size: 2")), "--force")
+ok(code == 0 and "micro_batch_size: 4\n" in read("a.yml") and "batch_size: 32\n" in read("a.yml"), "batch_size is that of a process: 4 x 8", (code, err, read("a.yml")))
+
 # ---- another way to share: what stands beside it would be refused at launch ----
 ZERO = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: zero1.json\nnum_processes: 2\nnum_machines: 1\nmachine_rank: 0\n"
 one = dict(micro_batch=4, accumulation=8, world=1, precision="bf16-mixed", optimizer="adamw_torch_fused", recompute="none", attention="sdpa", parallel="none", loss="full")

@@ -333,6 +333,10 @@ const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_sayin
         return s->model ? s->model : "";
     if (strcmp(say->value, "$global") == 0)
         return vp_arena_printf(arena, "%.0f", global_batch(s));
+    if (strcmp(say->value, "$each") == 0)
+        return vp_arena_printf(arena, "%.0f",
+                               strtod(s->value[VP_SETTING_MICRO_BATCH], NULL) *
+                                   strtod(s->value[VP_SETTING_ACCUMULATION], NULL));
     if (strcmp(say->value, "$group") == 0)
         return vp_arena_printf(arena, "%d", vp_group_of(s));
     return say->value;
